@@ -1,0 +1,14 @@
+//! Types and transitions; no I/O. A status is an enum here and a SQL `CHECK` in the migrations: change both.
+
+mod text_enum;
+
+pub mod failure;
+pub mod platform;
+
+/// A word that stands for no value of an enumeration.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+#[error("`{word}` is unknown; it must be one of: {known}")]
+pub struct UnknownWord {
+    pub word: String,
+    pub known: String,
+}

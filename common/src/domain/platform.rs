@@ -1,0 +1,114 @@
+//! What a platform is, in data: its key, how it is connected, what it takes. The code that speaks to it is in
+//! `platforms/<name>.rs`.
+
+use serde::{Deserialize, Serialize};
+
+crate::text_enum! {
+    /// Every platform of the contract, in the order in which clients see them.
+    pub enum Platform {
+        Telegram = "telegram",
+        Bluesky = "bluesky",
+        Wordpress = "wordpress",
+        Woocommerce = "woocommerce",
+        Sandbox = "sandbox",
+        Mastodon = "mastodon",
+        Shopify = "shopify",
+        Facebook = "facebook",
+        Instagram = "instagram",
+        Threads = "threads",
+        Twitter = "twitter",
+        Linkedin = "linkedin",
+        Pinterest = "pinterest",
+        Tiktok = "tiktok",
+        GoogleBusiness = "google_business",
+        Reddit = "reddit",
+        Tumblr = "tumblr",
+    }
+}
+
+crate::text_enum! {
+    /// How an account is connected.
+    pub enum Mode { Oauth = "oauth", SelfConnect = "self_connect", SelfConnectOauth = "self_connect_oauth" }
+}
+
+crate::text_enum! {
+    /// Which endpoint connects it.
+    pub enum ConnectMethod { Credentials = "credentials", AuthorizeUrl = "authorize_url" }
+}
+
+crate::text_enum! {
+    pub enum FieldType { Text = "text", Password = "password", Url = "url" }
+}
+
+crate::text_enum! {
+    /// In what a platform counts the length of a text.
+    pub enum TextUnit {
+        Characters = "characters",
+        Graphemes = "graphemes",
+        Utf16 = "utf16",
+        Utf8Bytes = "utf8_bytes",
+        Weighted = "weighted",
+    }
+}
+
+crate::text_enum! {
+    /// What the external account is.
+    pub enum AccountKind { Profile = "profile", Page = "page", Channel = "channel", Site = "site", Store = "store" }
+}
+
+crate::text_enum! {
+    pub enum ConversationType { Dm = "dm", Comment = "comment", Mention = "mention" }
+}
+
+/// One field of the credentials form.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CredentialField {
+    pub name: &'static str,
+    pub label: &'static str,
+    #[serde(rename = "type")]
+    pub field_type: FieldType,
+    pub required: bool,
+}
+
+/// The limits of a platform's text. `None` where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextRules {
+    pub max: Option<u32>,
+    pub unit: TextUnit,
+    /// A second limit, in UTF-8 bytes (Bluesky).
+    pub max_bytes: Option<u32>,
+    /// The limit when pictures go along (Telegram's caption).
+    pub max_with_media: Option<u32>,
+    /// What every URL counts, whatever its length (X, Mastodon).
+    pub url_weight: Option<u32>,
+}
+
+/// The limits of a platform's pictures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MediaRules {
+    pub max_images: u32,
+    pub required: bool,
+    pub mime_types: &'static [&'static str],
+    pub max_bytes: Option<u64>,
+}
+
+/// What a platform can do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    pub text: TextRules,
+    pub media: MediaRules,
+    pub required_options: &'static [&'static str],
+    pub replies: &'static [ConversationType],
+    pub analytics: bool,
+}
+
+/// A platform as clients see it in the list of connectable platforms; `configured` is added by the API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Descriptor {
+    pub platform: Platform,
+    pub name: &'static str,
+    pub mode: Mode,
+    pub connect_method: ConnectMethod,
+    pub credential_fields: &'static [CredentialField],
+    pub capabilities: Capabilities,
+}

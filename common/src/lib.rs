@@ -1,0 +1,9 @@
+//! What more than one role of Crier needs.
+//!
+//! Imports run one way: `domain` imports nothing, `store` only `domain` (and `clock`, `secrets`), `queue` only `store`.
+//! A test in `tests/architecture.rs` keeps it so.
+
+pub mod clock;
+pub mod domain;
+pub mod http;
+pub mod platforms;

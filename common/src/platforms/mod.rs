@@ -1,0 +1,224 @@
+//! Connectors: the code that speaks to the platforms.
+//!
+//! A connector is stateless: it gets the account's secrets and the outgoing post, makes its calls, and says how they
+//! ended ([`CallError`]). The worker decides what to do about it; nothing here sleeps, retries or writes to the record.
+//!
+//! **To add a platform:** its variant in `domain::platform::Platform`, `platforms/<name>.rs` with its descriptor and (when
+//! it can publish) a [`Connector`], one line in `registry.rs`, and its tests in `tests/platforms/<name>.rs` against a server
+//! that answers as the platform's documents say.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domain::failure::{Category, Failure};
+use crate::domain::platform::{AccountKind, Descriptor};
+
+/// The secrets of an account: what was typed into the form, or what the platform handed over. A JSON object of strings,
+/// encrypted at rest; prints as `[REDACTED]`.
+#[derive(Clone)]
+pub struct Secrets(SecretString);
+
+impl Secrets {
+    pub fn new(fields: &Map<String, Value>) -> Self {
+        Self(SecretString::from(Value::Object(fields.clone()).to_string()))
+    }
+
+    /// From what [`Secrets::expose_json`] gave; `None` where it is no JSON object.
+    pub fn from_json(json: String) -> Option<Self> {
+        serde_json::from_str::<Map<String, Value>>(&json).ok().map(|_| Self(SecretString::from(json)))
+    }
+
+    /// The whole object as JSON text, for encryption.
+    pub fn expose_json(&self) -> &str {
+        self.0.expose_secret()
+    }
+
+    /// One field, `None` where it is absent or no string.
+    pub fn get(&self, name: &str) -> Option<SecretString> {
+        let fields: Map<String, Value> = serde_json::from_str(self.0.expose_secret()).ok()?;
+        fields.get(name)?.as_str().map(SecretString::from)
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets([REDACTED])")
+    }
+}
+
+/// An account as a connector needs it.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub id: i64,
+    pub workspace_id: i64,
+    pub external_id: String,
+    pub username: Option<String>,
+    pub secrets: Secrets,
+}
+
+/// What a successful connect learned.
+#[derive(Clone, Debug)]
+pub struct Connected {
+    pub external_id: String,
+    pub name: String,
+    pub username: Option<String>,
+    pub profile_url: Option<String>,
+    pub avatar_url: Option<String>,
+    pub kind: AccountKind,
+    pub token_expires_at: Option<DateTime<Utc>>,
+    /// What is stored and handed back at each later call.
+    pub secrets: Secrets,
+}
+
+/// New tokens from a refresh. `None`: the credentials do not expire and were found good.
+#[derive(Clone, Debug)]
+pub struct Refreshed {
+    pub secrets: Option<Secrets>,
+    pub token_expires_at: Option<DateTime<Utc>>,
+}
+
+/// A picture on its way out.
+#[derive(Clone, Debug)]
+pub struct Image {
+    pub bytes: Bytes,
+    pub mime_type: String,
+    pub filename: String,
+    pub alt_text: Option<String>,
+    pub width: u32,
+    pub height: u32,
+    /// Where the platform can fetch it, for those that pull.
+    pub url: String,
+}
+
+/// A post on its way to one account.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    pub target_id: i64,
+    pub text: String,
+    pub images: Vec<Image>,
+    /// What the platform needs beyond text, by the names in its descriptor.
+    pub options: Map<String, Value>,
+    /// What [`Connector::marker`] made, stored before the first call.
+    pub marker: Marker,
+    /// Which try this is, from 1 (the sandbox's `[flaky]` counts by it).
+    pub attempt: u32,
+}
+
+/// What makes it possible to find a post again: a record key, a slug, a SKU, a creation time. Made once for a target and
+/// stored before the first call; empty where the platform offers nothing.
+pub type Marker = Map<String, Value>;
+
+/// The post is out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    pub external_id: String,
+    pub url: Option<String>,
+}
+
+/// What a look-up at the platform told of an earlier call whose end is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reconciled {
+    /// It went out.
+    Found(Published),
+    /// It is not there. Final only once the earlier call's time-out has passed.
+    Absent,
+    /// The platform gives no way to find out.
+    CannotTell,
+}
+
+/// How a call to a platform can end, other than well.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CallError {
+    /// The platform asked for a pause. `until` as it told, `None` where it did not say.
+    #[error("rate limited until {until:?}")]
+    RateLimited { until: Option<DateTime<Utc>>, failure: Failure },
+    /// The access token ran out: refresh once, then try again.
+    #[error("the access token has expired")]
+    AuthExpired(Failure),
+    /// The platform refuses the credentials themselves: the account becomes `expired`.
+    #[error("the platform refuses the credentials: {}", .0.message)]
+    Reauth(Failure),
+    /// Final.
+    #[error("{}", .0.message)]
+    Permanent(Failure),
+    /// Passing: nothing was accepted (no connection was made, or the platform said so).
+    #[error("{}", .0.message)]
+    Transient(Failure),
+    /// The request went out and no usable answer came back: it may have been accepted.
+    #[error("{}", .0.message)]
+    Unknown(Failure),
+}
+
+impl CallError {
+    /// What a client is told of it.
+    pub fn failure(&self) -> &Failure {
+        match self {
+            Self::RateLimited { failure, .. } => failure,
+            Self::AuthExpired(f) | Self::Reauth(f) | Self::Permanent(f) | Self::Transient(f) | Self::Unknown(f) => f,
+        }
+    }
+
+    /// A passing failure of the connection, made before anything was sent.
+    pub fn network(message: impl Into<String>) -> Self {
+        Self::Transient(Failure::of(Category::Network, message))
+    }
+}
+
+/// Why connecting did not succeed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// A field is wrong in itself (`credentials.<field>`): missing, no address, a private address, too long.
+    #[error("{field}: {message}")]
+    Field { field: &'static str, message: String },
+    /// The platform refused; the sentence says why, and what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// The platform answered nothing useful.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// One platform's API. Each call has the deadline of the client it was made with.
+#[async_trait]
+pub trait Connector: Send + Sync {
+    /// What clients are told of the platform.
+    fn descriptor(&self) -> &'static Descriptor;
+
+    /// Checks credentials against the platform before they are saved. The required fields are there and are strings.
+    async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError>;
+
+    /// Gets new tokens, or checks credentials that do not expire.
+    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError>;
+
+    /// Makes what [`Connector::reconcile`] will look for. `seed` is the target's id and the time it was made, so that the
+    /// same target always gets the same marker; `random` makes it unguessable where it must be unique at the platform.
+    fn marker(&self, _seed: MarkerSeed) -> Marker {
+        Marker::new()
+    }
+
+    /// Whether [`Connector::reconcile`] can tell. Where it cannot, a call of unknown end is final.
+    fn can_reconcile(&self) -> bool;
+
+    /// Publishes. The marker is stored already.
+    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError>;
+
+    /// Looks for the post of an earlier call whose end is not known.
+    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError>;
+
+    /// Takes back what the platform granted, when the last brand lets go of the account. Best effort.
+    async fn revoke(&self, _account: &Account) -> Result<(), CallError> {
+        Ok(())
+    }
+}
+
+/// What a marker is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct MarkerSeed {
+    pub target_id: i64,
+    pub at: DateTime<Utc>,
+    pub random: u64,
+}
