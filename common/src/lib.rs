@@ -7,3 +7,5 @@ pub mod clock;
 pub mod domain;
 pub mod http;
 pub mod platforms;
+pub mod secrets;
+pub mod store;

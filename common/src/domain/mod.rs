@@ -2,8 +2,14 @@
 
 mod text_enum;
 
+pub mod access;
+pub mod account;
+pub mod brand;
 pub mod failure;
+pub mod job;
 pub mod platform;
+pub mod post;
+pub mod webhook;
 
 /// A word that stands for no value of an enumeration.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]

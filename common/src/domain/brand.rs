@@ -1,0 +1,25 @@
+//! Workspaces, users and brands. A plan belongs to a workspace, a user and a brand to one workspace; a brand has members.
+
+use chrono::{DateTime, Utc};
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Brand {
+    pub id: i64,
+    pub workspace_id: i64,
+    pub name: String,
+    pub description: Option<String>,
+    pub website: Option<String>,
+    pub timezone: String,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct User {
+    pub id: i64,
+    pub workspace_id: i64,
+    pub email: String,
+    pub name: String,
+    pub plan: String,
+    pub created_at: DateTime<Utc>,
+}

@@ -1,0 +1,163 @@
+//! Posts and their targets.
+//!
+//! ```text
+//!            submit                 approve
+//!  draft ───────────> pending_approval ────> scheduled | publishing
+//!   │ ▲ ▲                  │ reject              │
+//!   │ │ └──────────────────┘                     │ its time comes, or PUT now
+//!   │ └────────── PUT draft ──── scheduled ──────┤
+//!   └── PUT scheduled | now ──> scheduled | publishing ──> published | partially_published | failed
+//!                                            ▲                        │ PUT now: the failed targets alone
+//!                                            └────────────────────────┘
+//! ```
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+use super::platform::Platform;
+
+crate::text_enum! {
+    pub enum PostStatus {
+        Draft = "draft",
+        PendingApproval = "pending_approval",
+        Scheduled = "scheduled",
+        Publishing = "publishing",
+        Published = "published",
+        PartiallyPublished = "partially_published",
+        Failed = "failed",
+    }
+}
+
+crate::text_enum! {
+    pub enum ScheduleType { Now = "now", Scheduled = "scheduled", Draft = "draft" }
+}
+
+crate::text_enum! {
+    pub enum TargetStatus { Pending = "pending", Publishing = "publishing", Published = "published", Failed = "failed" }
+}
+
+crate::text_enum! {
+    /// How one try at a target ended.
+    pub enum AttemptOutcome {
+        Published = "published",
+        Retried = "retried",
+        Failed = "failed",
+        Unknown = "unknown",
+    }
+}
+
+/// A transition that the diagram does not have.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("a post cannot go from {from} to {to}")]
+pub struct NoSuchTransition {
+    pub from: PostStatus,
+    pub to: PostStatus,
+}
+
+impl PostStatus {
+    /// The next status, where the diagram has the arrow (staying is always allowed for a draft or a scheduled post).
+    pub fn to(self, next: Self) -> Result<Self, NoSuchTransition> {
+        use PostStatus::{Draft, Failed, PartiallyPublished, PendingApproval, Published, Publishing, Scheduled};
+        let allowed = match self {
+            Draft => matches!(next, Draft | PendingApproval | Scheduled | Publishing),
+            PendingApproval => matches!(next, Draft | Scheduled | Publishing),
+            Scheduled => matches!(next, Draft | Scheduled | Publishing),
+            Publishing => matches!(next, Published | PartiallyPublished | Failed),
+            Failed | PartiallyPublished => matches!(next, Publishing),
+            Published => false,
+        };
+        allowed.then_some(next).ok_or(NoSuchTransition { from: self, to: next })
+    }
+
+    /// What a post is once all its targets are terminal; `None` while one is not.
+    pub fn of_targets(targets: &[TargetStatus]) -> Option<Self> {
+        let published = targets.iter().filter(|s| **s == TargetStatus::Published).count();
+        let failed = targets.iter().filter(|s| **s == TargetStatus::Failed).count();
+        match (published, failed) {
+            (p, f) if p + f < targets.len() => None,
+            (_, 0) => Some(Self::Published),
+            (0, _) => Some(Self::Failed),
+            _ => Some(Self::PartiallyPublished),
+        }
+    }
+}
+
+impl TargetStatus {
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Published | Self::Failed)
+    }
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Post {
+    pub id: i64,
+    pub brand_id: i64,
+    pub author_id: Option<i64>,
+    pub author_name: Option<String>,
+    pub status: PostStatus,
+    pub content: String,
+    pub schedule_type: ScheduleType,
+    pub scheduled_at: Option<DateTime<Utc>>,
+    pub published_at: Option<DateTime<Utc>>,
+    #[sqlx(json)]
+    pub media: Vec<i64>,
+    /// Counted against `posts_per_month` already: a post counts once, when it first leaves draft.
+    pub counted: bool,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Target {
+    pub id: i64,
+    pub post_id: i64,
+    pub account_id: i64,
+    pub platform: Platform,
+    pub status: TargetStatus,
+    /// The wish for this account; `None`: the post's.
+    pub content: Option<String>,
+    #[sqlx(json(nullable))]
+    pub media: Option<Vec<i64>>,
+    #[sqlx(json)]
+    pub options: Map<String, Value>,
+    /// What [`crate::platforms::Connector::marker`] made, stored before the first call.
+    #[sqlx(json(nullable))]
+    pub marker: Option<Map<String, Value>>,
+    /// When the call whose end is not known began; `None` when the last call's end is known.
+    pub call_started_at: Option<DateTime<Utc>>,
+    pub external_id: Option<String>,
+    pub url: Option<String>,
+    #[sqlx(json(nullable))]
+    pub error: Option<Failure>,
+    pub attempts: i32,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub published_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// A wish for one account, as it comes with a post.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wish {
+    pub content: Option<String>,
+    pub media: Option<Vec<i64>>,
+    pub options: Map<String, Value>,
+}
+
+/// One try at a target, as it is listed.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Attempt {
+    pub id: i64,
+    pub target_id: i64,
+    pub number: i32,
+    pub started_at: DateTime<Utc>,
+    pub duration_ms: i64,
+    pub outcome: AttemptOutcome,
+    pub status_code: Option<i32>,
+    #[sqlx(json(nullable))]
+    pub error: Option<Failure>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}

@@ -1,0 +1,49 @@
+//! Webhook endpoints and deliveries.
+//!
+//! A delivery is `pending` until its first attempt, `retrying` while it waits for the next, then `succeeded` or `failed`; the
+//! retry endpoint makes either of those `pending` again with one more attempt allowed.
+
+use chrono::{DateTime, Utc};
+
+crate::text_enum! {
+    pub enum DeliveryStatus { Pending = "pending", Retrying = "retrying", Succeeded = "succeeded", Failed = "failed" }
+}
+
+/// How many attempts a delivery has at first (contract, section 3).
+pub const MAX_ATTEMPTS: i32 = 8;
+
+/// An endpoint without its secret.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Webhook {
+    pub id: i64,
+    pub user_id: i64,
+    pub url: String,
+    #[sqlx(json)]
+    pub events: Vec<String>,
+    pub description: Option<String>,
+    pub is_active: bool,
+    pub disabled_reason: Option<String>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Delivery {
+    pub id: i64,
+    pub webhook_id: i64,
+    pub event: String,
+    pub event_uid: String,
+    pub status: DeliveryStatus,
+    pub response_code: Option<i32>,
+    pub attempts: i32,
+    pub max_attempts: i32,
+    pub duration_ms: Option<i64>,
+    pub error: Option<String>,
+    pub response_body: Option<String>,
+    /// The envelope, byte for byte as it is signed and sent.
+    pub payload: String,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub last_attempt_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}

@@ -1,0 +1,164 @@
+//! Encryption at rest: credentials, signing secrets, stored answers.
+//!
+//! XChaCha20-Poly1305; a sealed value is `version ‖ key id ‖ nonce ‖ ciphertext`, bound to where it stands (table, row,
+//! column), so that a value copied to another row does not open there. Several keys may be given: the first one seals, all
+//! open, so a key is rotated by putting a new one in front.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use secrecy::{ExposeSecret, SecretBox, SecretString};
+
+const VERSION: u8 = 1;
+const NONCE: usize = 24;
+
+/// A key and the id by which sealed values name it.
+#[derive(Clone)]
+pub struct SecretKey {
+    pub id: u8,
+    pub bytes: std::sync::Arc<SecretBox<[u8; 32]>>,
+}
+
+impl SecretKey {
+    pub fn new(id: u8, bytes: [u8; 32]) -> Self {
+        Self { id, bytes: std::sync::Arc::new(SecretBox::new(Box::new(bytes))) }
+    }
+
+    /// A new key from the system's random source, and its base64 text for the key file.
+    pub fn generate() -> Result<(Self, SecretString), SecretError> {
+        let mut bytes = [0u8; 32];
+        getrandom::fill(&mut bytes).map_err(|_| SecretError::NoRandomness)?;
+        Ok((Self::new(0, bytes), SecretString::from(STANDARD.encode(bytes))))
+    }
+}
+
+impl std::fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SecretKey(id {}, [REDACTED])", self.id)
+    }
+}
+
+/// Where a sealed value stands.
+#[derive(Clone, Debug)]
+pub struct Place<'a> {
+    pub table: &'static str,
+    pub row: &'a str,
+    pub column: &'static str,
+}
+
+impl Place<'_> {
+    /// Lengths first, so that no two places make the same bytes.
+    fn bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for part in [self.table, self.row, self.column] {
+            out.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            out.extend_from_slice(part.as_bytes());
+        }
+        out
+    }
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum SecretError {
+    #[error("at least one secret key is needed")]
+    NoKey,
+    #[error("the system's random source failed")]
+    NoRandomness,
+    #[error("the value was sealed with key {0}, which is not among CRIER_SECRET_KEY")]
+    UnknownKey(u8),
+    #[error("the sealed value is damaged, or stands where it was not sealed")]
+    Damaged,
+}
+
+/// Seals and opens.
+#[derive(Clone)]
+pub struct Cipher {
+    keys: std::sync::Arc<Vec<(u8, XChaCha20Poly1305)>>,
+}
+
+impl std::fmt::Debug for Cipher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cipher([REDACTED])")
+    }
+}
+
+impl Cipher {
+    /// The first key seals; all of them open.
+    pub fn new(keys: &[SecretKey]) -> Result<Self, SecretError> {
+        if keys.is_empty() {
+            return Err(SecretError::NoKey);
+        }
+        let keys = keys.iter().map(|k| (k.id, XChaCha20Poly1305::new(k.bytes.expose_secret().into()))).collect();
+        Ok(Self { keys: std::sync::Arc::new(keys) })
+    }
+
+    pub fn seal(&self, place: &Place<'_>, plain: &[u8]) -> Result<Vec<u8>, SecretError> {
+        let (id, cipher) = self.keys.first().ok_or(SecretError::NoKey)?;
+        let mut nonce = [0u8; NONCE];
+        getrandom::fill(&mut nonce).map_err(|_| SecretError::NoRandomness)?;
+        let sealed = cipher
+            .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &place.bytes() })
+            .map_err(|_| SecretError::Damaged)?;
+        let mut out = Vec::with_capacity(2 + NONCE + sealed.len());
+        out.extend_from_slice(&[VERSION, *id]);
+        out.extend_from_slice(&nonce);
+        out.extend_from_slice(&sealed);
+        Ok(out)
+    }
+
+    pub fn open(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Vec<u8>, SecretError> {
+        let (&[version, id], rest) = sealed.split_first_chunk::<2>().ok_or(SecretError::Damaged)?;
+        let (nonce, ciphertext) = rest.split_first_chunk::<NONCE>().ok_or(SecretError::Damaged)?;
+        if version != VERSION {
+            return Err(SecretError::Damaged);
+        }
+        let (_, cipher) = self.keys.iter().find(|(k, _)| *k == id).ok_or(SecretError::UnknownKey(id))?;
+        cipher
+            .decrypt(&XNonce::from(*nonce), Payload { msg: ciphertext, aad: &place.bytes() })
+            .map_err(|_| SecretError::Damaged)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    const PLACE: Place<'_> = Place { table: "webhooks", row: "7", column: "secret" };
+
+    fn key(id: u8) -> SecretKey {
+        SecretKey::new(id, [id; 32])
+    }
+
+    #[test]
+    fn opens_where_it_was_sealed_and_nowhere_else() {
+        let cipher = Cipher::new(&[key(1)]).unwrap();
+        let sealed = cipher.seal(&PLACE, b"whsec_x").unwrap();
+        assert_eq!(cipher.open(&PLACE, &sealed).unwrap(), b"whsec_x");
+        assert_eq!(cipher.open(&Place { row: "8", ..PLACE }, &sealed), Err(SecretError::Damaged));
+        assert_eq!(cipher.open(&Place { row: "7s", column: "ecret", ..PLACE }, &sealed), Err(SecretError::Damaged));
+        assert!(!sealed.windows(7).any(|w| w == b"whsec_x"));
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let cipher = Cipher::new(&[key(1)]).unwrap();
+        let sealed = cipher.seal(&PLACE, b"secret").unwrap();
+        for i in 0..sealed.len() {
+            let mut bad = sealed.clone();
+            bad[i] ^= 1;
+            assert!(cipher.open(&PLACE, &bad).is_err(), "byte {i}");
+            assert!(cipher.open(&PLACE, &sealed[..i]).is_err(), "cut at {i}");
+        }
+    }
+
+    #[test]
+    fn a_rotated_key_still_opens_and_the_new_one_seals() {
+        let old = Cipher::new(&[key(1)]).unwrap().seal(&PLACE, b"a").unwrap();
+        let rotated = Cipher::new(&[key(2), key(1)]).unwrap();
+        assert_eq!(rotated.open(&PLACE, &old).unwrap(), b"a");
+        assert_eq!(rotated.seal(&PLACE, b"a").unwrap()[1], 2);
+        assert_eq!(Cipher::new(&[key(2)]).unwrap().open(&PLACE, &old), Err(SecretError::UnknownKey(1)));
+    }
+}

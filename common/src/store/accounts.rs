@@ -1,0 +1,159 @@
+//! Social accounts: one record for an external account in a workspace, attached to one or several brands.
+
+use chrono::{DateTime, Utc};
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::{Conn, Page, PageOf, Result, StoreError, Tx};
+use crate::domain::account::{AccountError, AccountStatus, DisconnectResult, SocialAccount};
+use crate::domain::platform::{AccountKind, Platform};
+use crate::secrets::{Cipher, Place};
+
+/// An account as a connect learned it.
+#[derive(Debug)]
+pub struct NewAccount {
+    pub platform: Platform,
+    pub external_id: String,
+    pub name: String,
+    pub username: Option<String>,
+    pub profile_url: Option<String>,
+    pub avatar_url: Option<String>,
+    pub kind: AccountKind,
+    pub token_expires_at: Option<DateTime<Utc>>,
+    /// A JSON object.
+    pub secrets: SecretString,
+}
+
+const COLUMNS: &str = "a.id, a.workspace_id, a.platform, a.name, a.username, a.external_id, a.profile_url, a.avatar_url, a.kind, a.status, a.token_expires_at, a.last_error, a.connected_at, a.created_at, a.updated_at";
+
+fn row_name(workspace_id: i64, platform: Platform, external_id: &str) -> String {
+    format!("{workspace_id}/{platform}/{external_id}")
+}
+
+fn place(row: &str) -> Place<'_> {
+    Place { table: "social_accounts", row, column: "secrets" }
+}
+
+/// Saves what a connect learned: a new record, or new credentials for the one that is there, which becomes active.
+pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<SocialAccount> {
+    const SQL: &str = "INSERT INTO social_accounts (workspace_id, platform, external_id, name, username, profile_url, avatar_url, kind, status, secrets, token_expires_at, connected_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11) ON CONFLICT (workspace_id, platform, external_id) DO UPDATE SET name = excluded.name, username = excluded.username, profile_url = excluded.profile_url, avatar_url = excluded.avatar_url, kind = excluded.kind, status = 'active', secrets = excluded.secrets, token_expires_at = excluded.token_expires_at, last_error = NULL, connected_at = excluded.connected_at, updated_at = excluded.updated_at RETURNING *";
+    let row = row_name(workspace_id, new.platform, &new.external_id);
+    let sealed = tx.cipher.seal(&place(&row), new.secrets.expose_secret().as_bytes())?;
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(new.platform).bind(&new.external_id).bind(&new.name)
+        .bind(&new.username).bind(&new.profile_url).bind(&new.avatar_url).bind(new.kind).bind(&sealed)
+        .bind(new.token_expires_at).bind(now).fetch_one(c))?)
+}
+
+/// Attaches an account to a brand; `false` where it was attached already.
+pub async fn attach(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<bool> {
+    const SQL: &str =
+        "INSERT INTO brand_accounts (brand_id, account_id, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    let now = tx.now;
+    Ok(execute!(tx, SQL, brand_id, account_id, now)? > 0)
+}
+
+/// How many accounts a brand has.
+pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM brand_accounts WHERE brand_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
+}
+
+/// Whether the brand has this external account already (so that connecting it again does not count against the cap).
+pub async fn has_external(conn: &mut Conn, brand_id: i64, platform: Platform, external_id: &str) -> Result<bool> {
+    const SQL: &str = "SELECT a.id FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 AND a.platform = $2 AND a.external_id = $3";
+    let found: Option<i64> =
+        run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(platform).bind(external_id).fetch_optional(c))?;
+    Ok(found.is_some())
+}
+
+pub async fn list(conn: &mut Conn, brand_id: i64, page: PageOf) -> Result<Page<SocialAccount>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 ORDER BY a.id DESC LIMIT $2 OFFSET $3"
+    );
+    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    Ok(Page { rows, total: count(conn, brand_id).await? })
+}
+
+/// An account of the brand.
+pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Option<SocialAccount>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 AND a.id = $2"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(account_id).fetch_optional(c))?)
+}
+
+/// An account and its secrets (a JSON object), for a call to the platform.
+pub async fn with_secrets(
+    conn: &mut Conn,
+    cipher: &Cipher,
+    account_id: i64,
+) -> Result<Option<(SocialAccount, SecretString)>> {
+    let sql = format!("SELECT {COLUMNS}, a.secrets FROM social_accounts a WHERE a.id = $1");
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        #[sqlx(flatten)]
+        account: SocialAccount,
+        secrets: Vec<u8>,
+    }
+    let row: Option<Row> =
+        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(account_id).fetch_optional(c))?;
+    let Some(Row { account, secrets }) = row else { return Ok(None) };
+    let name = row_name(account.workspace_id, account.platform, &account.external_id);
+    let plain = cipher.open(&place(&name), &secrets)?;
+    let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("secrets are no text".into()))?;
+    Ok(Some((account, SecretString::from(text))))
+}
+
+/// Stores new tokens; the account is active again.
+pub async fn renew(
+    tx: &mut Tx,
+    account: &SocialAccount,
+    secrets: Option<&SecretString>,
+    token_expires_at: Option<DateTime<Utc>>,
+) -> Result<Option<SocialAccount>> {
+    const SQL: &str = "UPDATE social_accounts SET status = 'active', last_error = NULL, secrets = coalesce($2, secrets), token_expires_at = $3, updated_at = $4 WHERE id = $1 RETURNING *";
+    let name = row_name(account.workspace_id, account.platform, &account.external_id);
+    let sealed = match secrets {
+        Some(s) => Some(tx.cipher.seal(&place(&name), s.expose_secret().as_bytes())?),
+        None => None,
+    };
+    let now = tx.now;
+    Ok(
+        run!(tx, c => sqlx::query_as(SQL).bind(account.id).bind(&sealed).bind(token_expires_at).bind(now).fetch_optional(c))?,
+    )
+}
+
+/// The platform refuses the token.
+pub async fn expire(tx: &mut Tx, account_id: i64, error: &AccountError) -> Result<()> {
+    const SQL: &str = "UPDATE social_accounts SET status = $2, last_error = $3, updated_at = $4 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, account_id, AccountStatus::Expired, Json(error), now)?;
+    Ok(())
+}
+
+/// Whether the account still belongs to the brand (a post scheduled to one that does not fails at its time).
+pub async fn is_attached(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT account_id FROM brand_accounts WHERE brand_id = $1 AND account_id = $2";
+    let found: Option<i64> =
+        run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(account_id).fetch_optional(c))?;
+    Ok(found.is_some())
+}
+
+/// Detaches an account from a brand; where that was the last brand, deletes it with its tokens. `None` where the brand
+/// has no such account.
+pub async fn disconnect(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<Option<DisconnectResult>> {
+    // Two brands letting go at once must not each think that the other still holds it: the account's row is the queue.
+    execute!(tx, "UPDATE social_accounts SET updated_at = updated_at WHERE id = $1", account_id)?;
+    if execute!(tx, "DELETE FROM brand_accounts WHERE brand_id = $1 AND account_id = $2", brand_id, account_id)? == 0 {
+        return Ok(None);
+    }
+    const LEFT: &str = "SELECT count(*) FROM brand_accounts WHERE account_id = $1";
+    let left: i64 = run!(tx, c => sqlx::query_scalar(LEFT).bind(account_id).fetch_one(c))?;
+    if left > 0 {
+        return Ok(Some(DisconnectResult::Detached));
+    }
+    execute!(tx, "DELETE FROM social_accounts WHERE id = $1", account_id)?;
+    Ok(Some(DisconnectResult::Revoked))
+}

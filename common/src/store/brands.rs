@@ -1,0 +1,90 @@
+//! Brands and who is a member of them.
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+use crate::domain::access::Role;
+use crate::domain::brand::Brand;
+
+/// A brand as it comes from a client.
+#[derive(Debug, Clone)]
+pub struct NewBrand<'a> {
+    pub name: &'a str,
+    pub description: Option<&'a str>,
+    pub website: Option<&'a str>,
+    pub timezone: &'a str,
+}
+
+/// Makes a brand with its owner; `None` where the workspace has as many as `cap` already.
+pub async fn create(
+    tx: &mut Tx,
+    workspace_id: i64,
+    owner_id: i64,
+    cap: Option<u64>,
+    brand: NewBrand<'_>,
+) -> Result<Option<Brand>> {
+    const SQL: &str = "INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6) RETURNING *";
+    let now = tx.now;
+    if let Some(cap) = cap {
+        // Two creates at once must not both find room: the workspace's row is the queue they stand in.
+        lock_workspace(tx, workspace_id).await?;
+        if count(tx, workspace_id).await? >= i64::try_from(cap).unwrap_or(i64::MAX) {
+            return Ok(None);
+        }
+    }
+    let made: Brand = run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(brand.name).bind(brand.description)
+        .bind(brand.website).bind(brand.timezone).bind(now).fetch_one(c))?;
+    set_member(tx, made.id, owner_id, Role::Owner).await?;
+    Ok(Some(made))
+}
+
+/// Holds the workspace's row until the end of the transaction, so that caps are counted one at a time.
+pub async fn lock_workspace(tx: &mut Tx, workspace_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE workspaces SET plan = plan WHERE id = $1", workspace_id)?;
+    Ok(())
+}
+
+/// How many brands a workspace has.
+pub async fn count(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM brands WHERE workspace_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_one(c))?)
+}
+
+/// The brands that the user is a member of, newest first.
+pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Brand>> {
+    const SQL: &str =
+        "SELECT b.* FROM brands b JOIN brand_members m ON m.brand_id = b.id WHERE m.user_id = $1 ORDER BY b.id DESC";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
+}
+
+/// A brand and the user's role in it; `None` where the user is no member, or there is no such brand.
+pub async fn find(conn: &mut Conn, user_id: i64, brand_id: i64) -> Result<Option<(Brand, Role)>> {
+    const SQL: &str =
+        "SELECT b.*, m.role FROM brands b JOIN brand_members m ON m.brand_id = b.id WHERE m.user_id = $1 AND b.id = $2";
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        #[sqlx(flatten)]
+        brand: Brand,
+        role: Role,
+    }
+    let row: Option<Row> = run!(conn, c => sqlx::query_as(SQL).bind(user_id).bind(brand_id).fetch_optional(c))?;
+    Ok(row.map(|r| (r.brand, r.role)))
+}
+
+/// The workspace of a brand, for the operator's commands.
+pub async fn workspace_of(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>> {
+    const SQL: &str = "SELECT workspace_id FROM brands WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_optional(c))?)
+}
+
+/// Adds a member or changes the role.
+pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) -> Result<()> {
+    const SQL: &str = "INSERT INTO brand_members (brand_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT (brand_id, user_id) DO UPDATE SET role = excluded.role";
+    let now = tx.now;
+    execute!(tx, SQL, brand_id, user_id, role, now)?;
+    Ok(())
+}
+
+/// `false` where the user was no member.
+pub async fn remove_member(tx: &mut Tx, brand_id: i64, user_id: i64) -> Result<bool> {
+    Ok(execute!(tx, "DELETE FROM brand_members WHERE brand_id = $1 AND user_id = $2", brand_id, user_id)? > 0)
+}

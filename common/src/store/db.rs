@@ -1,0 +1,162 @@
+//! Two engines, one SQL text.
+//!
+//! [`run!`] expands a query once for each engine; the text, its `$1` placeholders and its binds are the same. Postgres has a
+//! pool; SQLite has one writer connection that writers queue for, and several readers beside it (WAL).
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
+
+use super::error::StoreError;
+
+/// How long a request waits for a connection before the database counts as unreachable.
+const ACQUIRE: Duration = Duration::from_secs(5);
+/// How long SQLite waits for another process (a `crier` command) to finish its write.
+const BUSY: Duration = Duration::from_secs(10);
+const SQLITE_READERS: u32 = 4;
+
+/// The database.
+#[derive(Clone, Debug)]
+pub enum Db {
+    Pg(PgPool),
+    Sqlite { writer: SqlitePool, readers: SqlitePool },
+}
+
+/// A connection to read from, or a transaction.
+#[derive(Debug)]
+pub enum Conn {
+    Pg(PoolConnection<Postgres>),
+    PgTx(Transaction<'static, Postgres>),
+    Sqlite(PoolConnection<Sqlite>),
+    SqliteTx(Transaction<'static, Sqlite>),
+}
+
+/// What [`run!`] matches on.
+pub enum Engine<'c> {
+    Pg(&'c mut PgConnection),
+    Sqlite(&'c mut SqliteConnection),
+}
+
+/// Runs one query text on whichever engine the connection is of: `run!(conn, c => sqlx::query(SQL).bind(x).execute(c))`.
+macro_rules! run {
+    ($conn:expr, $c:ident => $query:expr) => {
+        match $crate::store::db::Conn::engine($conn) {
+            $crate::store::db::Engine::Pg($c) => $query.await,
+            $crate::store::db::Engine::Sqlite($c) => $query.await,
+        }
+    };
+}
+/// Runs `INSERT`, `UPDATE` or `DELETE` and gives the number of rows.
+macro_rules! execute {
+    ($conn:expr, $sql:expr $(, $bind:expr)* $(,)?) => {
+        match $crate::store::db::Conn::engine($conn) {
+            $crate::store::db::Engine::Pg(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
+            $crate::store::db::Engine::Sqlite(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
+        }
+    };
+}
+pub(crate) use {execute, run};
+
+impl Conn {
+    pub fn engine(&mut self) -> Engine<'_> {
+        match self {
+            Self::Pg(c) => Engine::Pg(c),
+            Self::PgTx(c) => Engine::Pg(c),
+            Self::Sqlite(c) => Engine::Sqlite(c),
+            Self::SqliteTx(c) => Engine::Sqlite(c),
+        }
+    }
+
+    pub fn is_postgres(&self) -> bool {
+        matches!(self, Self::Pg(_) | Self::PgTx(_))
+    }
+
+    /// A piece of SQL that the two engines spell differently. `pg` and `sqlite` take the same binds.
+    pub fn spelt(&self, pg: &'static str, sqlite: &'static str) -> &'static str {
+        if self.is_postgres() { pg } else { sqlite }
+    }
+}
+
+impl Db {
+    /// A pool on Postgres. Connects when first used, so that services may start in any order.
+    pub fn postgres(url: &str, max_connections: u32) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(url)?.application_name("crier");
+        let pool = PgPoolOptions::new()
+            .max_connections(max_connections)
+            .acquire_timeout(ACQUIRE)
+            // A connection that the server dropped is found by its failure; the ping before each use would double the trips.
+            .test_before_acquire(false)
+            .connect_lazy_with(options);
+        Ok(Self::Pg(pool))
+    }
+
+    /// The file at `path`, made where it is missing.
+    pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            // An answer given is an answer kept: with NORMAL a power cut could take back the last commits.
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY)
+            .foreign_keys(true)
+            .statement_cache_capacity(256);
+        let writer =
+            SqlitePoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE * 4).test_before_acquire(false);
+        let writer = writer.connect_with(options.clone()).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(SQLITE_READERS)
+            .acquire_timeout(ACQUIRE)
+            .test_before_acquire(false)
+            .connect_lazy_with(options.read_only(true).create_if_missing(false));
+        Ok(Self::Sqlite { writer, readers })
+    }
+
+    /// A connection to read from, outside any transaction.
+    pub async fn read(&self) -> Result<Conn, StoreError> {
+        Ok(match self {
+            Self::Pg(pool) => Conn::Pg(pool.acquire().await?),
+            Self::Sqlite { readers, .. } => Conn::Sqlite(readers.acquire().await?),
+        })
+    }
+
+    /// A transaction that may write. Dropped without a commit, it is rolled back.
+    pub async fn begin(&self) -> Result<Conn, StoreError> {
+        Ok(match self {
+            Self::Pg(pool) => Conn::PgTx(pool.begin().await?),
+            Self::Sqlite { writer, .. } => Conn::SqliteTx(writer.begin_with("BEGIN IMMEDIATE").await?),
+        })
+    }
+
+    /// Brings the schema to this version. Safe when several processes do it at once.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Pg(pool) => sqlx::migrate!("../migrations/postgres").run(pool).await?,
+            Self::Sqlite { writer, .. } => sqlx::migrate!("../migrations/sqlite").run(writer).await?,
+        }
+        Ok(())
+    }
+
+    /// Whether the database answers and has the schema of this version.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let mut conn = self.read().await?;
+        let _: Option<i64> = run!(&mut conn, c => sqlx::query_scalar("SELECT id FROM jobs WHERE id = 0").fetch_optional(c))?;
+        Ok(())
+    }
+
+    /// Closes all connections; on SQLite this also folds the write-ahead log into the file.
+    pub async fn close(&self) {
+        match self {
+            Self::Pg(pool) => pool.close().await,
+            Self::Sqlite { writer, readers } => {
+                readers.close().await;
+                writer.close().await;
+            }
+        }
+    }
+}

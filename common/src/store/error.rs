@@ -1,0 +1,44 @@
+//! What can go wrong in the store. Never told to a client: the API answers 503 or 500 and logs the cause.
+
+use crate::secrets::SecretError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("database: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error("migration: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    #[error("sealed value: {0}")]
+    Secret(#[from] SecretError),
+    #[error("stored value: {0}")]
+    Decode(String),
+}
+
+impl StoreError {
+    /// The database cannot be reached or is full: worth trying again, and no fault of the program.
+    pub fn is_unavailable(&self) -> bool {
+        use sqlx::Error::{Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+        match self {
+            Self::Database(Io(_) | PoolTimedOut | PoolClosed | Tls(_) | WorkerCrashed | Protocol(_)) => true,
+            Self::Database(Database(e)) => e.code().is_some_and(|code| {
+                // Postgres: connection trouble, shutting down, out of resources (disk, connections). SQLite: busy, locked,
+                // I/O, full, cannot open.
+                let code = code.as_ref();
+                code.len() == 5
+                    && (code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") || code == "58030")
+                    || code.parse::<u32>().is_ok_and(|c| code.len() < 5 && matches!(c & 0xff, 5 | 6 | 10 | 13 | 14))
+            }),
+            _ => false,
+        }
+    }
+
+    /// Two transactions stood in each other's way and this one was the victim: the same work, begun again, will do.
+    pub fn is_serialization(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(e)) if matches!(e.code().as_deref(), Some("40001" | "40P01")))
+    }
+
+    /// A row that must be unique is there already.
+    pub fn is_unique_violation(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(e)) if e.is_unique_violation())
+    }
+}

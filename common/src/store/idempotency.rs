@@ -1,0 +1,133 @@
+//! Stored answers, by `Idempotency-Key`.
+//!
+//! The answer commits in the transaction of the write it answers, so a crash leaves either both or neither. While that
+//! transaction runs, an advisory lock tells others "in progress" on Postgres; on SQLite writers queue, and the second one
+//! finds the answer. Operations that wait for others (connect, refresh) cannot hold a transaction meanwhile: they hold the
+//! key by a lease instead.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::db::{execute, run};
+use super::{Result, Tx};
+use crate::secrets::Place;
+
+/// How long an answer is kept.
+pub const KEPT: TimeDelta = TimeDelta::hours(24);
+/// How long a dead process keeps the key of an operation that waits for others.
+pub const LEASE: TimeDelta = TimeDelta::seconds(30);
+
+/// Whose key, which key, and what the request was.
+#[derive(Debug, Clone)]
+pub struct Slot {
+    pub api_key_id: i64,
+    pub key: String,
+    /// A hash of method, path, query and body.
+    pub fingerprint: Vec<u8>,
+}
+
+/// A stored answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub location: Option<String>,
+    pub body: Vec<u8>,
+}
+
+/// What a key stands for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing: go on.
+    Fresh,
+    /// The same request was answered before.
+    Answered(Answer),
+    /// Another request was answered under this key.
+    Reused,
+    /// The first one still runs.
+    InProgress,
+}
+
+impl Slot {
+    fn row(&self) -> String {
+        format!("{}/{}", self.api_key_id, self.key)
+    }
+
+    /// 63 bits for the advisory lock; two keys that collide only wait for each other.
+    fn lock_id(&self) -> i64 {
+        use sha2::{Digest, Sha256};
+        let digest = Sha256::digest(format!("idempotency/{}", self.row()));
+        digest.first_chunk::<8>().map_or(0, |b| i64::from_be_bytes(*b))
+    }
+}
+
+/// Takes the key for this transaction and says what stands under it.
+pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<Found> {
+    if tx.is_postgres() {
+        const LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
+        let id = slot.lock_id();
+        let free: bool = run!(tx, c => sqlx::query_scalar(LOCK).bind(id).fetch_one(c))?;
+        if !free {
+            return Ok(Found::InProgress);
+        }
+    }
+    find(tx, slot).await
+}
+
+async fn find(tx: &mut Tx, slot: &Slot) -> Result<Found> {
+    const SQL: &str = "SELECT fingerprint, status, location, body, lease_until, created_at FROM idempotency_keys WHERE api_key_id = $1 AND key = $2";
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        fingerprint: Vec<u8>,
+        status: Option<i32>,
+        location: Option<String>,
+        body: Option<Vec<u8>>,
+        lease_until: Option<DateTime<Utc>>,
+        created_at: DateTime<Utc>,
+    }
+    let row: Option<Row> = run!(tx, c => sqlx::query_as(SQL).bind(slot.api_key_id).bind(&slot.key).fetch_optional(c))?;
+    let Some(row) = row else { return Ok(Found::Fresh) };
+    let over = row.created_at + KEPT <= tx.now || row.status.is_none() && row.lease_until.is_none_or(|t| t <= tx.now);
+    if over {
+        release(tx, slot).await?;
+        return Ok(Found::Fresh);
+    }
+    if row.fingerprint != slot.fingerprint {
+        return Ok(Found::Reused);
+    }
+    let (Some(status), Some(sealed)) = (row.status, row.body) else { return Ok(Found::InProgress) };
+    let body = tx.cipher.open(&place(&slot.row()), &sealed)?;
+    Ok(Found::Answered(Answer { status: u16::try_from(status).unwrap_or(500), location: row.location, body }))
+}
+
+fn place(row: &str) -> Place<'_> {
+    Place { table: "idempotency_keys", row, column: "body" }
+}
+
+/// Stores the answer in the transaction of the write.
+pub async fn store(tx: &mut Tx, slot: &Slot, answer: &Answer) -> Result<()> {
+    const SQL: &str = "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (api_key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, location = excluded.location, body = excluded.body, lease_until = NULL";
+    let sealed = tx.cipher.seal(&place(&slot.row()), &answer.body)?;
+    let (status, now) = (i32::from(answer.status), tx.now);
+    execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, status, &answer.location, &sealed, now)?;
+    Ok(())
+}
+
+/// Holds the key on a lease for an operation that waits for others.
+pub async fn hold(tx: &mut Tx, slot: &Slot) -> Result<()> {
+    const SQL: &str = "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at) VALUES ($1, $2, $3, $4, $5)";
+    let (until, now) = (tx.now + LEASE, tx.now);
+    execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, until, now)?;
+    Ok(())
+}
+
+/// Frees the key: the operation was refused or failed.
+pub async fn release(tx: &mut Tx, slot: &Slot) -> Result<()> {
+    execute!(tx, "DELETE FROM idempotency_keys WHERE api_key_id = $1 AND key = $2", slot.api_key_id, &slot.key)?;
+    Ok(())
+}
+
+/// Deletes answers that are over, at most `limit`; gives how many.
+pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
+    const SQL: &str = "DELETE FROM idempotency_keys WHERE (api_key_id, key) IN (SELECT api_key_id, key FROM idempotency_keys WHERE created_at <= $1 LIMIT $2)";
+    let before = tx.now - KEPT;
+    Ok(execute!(tx, SQL, before, limit)?)
+}

@@ -1,0 +1,120 @@
+//! What the scheduler does with jobs. Any number of schedulers may do it at once: on Postgres each takes rows that no
+//! other holds (`SKIP LOCKED`), on SQLite there is one.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::super::db::{Conn, execute, run};
+use super::super::{Result, Tx};
+use super::engine::wake_lane;
+use super::{id_list, list_sql};
+use crate::domain::job::{Claimed, Kind, MAX_CRASHES, Ring};
+
+/// A ready job whose bell nobody answered for so long is rung again.
+pub const UNHEARD: TimeDelta = TimeDelta::seconds(10);
+
+/// Makes due jobs ready, at most `limit`, and rings for them after the commit; gives how many.
+pub async fn ring_due(tx: &mut Tx, limit: i64) -> Result<usize> {
+    let sql = tx.spelt(
+        "UPDATE jobs SET state = 'ready', dispatched_at = $1 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING kind, id",
+        "UPDATE jobs SET state = 'ready', dispatched_at = $1 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2) RETURNING kind, id",
+    );
+    ring_rows(tx, sql, tx.now, limit).await
+}
+
+/// Rings again for ready jobs that nobody claimed: those whose bell was lost (a crash between commit and ring, a queue that
+/// was emptied or away, a full bell). `before`: rung before that time.
+pub async fn ring_unheard(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
+    let sql = tx.spelt(
+        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY dispatched_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING kind, id",
+        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id",
+    );
+    ring_rows(tx, sql, before, limit).await
+}
+
+async fn ring_rows(tx: &mut Tx, sql: &'static str, at: DateTime<Utc>, limit: i64) -> Result<usize> {
+    let now = tx.now;
+    let rows: Vec<(Kind, i64)> = if sql.contains("$3") {
+        run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).fetch_all(c))?
+    } else {
+        run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).fetch_all(c))?
+    };
+    for (kind, id) in &rows {
+        tx.ring_later(Ring { kind: *kind, id: *id });
+    }
+    Ok(rows.len())
+}
+
+/// A job whose worker let the lease run out.
+#[derive(Debug)]
+pub struct Rescued {
+    pub job: Claimed,
+    /// `Some`: it is dead now, and why (`poison`, `attempts`); its subject must be told in the same transaction.
+    pub dead: Option<&'static str>,
+}
+
+/// Takes back jobs whose lease ran out, at most `limit`. The crash counts as an attempt; after the third one the job is
+/// dead, reason `poison`.
+pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
+    let sql = tx.spelt(
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2",
+    );
+    let now = tx.now;
+    let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
+    let mut out = Vec::with_capacity(expired.len());
+    for job in expired {
+        let dead = if job.crashes + 1 >= MAX_CRASHES {
+            Some("poison")
+        } else if job.attempt >= job.max_attempts {
+            Some("attempts")
+        } else {
+            None
+        };
+        const DEAD: &str = "UPDATE jobs SET state = 'dead', crashes = crashes + 1, fence = fence + 1, lease_until = NULL, last_error = $2, finished_at = $3 WHERE id = $1";
+        const READY: &str = "UPDATE jobs SET state = 'ready', crashes = crashes + 1, fence = fence + 1, lease_until = NULL, last_error = $2, dispatched_at = $3 WHERE id = $1";
+        match dead {
+            Some(why) => execute!(tx, DEAD, job.id, why, now)?,
+            None => execute!(tx, READY, job.id, "the worker that ran it vanished", now)?,
+        };
+        if dead.is_none() {
+            tx.ring_later(Ring { kind: job.kind, id: job.id });
+        }
+        if let Some(lane) = &job.lane {
+            wake_lane(tx, lane, 1).await?;
+        }
+        out.push(Rescued { job, dead });
+    }
+    Ok(out)
+}
+
+/// Wakes lanes whose pause is over, and lanes in which jobs wait although there is room (a woken job may be cancelled
+/// before it runs). Gives how many lanes were looked at.
+pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
+    let now = tx.now;
+    execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
+    const WAITING: &str = "SELECT DISTINCT lane, kind FROM jobs WHERE state = 'ready' AND waiting AND lane NOT IN (SELECT lane FROM paused_lanes) LIMIT 1000";
+    let lanes: Vec<(String, Kind)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
+    for (lane, kind) in &lanes {
+        const BUSY: &str = "SELECT count(*) FROM jobs WHERE state = 'running' AND lane = $1";
+        let busy: i64 = run!(tx, c => sqlx::query_scalar(BUSY).bind(lane).fetch_one(c))?;
+        let room = kind.rules().lane_cap.unwrap_or(i64::MAX) - busy;
+        if room > 0 {
+            wake_lane(tx, lane, room).await?;
+        }
+    }
+    Ok(lanes.len())
+}
+
+/// When the next scheduled job comes due.
+pub async fn next_due(conn: &mut Conn) -> Result<Option<DateTime<Utc>>> {
+    const SQL: &str = "SELECT run_at FROM jobs WHERE state = 'scheduled' ORDER BY run_at LIMIT 1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_optional(c))?)
+}
+
+/// Deletes jobs that ended before `ended` (dead ones before `dead`), at most `limit`; gives how many.
+pub async fn purge(tx: &mut Tx, ended: DateTime<Utc>, dead: DateTime<Utc>, limit: i64) -> Result<u64> {
+    const FIND: &str = "SELECT id FROM jobs WHERE state IN ('done', 'dead', 'cancelled') AND finished_at <= $1 AND (state <> 'dead' OR finished_at <= $2) ORDER BY finished_at LIMIT $3";
+    let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(FIND).bind(ended).bind(dead).bind(limit).fetch_all(c))?;
+    let sql = list_sql!(tx, "DELETE FROM jobs WHERE id IN", "");
+    Ok(execute!(tx, sql, id_list(&ids))?)
+}

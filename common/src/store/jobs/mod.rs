@@ -1,0 +1,87 @@
+//! The `jobs` table: the queue's record. What may happen to a row is drawn in [`crate::domain::job`].
+//!
+//! - here: enqueue, cancel, hasten — what a caller does inside its own transaction;
+//! - [`engine`]: claim, heartbeat, settle, release — what a worker does;
+//! - [`dispatch`]: due, unheard, rescue, sweep, purge — what the scheduler does;
+//! - [`operate`]: list, show, pause, retry, counts — what an operator does.
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+use crate::domain::job::{Kind, NewJob, Ring};
+
+pub mod dispatch;
+pub mod engine;
+pub mod operate;
+
+/// A list of ids as one bind: a JSON array, which both engines can unfold (see [`list_sql!`]).
+pub fn id_list(ids: &[i64]) -> String {
+    let mut out = String::with_capacity(ids.len() * 8 + 2);
+    out.push('[');
+    for (i, id) in ids.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        out.push_str(&id.to_string());
+    }
+    out.push(']');
+    out
+}
+
+/// A statement with a list of ids, bound as `$1`, between two pieces of SQL; a third piece may say how Postgres locks.
+macro_rules! list_sql {
+    ($conn:expr, $before:literal, $after:literal $(, lock $lock:literal)?) => {
+        $conn.spelt(
+            concat!($before, " (SELECT value::bigint FROM json_array_elements_text($1::json)) ", $after $(, " ", $lock)?),
+            concat!($before, " (SELECT value FROM json_each($1)) ", $after),
+        )
+    };
+}
+pub(crate) use list_sql;
+
+/// Enqueues inside the caller's transaction; the bell rings after its commit. `None` where the subject has a job of this
+/// kind already that has not ended.
+pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
+    const SQL: &str = "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT DO NOTHING RETURNING id";
+    let now = tx.now;
+    let due = job.run_at <= now;
+    let state = if due { "ready" } else { "scheduled" };
+    let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(&job.lane)
+        .bind(state).bind(job.priority).bind(job.run_at).bind(job.kind.rules().max_attempts).bind(&job.trace)
+        .bind(now).fetch_optional(c))?;
+    if let Some(id) = id {
+        if due {
+            tx.ring_later(Ring { kind: job.kind, id });
+        }
+    }
+    Ok(id)
+}
+
+/// Cancels the subject's job if it has not begun; `true` where one is running, which goes on.
+pub async fn cancel_subject(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<bool> {
+    const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready')";
+    let now = tx.now;
+    execute!(tx, SQL, kind, subject_id, now)?;
+    is_running(tx, kind, subject_id).await
+}
+
+/// Whether the subject's job is in a worker's hands.
+pub async fn is_running(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT id FROM jobs WHERE kind = $1 AND subject_id = $2 AND state = 'running'";
+    let id: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(kind).bind(subject_id).fetch_optional(c))?;
+    Ok(id.is_some())
+}
+
+/// Makes the subject's waiting job due now, or enqueues a new one.
+pub async fn hasten(tx: &mut Tx, job: &NewJob) -> Result<()> {
+    const SQL: &str = "UPDATE jobs SET state = 'ready', run_at = $3, dispatched_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready') RETURNING id";
+    let now = tx.now;
+    let id: Option<i64> =
+        run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now).fetch_optional(c))?;
+    match id {
+        Some(id) => tx.ring_later(Ring { kind: job.kind, id }),
+        None => {
+            enqueue(tx, job).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! API keys: only a hash is kept.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+
+use super::db::{execute, run};
+use super::{Conn, Result, StoreError, Tx};
+use crate::domain::access::{KeyMode, Scopes};
+use crate::secrets::SecretError;
+
+/// How many characters follow the prefix.
+pub const KEY_LENGTH: usize = 40;
+/// `last_used_at` is written at most this often.
+const USED_EVERY: TimeDelta = TimeDelta::minutes(1);
+const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+/// Who makes a request, and what the key and the plan allow.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub key_id: i64,
+    pub mode: KeyMode,
+    pub scopes: Scopes,
+    pub user_id: i64,
+    pub user_name: String,
+    pub workspace_id: i64,
+    pub plan: String,
+    pub last_used_at: Option<DateTime<Utc>>,
+}
+
+/// A key as it is listed.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct KeyRow {
+    pub id: i64,
+    pub user_id: i64,
+    pub email: String,
+    pub mode: KeyMode,
+    pub scopes: String,
+    pub prefix: String,
+    pub last4: String,
+    pub last_used_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+}
+
+/// `length` characters of `[A-Za-z0-9]`, each equally likely, from the system's random source.
+pub fn random_text(length: usize) -> std::result::Result<String, SecretError> {
+    let mut out = String::with_capacity(length);
+    let mut bytes = [0u8; 64];
+    while out.len() < length {
+        getrandom::fill(&mut bytes).map_err(|_| SecretError::NoRandomness)?;
+        // 248 = 4 × 62: what is above would make the first letters likelier.
+        out.extend(
+            bytes.iter().filter(|b| **b < 248).map(|b| ALPHABET[usize::from(*b) % 62] as char).take(length - out.len()),
+        );
+    }
+    Ok(out)
+}
+
+/// The SHA-256 by which a key is found; `None` for what has not the form of a key.
+pub fn hash(key: &str) -> Option<Vec<u8>> {
+    let mode = KeyMode::ALL.iter().find(|m| key.starts_with(m.prefix()))?;
+    let rest = &key[mode.prefix().len()..];
+    let well_formed = rest.len() == KEY_LENGTH && rest.bytes().all(|b| b.is_ascii_alphanumeric());
+    well_formed.then(|| Sha256::digest(key.as_bytes()).to_vec())
+}
+
+/// Makes a key and gives it: this is the only time that it can be seen.
+pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
+    const SQL: &str = "INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    let key = format!("{}{}", mode.prefix(), random_text(KEY_LENGTH)?);
+    let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
+    let (scopes, last4, now) = (scopes.to_string(), key[key.len() - 4..].to_owned(), tx.now);
+    execute!(tx, SQL, user_id, mode, &scopes, &hashed, mode.prefix(), &last4, now)?;
+    Ok(SecretString::from(key))
+}
+
+/// The caller behind a key; `None` for a key that is not there (any more).
+pub async fn authenticate(conn: &mut Conn, key: &SecretString) -> Result<Option<Caller>> {
+    const SQL: &str = "SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name, w.id AS workspace_id, w.plan FROM api_keys k JOIN users u ON u.id = k.user_id JOIN workspaces w ON w.id = u.workspace_id WHERE k.hash = $1";
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        key_id: i64,
+        mode: KeyMode,
+        scopes: String,
+        user_id: i64,
+        user_name: String,
+        workspace_id: i64,
+        plan: String,
+        last_used_at: Option<DateTime<Utc>>,
+    }
+    let Some(hash) = hash(key.expose_secret()) else { return Ok(None) };
+    let row: Option<Row> = run!(conn, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
+    row.map(|r| {
+        Ok(Caller {
+            key_id: r.key_id,
+            mode: r.mode,
+            scopes: r.scopes.parse().map_err(|e: crate::domain::UnknownWord| StoreError::Decode(e.to_string()))?,
+            user_id: r.user_id,
+            user_name: r.user_name,
+            workspace_id: r.workspace_id,
+            plan: r.plan,
+            last_used_at: r.last_used_at,
+        })
+    })
+    .transpose()
+}
+
+/// Whether it is time to write `last_used_at` again.
+pub fn should_touch(last_used_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
+    last_used_at.is_none_or(|at| now - at >= USED_EVERY)
+}
+
+pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE api_keys SET last_used_at = $2 WHERE id = $1", key_id, now)?;
+    Ok(())
+}
+
+pub async fn list(conn: &mut Conn) -> Result<Vec<KeyRow>> {
+    const SQL: &str = "SELECT k.id, k.user_id, u.email, k.mode, k.scopes, k.prefix, k.last4, k.last_used_at, k.created_at FROM api_keys k JOIN users u ON u.id = k.user_id ORDER BY k.id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
+}
+
+/// `false` where there was no such key.
+pub async fn delete(tx: &mut Tx, key_id: i64) -> Result<bool> {
+    Ok(execute!(tx, "DELETE FROM api_keys WHERE id = $1", key_id)? > 0)
+}

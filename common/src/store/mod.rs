@@ -1,0 +1,164 @@
+//! The record: everything that Crier knows, in Postgres or SQLite.
+//!
+//! One file a table. A function takes the connection first and the tenant right after it, so that a query without one
+//! stands out; a look-up answers `Option`. Writes go through a [`Tx`]: rows, the jobs they cause and the stored answer
+//! commit together, and only then is the bell rung.
+//!
+//! **To add a table:** the same file in `migrations/postgres` and `migrations/sqlite`, a domain type, `store/<table>.rs`,
+//! and its tests in `tests/store/`, which run on both engines.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use crate::clock::Clock;
+use crate::domain::job::{Bell, Ring};
+use crate::secrets::Cipher;
+
+pub mod accounts;
+pub mod brands;
+pub mod db;
+pub mod deliveries;
+pub mod error;
+pub mod events;
+pub mod idempotency;
+pub mod jobs;
+pub mod keys;
+pub mod posts;
+pub mod sandbox;
+pub mod targets;
+pub mod usage;
+pub mod users;
+pub mod webhooks;
+
+pub use db::{Conn, Db};
+pub use error::StoreError;
+
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// The database with what every write needs: the clock, the cipher and the bell.
+#[derive(Clone)]
+pub struct Store {
+    db: Db,
+    clock: Clock,
+    cipher: Cipher,
+    bell: Arc<dyn Bell>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("db", &self.db).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    pub fn new(db: Db, clock: Clock, cipher: Cipher, bell: Arc<dyn Bell>) -> Self {
+        Self { db, clock, cipher, bell }
+    }
+
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub fn cipher(&self) -> &Cipher {
+        &self.cipher
+    }
+
+    pub fn bell(&self) -> &dyn Bell {
+        &*self.bell
+    }
+
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// A connection to read from.
+    pub async fn read(&self) -> Result<Conn> {
+        self.db.read().await
+    }
+
+    /// The unit of work.
+    pub async fn begin(&self) -> Result<Tx> {
+        let conn = self.db.begin().await?;
+        Ok(Tx { conn, rings: Vec::new(), now: self.clock.now(), cipher: self.cipher.clone(), bell: self.bell.clone() })
+    }
+}
+
+/// A transaction that remembers which jobs it made ready, and rings for them once it is committed. Dropped without a
+/// commit, it leaves nothing.
+pub struct Tx {
+    conn: Conn,
+    rings: Vec<Ring>,
+    /// The time of the whole unit of work.
+    pub now: DateTime<Utc>,
+    pub cipher: Cipher,
+    bell: Arc<dyn Bell>,
+}
+
+impl Deref for Tx {
+    type Target = Conn;
+    fn deref(&self) -> &Conn {
+        &self.conn
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.conn
+    }
+}
+
+impl Tx {
+    /// Remembers to ring for a job after the commit.
+    pub fn ring_later(&mut self, ring: Ring) {
+        self.rings.push(ring);
+    }
+
+    /// Commits, then rings.
+    pub async fn commit(self) -> Result<()> {
+        match self.conn {
+            Conn::PgTx(tx) => tx.commit().await?,
+            Conn::SqliteTx(tx) => tx.commit().await?,
+            Conn::Pg(_) | Conn::Sqlite(_) => {}
+        }
+        if !self.rings.is_empty() {
+            self.bell.ring(&self.rings);
+        }
+        Ok(())
+    }
+
+    /// Gives everything up at once (a drop does the same, later).
+    pub async fn rollback(self) -> Result<()> {
+        match self.conn {
+            Conn::PgTx(tx) => tx.rollback().await?,
+            Conn::SqliteTx(tx) => tx.rollback().await?,
+            Conn::Pg(_) | Conn::Sqlite(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// One page of a list and how many rows there are in all.
+#[derive(Debug, Clone)]
+pub struct Page<T> {
+    pub rows: Vec<T>,
+    pub total: i64,
+}
+
+/// Which page: `LIMIT per_page OFFSET (page - 1) * per_page`.
+#[derive(Debug, Clone, Copy)]
+pub struct PageOf {
+    pub page: i64,
+    pub per_page: i64,
+}
+
+impl PageOf {
+    pub fn offset(self) -> i64 {
+        (self.page - 1).saturating_mul(self.per_page)
+    }
+}

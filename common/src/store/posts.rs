@@ -1,0 +1,94 @@
+//! Posts. A deleted post is gone for clients at once; its row goes when no target of it is in flight.
+
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::{Conn, Page, PageOf, Result, Tx};
+use crate::domain::post::{Post, PostStatus};
+
+const SELECT: &str = "SELECT p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at, p.published_at, p.media, p.counted, p.created_at, p.updated_at FROM posts p LEFT JOIN users u ON u.id = p.author_id";
+
+/// Stores a new post (its `id` is ignored) and gives the id.
+pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
+    const SQL: &str = "INSERT INTO posts (brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) RETURNING id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post.brand_id).bind(post.author_id).bind(post.status)
+        .bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at).bind(post.published_at)
+        .bind(Json(&post.media)).bind(post.counted).bind(now).fetch_one(c))?)
+}
+
+/// Stores what may change of a post.
+pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
+    const SQL: &str = "UPDATE posts SET status = $2, content = $3, schedule_type = $4, scheduled_at = $5, published_at = $6, media = $7, counted = $8, updated_at = $9 WHERE id = $1";
+    let now = tx.now;
+    execute!(
+        tx,
+        SQL,
+        post.id,
+        post.status,
+        &post.content,
+        post.schedule_type,
+        post.scheduled_at,
+        post.published_at,
+        Json(&post.media),
+        post.counted,
+        now
+    )?;
+    Ok(())
+}
+
+pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
+    let sql = format!("{SELECT} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
+}
+
+/// The same, holding the post's row: every change of a post, and every start and end of a target, goes one at a time.
+pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
+    execute!(tx, "UPDATE posts SET updated_at = updated_at WHERE id = $1 AND brand_id = $2", post_id, brand_id)?;
+    find(tx, brand_id, post_id).await
+}
+
+/// For the worker, which knows the target alone: also finds a post that was deleted while the target was in flight.
+/// Gives the post and whether it was deleted.
+pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
+    execute!(tx, "UPDATE posts SET updated_at = updated_at WHERE id = $1", post_id)?;
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        #[sqlx(flatten)]
+        post: Post,
+        deleted: bool,
+    }
+    let sql = format!(
+        "{} WHERE p.id = $1",
+        SELECT.replace("p.updated_at FROM", "p.updated_at, p.deleted_at IS NOT NULL AS deleted FROM")
+    );
+    let row: Option<Row> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_optional(c))?;
+    Ok(row.map(|r| (r.post, r.deleted)))
+}
+
+pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageOf) -> Result<Page<Post>> {
+    // Two texts rather than `$2 IS NULL OR …`, so that each is served by its own index.
+    let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
+    let word = status.map_or("", PostStatus::as_str);
+    let rows = format!(
+        "{SELECT} WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter} ORDER BY p.id DESC LIMIT $3 OFFSET $4"
+    );
+    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(brand_id).bind(word)
+        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let total = format!("SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}");
+    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(brand_id).bind(word).fetch_one(c))?;
+    Ok(Page { rows, total })
+}
+
+/// Takes a post away from clients.
+pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE posts SET deleted_at = $2 WHERE id = $1", post_id, now)?;
+    Ok(())
+}
+
+/// Removes deleted posts none of whose targets has a job any more, at most `limit`; gives how many.
+pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
+    const SQL: &str = "DELETE FROM posts WHERE id IN (SELECT p.id FROM posts p WHERE p.deleted_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM post_targets t JOIN jobs j ON j.kind = 'publish_target' AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running') WHERE t.post_id = p.id) LIMIT $1)";
+    Ok(execute!(tx, SQL, limit)?)
+}

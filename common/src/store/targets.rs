@@ -1,0 +1,160 @@
+//! A post's targets, one for each account, and every try at them.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+use crate::domain::failure::Failure;
+use crate::domain::platform::Platform;
+use crate::domain::post::{Attempt, AttemptOutcome, Target, TargetStatus, Wish};
+
+const COLUMNS: &str = "id, post_id, account_id, platform, status, content, media, options, marker, call_started_at, external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
+
+pub async fn insert(
+    tx: &mut Tx,
+    post_id: i64,
+    account_id: i64,
+    platform: Platform,
+    position: i32,
+    wish: &Wish,
+) -> Result<i64> {
+    const SQL: &str = "INSERT INTO post_targets (post_id, account_id, platform, position, status, content, media, options, created_at, updated_at) VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, $8) RETURNING id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post_id).bind(account_id).bind(platform).bind(position)
+        .bind(&wish.content).bind(wish.media.as_ref().map(Json)).bind(Json(&wish.options)).bind(now).fetch_one(c))?)
+}
+
+/// In the order in which the client named the accounts.
+pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
+    let sql = format!("SELECT {COLUMNS} FROM post_targets WHERE post_id = $1 ORDER BY position, id");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_all(c))?)
+}
+
+/// The account ids of many posts, for a list: `(post_id, account_id)` in order.
+pub async fn accounts_of(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<(i64, i64)>> {
+    let sql = conn.spelt(
+        "SELECT post_id, account_id FROM post_targets WHERE post_id IN (SELECT value::bigint FROM json_array_elements_text($1::json)) ORDER BY position, id",
+        "SELECT post_id, account_id FROM post_targets WHERE post_id IN (SELECT value FROM json_each($1)) ORDER BY position, id",
+    );
+    let ids = super::jobs::id_list(post_ids);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
+}
+
+pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
+    let sql = format!("SELECT {COLUMNS} FROM post_targets WHERE id = $1");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
+}
+
+pub async fn delete(tx: &mut Tx, target_id: i64) -> Result<()> {
+    execute!(tx, "DELETE FROM post_targets WHERE id = $1", target_id)?;
+    Ok(())
+}
+
+pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<()> {
+    execute!(tx, "UPDATE post_targets SET position = $2 WHERE id = $1", target_id, position)?;
+    Ok(())
+}
+
+/// Changes what goes out. What was tried with the old content says nothing about the new: the marker goes, so that a
+/// platform's look-up finds no earlier call's post.
+pub async fn set_wish(tx: &mut Tx, target_id: i64, wish: &Wish) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET content = $2, media = $3, options = $4, updated_at = $5 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, &wish.content, wish.media.as_ref().map(Json), Json(&wish.options), now)?;
+    Ok(())
+}
+
+/// Pending again, for a new round of tries (PUT `now`).
+pub async fn reset(tx: &mut Tx, target_id: i64) -> Result<()> {
+    const SQL: &str =
+        "UPDATE post_targets SET status = 'pending', next_attempt_at = NULL, updated_at = $2 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, now)?;
+    Ok(())
+}
+
+/// A run begins: the target is being published.
+pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, updated_at = $2 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, now)?;
+    Ok(())
+}
+
+/// Stores the marker and the time *before* the call that uses them.
+pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET marker = $2, call_started_at = $3, updated_at = $3 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, Json(marker), now)?;
+    Ok(())
+}
+
+/// How a run left the target.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    pub status: TargetStatus,
+    pub external_id: Option<String>,
+    pub url: Option<String>,
+    pub error: Option<Failure>,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub published_at: Option<DateTime<Utc>>,
+    /// The end of the last call is not known: the next run must find out first.
+    pub call_open: bool,
+}
+
+pub async fn end(tx: &mut Tx, target_id: i64, ended: &Ended) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7, call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9 WHERE id = $1";
+    let now = tx.now;
+    execute!(
+        tx,
+        SQL,
+        target_id,
+        ended.status,
+        &ended.external_id,
+        &ended.url,
+        ended.error.as_ref().map(Json),
+        ended.next_attempt_at,
+        ended.published_at,
+        ended.call_open,
+        now
+    )?;
+    Ok(())
+}
+
+/// One try, as it is kept.
+#[derive(Debug, Clone)]
+pub struct NewAttempt {
+    pub target_id: i64,
+    pub number: i32,
+    pub started_at: DateTime<Utc>,
+    pub outcome: AttemptOutcome,
+    pub status_code: Option<i32>,
+    pub error: Option<Failure>,
+}
+
+pub async fn add_attempt(tx: &mut Tx, attempt: &NewAttempt) -> Result<()> {
+    const SQL: &str = "INSERT INTO target_attempts (target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)";
+    let now = tx.now;
+    let duration_ms = (now - attempt.started_at).num_milliseconds().max(0);
+    execute!(
+        tx,
+        SQL,
+        attempt.target_id,
+        attempt.number,
+        attempt.started_at,
+        duration_ms,
+        attempt.outcome,
+        attempt.status_code,
+        attempt.error.as_ref().map(Json),
+        now
+    )?;
+    Ok(())
+}
+
+/// Every try at every target of a post, newest first.
+pub async fn attempts(conn: &mut Conn, post_id: i64) -> Result<Vec<Attempt>> {
+    const SQL: &str = "SELECT a.id, a.target_id, a.number, a.started_at, a.duration_ms, a.outcome, a.status_code, a.error, a.created_at, a.updated_at FROM target_attempts a JOIN post_targets t ON t.id = a.target_id WHERE t.post_id = $1 ORDER BY a.id DESC";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
+}

@@ -1,0 +1,25 @@
+//! What has been used of the caps that are counted by the month.
+
+use chrono::{DateTime, Utc};
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+
+fn month(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m").to_string()
+}
+
+/// Takes one post of this month's; `false` where `cap` is reached. Two at once cannot both take the last.
+pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Result<bool> {
+    const SQL: &str = "INSERT INTO usage (workspace_id, month, posts) VALUES ($1, $2, 1) ON CONFLICT (workspace_id, month) DO UPDATE SET posts = usage.posts + 1 WHERE usage.posts < $3";
+    let cap = cap.map_or(i64::MAX, |c| i64::try_from(c).unwrap_or(i64::MAX));
+    let month = month(tx.now);
+    Ok(cap > 0 && execute!(tx, SQL, workspace_id, &month, cap)? > 0)
+}
+
+/// How many posts left draft this month.
+pub async fn posts(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<i64> {
+    const SQL: &str = "SELECT posts FROM usage WHERE workspace_id = $1 AND month = $2";
+    let month = month(now);
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(&month).fetch_optional(c))?.unwrap_or(0))
+}

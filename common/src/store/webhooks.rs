@@ -1,0 +1,133 @@
+//! Webhook endpoints; the signing secret is sealed.
+
+use chrono::{DateTime, Utc};
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::{Conn, Result, StoreError, Tx};
+use crate::domain::webhook::Webhook;
+use crate::secrets::{Cipher, Place};
+
+const COLUMNS: &str = "id, user_id, url, events, description, is_active, disabled_reason, created_at, updated_at";
+
+fn place(row: &str) -> Place<'_> {
+    Place { table: "webhooks", row, column: "secret" }
+}
+
+/// An endpoint as it comes from a client.
+#[derive(Debug)]
+pub struct NewWebhook<'a> {
+    pub url: &'a str,
+    pub events: &'a [String],
+    pub description: Option<&'a str>,
+    pub is_active: bool,
+    pub secret: &'a SecretString,
+}
+
+pub async fn create(tx: &mut Tx, user_id: i64, new: &NewWebhook<'_>) -> Result<Webhook> {
+    const SQL: &str = "INSERT INTO webhooks (user_id, url, events, description, is_active, secret, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) RETURNING id";
+    let now = tx.now;
+    // The seal is bound to the row, whose id the insert makes: it is put in right after, in the same transaction.
+    let empty: Vec<u8> = Vec::new();
+    let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.url).bind(Json(new.events))
+        .bind(new.description).bind(new.is_active).bind(&empty).bind(now).fetch_one(c))?;
+    set_secret(tx, id, new.secret).await?;
+    find(tx, user_id, id).await?.ok_or_else(|| StoreError::Decode("a webhook just made is gone".into()))
+}
+
+/// Puts a new secret in; the old one stops working at once.
+pub async fn set_secret(tx: &mut Tx, webhook_id: i64, secret: &SecretString) -> Result<()> {
+    let sealed = tx.cipher.seal(&place(&webhook_id.to_string()), secret.expose_secret().as_bytes())?;
+    let now = tx.now;
+    execute!(tx, "UPDATE webhooks SET secret = $2, updated_at = $3 WHERE id = $1", webhook_id, &sealed, now)?;
+    Ok(())
+}
+
+/// The user's endpoints, newest first.
+pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Webhook>> {
+    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE user_id = $1 ORDER BY id DESC");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).fetch_all(c))?)
+}
+
+pub async fn find(conn: &mut Conn, user_id: i64, webhook_id: i64) -> Result<Option<Webhook>> {
+    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE user_id = $1 AND id = $2");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).bind(webhook_id).fetch_optional(c))?)
+}
+
+/// The same, holding the row.
+pub async fn find_for_update(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Result<Option<Webhook>> {
+    execute!(tx, "UPDATE webhooks SET updated_at = updated_at WHERE id = $1 AND user_id = $2", webhook_id, user_id)?;
+    find(tx, user_id, webhook_id).await
+}
+
+/// Stores url, events, is_active and disabled_reason; switched on again, it starts with a clean record.
+pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
+    const SQL: &str = "UPDATE webhooks SET url = $2, events = $3, is_active = $4, disabled_reason = $5, failing_since = CASE WHEN $4 AND NOT is_active THEN NULL ELSE failing_since END, updated_at = $6 WHERE id = $1";
+    let now = tx.now;
+    execute!(
+        tx,
+        SQL,
+        webhook.id,
+        &webhook.url,
+        Json(&webhook.events),
+        webhook.is_active,
+        &webhook.disabled_reason,
+        now
+    )?;
+    Ok(())
+}
+
+/// Deletes an endpoint with its deliveries; their jobs find no subject and end.
+pub async fn delete(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Result<bool> {
+    Ok(execute!(tx, "DELETE FROM webhooks WHERE user_id = $1 AND id = $2", user_id, webhook_id)? > 0)
+}
+
+/// What a delivery needs of its endpoint.
+#[derive(Debug)]
+pub struct Recipient {
+    pub url: String,
+    pub is_active: bool,
+    pub secret: SecretString,
+}
+
+pub async fn recipient(conn: &mut Conn, cipher: &Cipher, webhook_id: i64) -> Result<Option<Recipient>> {
+    const SQL: &str = "SELECT url, is_active, secret FROM webhooks WHERE id = $1";
+    let row: Option<(String, bool, Vec<u8>)> = run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).fetch_optional(c))?;
+    let Some((url, is_active, sealed)) = row else { return Ok(None) };
+    let plain = cipher.open(&place(&webhook_id.to_string()), &sealed)?;
+    let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("a signing secret is no text".into()))?;
+    Ok(Some(Recipient { url, is_active, secret: SecretString::from(text) }))
+}
+
+/// An attempt succeeded: the endpoint's record is clean.
+pub async fn succeeded(tx: &mut Tx, webhook_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE webhooks SET failing_since = NULL WHERE id = $1 AND failing_since IS NOT NULL";
+    execute!(tx, SQL, webhook_id)?;
+    Ok(())
+}
+
+/// An attempt failed; gives since when none has succeeded.
+pub async fn failed(tx: &mut Tx, webhook_id: i64) -> Result<Option<DateTime<Utc>>> {
+    const SQL: &str =
+        "UPDATE webhooks SET failing_since = coalesce(failing_since, $2) WHERE id = $1 RETURNING failing_since";
+    let now = tx.now;
+    let since: Option<Option<DateTime<Utc>>> =
+        run!(tx, c => sqlx::query_scalar(SQL).bind(webhook_id).bind(now).fetch_optional(c))?;
+    Ok(since.flatten())
+}
+
+/// Disables an endpoint for a reason that its owner can read.
+pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<()> {
+    const SQL: &str =
+        "UPDATE webhooks SET is_active = FALSE, disabled_reason = $2, updated_at = $3 WHERE id = $1 AND is_active";
+    let now = tx.now;
+    execute!(tx, SQL, webhook_id, reason, now)?;
+    Ok(())
+}
+
+/// How many endpoints are active, inactive by their owner's wish, and disabled by the service.
+pub async fn counts(conn: &mut Conn) -> Result<(i64, i64, i64)> {
+    const SQL: &str = "SELECT count(CASE WHEN is_active THEN 1 END), count(CASE WHEN NOT is_active AND disabled_reason IS NULL THEN 1 END), count(CASE WHEN NOT is_active AND disabled_reason IS NOT NULL THEN 1 END) FROM webhooks";
+    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_one(c))?)
+}
