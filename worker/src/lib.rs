@@ -1,1 +1,80 @@
+//! The worker: apalis workers that listen to the bell, one for each kind, and the engine that runs what they hear.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use apalis::layers::WorkerBuilderExt;
+use apalis_core::worker::builder::WorkerBuilder;
+use apalis_core::worker::context::WorkerContext;
+use crier_common::domain::job::Kind;
+use crier_common::queue::Transport;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub mod backend;
+pub mod engine;
+pub mod heartbeat;
+pub mod jobs;
+
+use backend::{BellBackend, Rung};
+use engine::Engine;
+
+/// How long after the grace a broken-off job may take to be handed back.
+const HAND_BACK: Duration = Duration::from_secs(5);
+
+/// Runs jobs until `stop`; then claims no more, waits for what runs (at most `drain`), and hands back the rest.
+pub async fn run(
+    engine: Engine,
+    transport: Arc<dyn Transport>,
+    concurrency: usize,
+    drain: Duration,
+    stop: CancellationToken,
+) {
+    let mut workers = JoinSet::new();
+    let hung_up = CancellationToken::new();
+    for kind in engine.kinds() {
+        workers.spawn(listen(engine.clone(), transport.clone(), kind, concurrency, hung_up.clone()));
+    }
+    stop.cancelled().await;
+    engine.drain();
+    tracing::info!(running = engine.held().len(), "draining: no new jobs are taken");
+    if tokio::time::timeout(drain, engine.idle()).await.is_err() {
+        tracing::warn!(running = engine.held().len(), "the grace is over: what still runs is broken off");
+        engine.abort();
+        let _ = tokio::time::timeout(HAND_BACK, engine.idle()).await;
+    }
+    hung_up.cancel();
+    workers.shutdown().await;
+}
+
+/// One apalis worker for one kind; made anew should it ever end, so that no kind goes unheard.
+async fn listen(
+    engine: Engine,
+    transport: Arc<dyn Transport>,
+    kind: Kind,
+    concurrency: usize,
+    hung_up: CancellationToken,
+) {
+    while !hung_up.is_cancelled() {
+        let backend = BellBackend::new(transport.listen(kind));
+        let engine = engine.clone();
+        let worker = WorkerBuilder::new(WorkerContext::new(kind.as_str()))
+            .backend(backend)
+            .concurrency(concurrency)
+            .build(move |rung: Rung| {
+                let engine = engine.clone();
+                async move {
+                    engine.run(rung.0).await;
+                }
+            });
+        tokio::select! {
+            ended = worker.run() => {
+                if let Err(error) = ended {
+                    tracing::error!(%kind, %error, "a worker ended and is started again");
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            () = hung_up.cancelled() => {}
+        }
+    }
+}

@@ -145,7 +145,8 @@ impl Db {
     /// Whether the database answers and has the schema of this version.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let mut conn = self.read().await?;
-        let _: Option<i64> = run!(&mut conn, c => sqlx::query_scalar("SELECT id FROM jobs WHERE id = 0").fetch_optional(c))?;
+        let _: Option<i64> =
+            run!(&mut conn, c => sqlx::query_scalar("SELECT id FROM jobs WHERE id = 0").fetch_optional(c))?;
         Ok(())
     }
 

@@ -13,7 +13,6 @@ use crate::secrets::SecretError;
 pub const KEY_LENGTH: usize = 40;
 /// `last_used_at` is written at most this often.
 const USED_EVERY: TimeDelta = TimeDelta::minutes(1);
-const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// Who makes a request, and what the key and the plan allow.
 #[derive(Debug, Clone)]
@@ -42,20 +41,6 @@ pub struct KeyRow {
     pub created_at: DateTime<Utc>,
 }
 
-/// `length` characters of `[A-Za-z0-9]`, each equally likely, from the system's random source.
-pub fn random_text(length: usize) -> std::result::Result<String, SecretError> {
-    let mut out = String::with_capacity(length);
-    let mut bytes = [0u8; 64];
-    while out.len() < length {
-        getrandom::fill(&mut bytes).map_err(|_| SecretError::NoRandomness)?;
-        // 248 = 4 × 62: what is above would make the first letters likelier.
-        out.extend(
-            bytes.iter().filter(|b| **b < 248).map(|b| ALPHABET[usize::from(*b) % 62] as char).take(length - out.len()),
-        );
-    }
-    Ok(out)
-}
-
 /// The SHA-256 by which a key is found; `None` for what has not the form of a key.
 pub fn hash(key: &str) -> Option<Vec<u8>> {
     let mode = KeyMode::ALL.iter().find(|m| key.starts_with(m.prefix()))?;
@@ -67,7 +52,7 @@ pub fn hash(key: &str) -> Option<Vec<u8>> {
 /// Makes a key and gives it: this is the only time that it can be seen.
 pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
     const SQL: &str = "INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    let key = format!("{}{}", mode.prefix(), random_text(KEY_LENGTH)?);
+    let key = format!("{}{}", mode.prefix(), crate::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
     let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
     let (scopes, last4, now) = (scopes.to_string(), key[key.len() - 4..].to_owned(), tx.now);
     execute!(tx, SQL, user_id, mode, &scopes, &hashed, mode.prefix(), &last4, now)?;

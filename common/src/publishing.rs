@@ -1,0 +1,68 @@
+//! What follows when a target has ended: its post's status, and the event.
+
+use serde_json::json;
+
+use crate::domain::failure::{Category, Failure};
+use crate::domain::post::{PostStatus, Target, TargetStatus};
+use crate::store::targets::Ended;
+use crate::store::{Result, Tx, events, posts, targets};
+
+/// Ends a target (or leaves it waiting for its next try), moves its post on once all targets are terminal, and tells the
+/// endpoints. The post's row must be held ([`posts::lock`]).
+pub async fn end_target(tx: &mut Tx, target: &Target, ended: &Ended, trace: Option<&str>) -> Result<()> {
+    targets::end(tx, target.id, ended).await?;
+    if !ended.status.is_terminal() {
+        return Ok(());
+    }
+    let Some((mut post, deleted)) = posts::lock(tx, target.post_id).await? else { return Ok(()) };
+    let (name, data) = match (ended.status, &ended.error) {
+        (TargetStatus::Published, _) => (
+            "post.published",
+            json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
+                "platform": target.platform, "external_id": ended.external_id, "url": ended.url }),
+        ),
+        (_, error) => (
+            "post.failed",
+            json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
+                "platform": target.platform,
+                "error": error.as_ref().map(|e| json!({ "code": e.code, "message": e.message })) }),
+        ),
+    };
+    events::emit(tx, post.brand_id, name, &data, trace).await?;
+    if deleted || post.status != PostStatus::Publishing {
+        return Ok(());
+    }
+    let all = targets::list(tx, post.id).await?;
+    if let Some(status) = PostStatus::of_targets(&all.iter().map(|t| t.status).collect::<Vec<_>>()) {
+        post.status = status;
+        post.published_at = all.iter().filter_map(|t| t.published_at).max();
+        posts::update(tx, &post).await?;
+    }
+    Ok(())
+}
+
+/// How a failed target looks.
+pub fn failed(target: &Target, failure: Failure) -> Ended {
+    Ended {
+        status: TargetStatus::Failed,
+        external_id: target.external_id.clone(),
+        url: target.url.clone(),
+        error: Some(failure),
+        next_attempt_at: None,
+        published_at: None,
+        call_open: target.call_started_at.is_some(),
+    }
+}
+
+/// The job died without an end of its own (its process was killed again and again, or it ran out of tries).
+pub async fn job_died(tx: &mut Tx, target_id: i64, trace: Option<&str>) -> Result<()> {
+    let Some(target) = targets::find(tx, target_id).await? else { return Ok(()) };
+    if posts::lock(tx, target.post_id).await?.is_none() || target.status.is_terminal() {
+        return Ok(());
+    }
+    let failure = Failure::of(
+        Category::Internal,
+        "Crier could not finish publishing this; it was tried as often as is allowed. Publish it again to retry.",
+    );
+    end_target(tx, &target, &failed(&target, failure), trace).await
+}

@@ -1,0 +1,46 @@
+//! The bell inside one process.
+
+use std::sync::RwLock;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::{CAPACITY, Transport};
+use crate::domain::job::{Bell, Kind, Ring};
+
+/// A channel for each kind; whoever listens last hears. What is rung while nobody listens is rung again by the dispatcher.
+#[derive(Default)]
+pub struct MemoryBell(RwLock<Vec<(Kind, mpsc::Sender<i64>)>>);
+
+impl Bell for MemoryBell {
+    fn ring(&self, rings: &[Ring]) {
+        let Ok(listeners) = self.0.read() else { return };
+        for ring in rings {
+            if let Some((_, sender)) = listeners.iter().find(|(kind, _)| *kind == ring.kind) {
+                // Full: the dispatcher rings again.
+                let _ = sender.try_send(ring.id);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for MemoryBell {
+    fn listen(&self, kind: Kind) -> mpsc::Receiver<i64> {
+        let (sender, receiver) = mpsc::channel(CAPACITY);
+        if let Ok(mut listeners) = self.0.write() {
+            listeners.retain(|(k, _)| *k != kind);
+            listeners.push((kind, sender));
+        }
+        receiver
+    }
+
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    async fn room(&self) -> Option<usize> {
+        let listeners = self.0.read().ok()?;
+        Some(listeners.iter().map(|(_, sender)| sender.capacity()).min().unwrap_or(0))
+    }
+}

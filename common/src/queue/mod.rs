@@ -1,0 +1,30 @@
+//! The doorbell: it carries the ids of jobs that are ready, and nothing else.
+//!
+//! The record is in the database, so the bell may lose an id, bring it twice or be away altogether: the dispatcher rings
+//! again for what nobody claimed. That makes both transports small: [`memory`] is a channel inside the process, [`redis`]
+//! a list for each kind that workers wait at with a blocking pop. Why no acknowledgements, and not apalis-redis, is in
+//! `docs/jobs.md`.
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use crate::domain::job::{Bell, Kind};
+
+pub mod memory;
+pub mod redis;
+
+/// How many ids of a kind may stand in the bell; what is over that waits in the database.
+pub const CAPACITY: usize = 20_000;
+
+/// A bell that can be listened to.
+#[async_trait]
+pub trait Transport: Bell {
+    /// The ids of a kind as they are rung. Each id reaches one listener. Ends never; a lost connection renews itself.
+    fn listen(&self, kind: Kind) -> mpsc::Receiver<i64>;
+
+    /// Whether the bell can be reached now.
+    fn is_up(&self) -> bool;
+
+    /// How many more ids the fullest kind takes before the bell is full; `None` while it cannot be reached.
+    async fn room(&self) -> Option<usize>;
+}

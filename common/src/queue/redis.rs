@@ -1,0 +1,205 @@
+//! The bell over Redis: a list for each kind.
+//!
+//! Ringing never waits: ids go to a task that pushes them in one pipeline, and are dropped while Redis is away. A listener
+//! waits with `BLMPOP` on a connection of its own, so an id is picked up as soon as it is pushed, and no polling is needed.
+//! A connection that breaks or freezes is made anew, with a pause that grows to two seconds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisError};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{CAPACITY, Transport};
+use crate::domain::job::{Bell, Kind, Ring};
+
+const CONNECT: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(2);
+/// How long one blocking pop waits at the server. The client waits a little longer, then takes the server for frozen.
+const WAIT: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Ids that wait for the pusher; what is over that is left to the dispatcher.
+const BUFFER: usize = 8_192;
+/// Ids fetched ahead by a listener. Few, so that no worker sits on what another could run.
+const AHEAD: usize = 4;
+
+/// The bell over Redis. Its tasks end when `stop` is cancelled.
+pub struct RedisBell {
+    client: Client,
+    sender: mpsc::Sender<Ring>,
+    up: Arc<AtomicBool>,
+    prefix: String,
+    stop: CancellationToken,
+}
+
+fn key(prefix: &str, kind: Kind) -> String {
+    format!("{prefix}:bell:{kind}")
+}
+
+async fn connect(client: &Client, answer: Duration) -> Result<MultiplexedConnection, RedisError> {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(answer));
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+impl RedisBell {
+    /// Starts the pusher. Redis need not be there yet. `prefix` is `crier`, but in tests that share a server.
+    pub fn start(url: &SecretString, prefix: &str, stop: CancellationToken) -> Result<Self, RedisError> {
+        let client = Client::open(url.expose_secret())?;
+        let (sender, receiver) = mpsc::channel(BUFFER);
+        let up = Arc::new(AtomicBool::new(false));
+        let pusher = Pusher { client: client.clone(), receiver, up: up.clone(), prefix: prefix.to_owned() };
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! { () = pusher.run() => {}, () = stopped.cancelled() => {} }
+        });
+        Ok(Self { client, sender, up, prefix: prefix.to_owned(), stop })
+    }
+}
+
+impl Bell for RedisBell {
+    fn ring(&self, rings: &[Ring]) {
+        for ring in rings {
+            if self.sender.try_send(*ring).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for RedisBell {
+    fn listen(&self, kind: Kind) -> mpsc::Receiver<i64> {
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        let (client, key, stop) = (self.client.clone(), key(&self.prefix, kind), self.stop.clone());
+        tokio::spawn(async move {
+            tokio::select! { () = listen(client, key, sender) => {}, () = stop.cancelled() => {} }
+        });
+        receiver
+    }
+
+    fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    async fn room(&self) -> Option<usize> {
+        let mut connection = connect(&self.client, ANSWER).await.ok()?;
+        let mut pipe = redis::pipe();
+        for kind in Kind::ALL {
+            pipe.llen(key(&self.prefix, *kind));
+        }
+        let lengths: Vec<usize> = pipe.query_async(&mut connection).await.ok()?;
+        lengths.into_iter().max().map(|longest| CAPACITY.saturating_sub(longest))
+    }
+}
+
+/// Pushes what was rung, and pings when nothing is, so that readiness is known.
+struct Pusher {
+    client: Client,
+    receiver: mpsc::Receiver<Ring>,
+    up: Arc<AtomicBool>,
+    prefix: String,
+}
+
+impl Pusher {
+    async fn run(mut self) {
+        let mut pause = Pause::default();
+        loop {
+            match connect(&self.client, ANSWER).await {
+                Ok(connection) => {
+                    tracing::info!("the queue (Redis) answers");
+                    self.up.store(true, Ordering::Relaxed);
+                    pause = Pause::default();
+                    let error = self.push(connection).await;
+                    self.up.store(false, Ordering::Relaxed);
+                    match error {
+                        Some(error) => {
+                            tracing::warn!(%error, "the queue (Redis) does not answer; jobs wait in the database")
+                        }
+                        None => return,
+                    }
+                }
+                Err(error) if pause.is_first() => {
+                    tracing::warn!(%error, "the queue (CRIER_REDIS_URL) cannot be reached yet; jobs wait in the database");
+                }
+                Err(_) => {}
+            }
+            // What is rung meanwhile is dropped here: the dispatcher rings again once Redis is back.
+            while self.receiver.try_recv().is_ok() {}
+            pause.wait().await;
+        }
+    }
+
+    /// Until the connection fails; `None` when the bell was dropped.
+    async fn push(&mut self, mut connection: MultiplexedConnection) -> Option<RedisError> {
+        let mut batch = Vec::new();
+        loop {
+            let first = tokio::time::timeout(Duration::from_secs(1), self.receiver.recv_many(&mut batch, 1_000)).await;
+            if first == Ok(0) {
+                return None;
+            }
+            let mut pipe = redis::pipe();
+            if batch.is_empty() {
+                pipe.cmd("PING").ignore();
+            }
+            for kind in Kind::ALL {
+                let ids: Vec<i64> = batch.iter().filter(|r| r.kind == *kind).map(|r| r.id).collect();
+                if !ids.is_empty() {
+                    let key = key(&self.prefix, *kind);
+                    let oldest_kept = isize::try_from(CAPACITY).unwrap_or(isize::MAX) - 1;
+                    pipe.rpush(&key, ids).ignore().ltrim(&key, 0, oldest_kept).ignore();
+                }
+            }
+            batch.clear();
+            if let Err(error) = pipe.query_async::<()>(&mut connection).await {
+                return Some(error);
+            }
+        }
+    }
+}
+
+/// Hands on ids of one kind until the receiver is gone.
+async fn listen(client: Client, key: String, sender: mpsc::Sender<i64>) {
+    let mut pause = Pause::default();
+    while !sender.is_closed() {
+        if let Ok(connection) = connect(&client, WAIT + ANSWER).await {
+            pause = Pause::default();
+            if let Err(error) = pop(connection, &key, &sender).await {
+                tracing::debug!(%error, key, "waiting at the queue again");
+            }
+        }
+        pause.wait().await;
+    }
+}
+
+async fn pop(mut connection: MultiplexedConnection, key: &str, sender: &mpsc::Sender<i64>) -> Result<(), RedisError> {
+    loop {
+        // A place first, then the id: what is popped is always handed on.
+        let Ok(place) = sender.reserve().await else { return Ok(()) };
+        let mut command = redis::cmd("BLPOP");
+        command.arg(key).arg(WAIT.as_secs());
+        if let Some((_, id)) = command.query_async::<Option<(String, i64)>>(&mut connection).await? {
+            place.send(id);
+        }
+    }
+}
+
+/// A pause that grows: 50 ms, 100 ms, … 2 s.
+#[derive(Default)]
+struct Pause(u32);
+
+impl Pause {
+    fn is_first(&self) -> bool {
+        self.0 == 0
+    }
+
+    async fn wait(&mut self) {
+        let length = Duration::from_millis(50 << self.0.min(6)).min(LONGEST_PAUSE);
+        self.0 += 1;
+        tokio::time::sleep(length).await;
+    }
+}

@@ -1,0 +1,144 @@
+//! `deliver_webhook`: one attempt to bring an event to an endpoint.
+//!
+//! The delivery's own counters decide when the next attempt is and when there is none; the job follows them. Attempts are
+//! at least once: the receiver de-duplicates by the delivery's id, which stays the same.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::domain::webhook::{Delivery, DeliveryStatus};
+use crier_common::store::deliveries::AttemptRow;
+use crier_common::store::{Result, Store, Tx, deliveries, webhooks};
+use crier_common::telemetry::metrics;
+use crier_common::webhooks::schedule;
+use crier_common::webhooks::sender::{AttemptOutcome, AttemptResult, DeliveryRequest, Sender};
+
+use super::{Deps, Ending, Job};
+use crate::engine::Run;
+
+/// An endpoint without one success for so long is disabled.
+const FAILING_FOR: TimeDelta = TimeDelta::days(5);
+
+pub struct DeliverWebhook {
+    store: Store,
+    sender: Arc<Sender>,
+}
+
+impl DeliverWebhook {
+    pub fn new(deps: &Deps) -> Self {
+        Self { store: deps.store.clone(), sender: deps.webhooks.clone() }
+    }
+}
+
+#[async_trait]
+impl Job for DeliverWebhook {
+    fn kind(&self) -> Kind {
+        Kind::DeliverWebhook
+    }
+
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+        let mut conn = self.store.read().await?;
+        let Some(delivery) = deliveries::find_any(&mut conn, run.job.subject_id).await? else {
+            return Ok(Box::new(Outcome::Cancelled("the delivery is gone".into())));
+        };
+        if !matches!(delivery.status, DeliveryStatus::Pending | DeliveryStatus::Retrying) {
+            return Ok(Box::new(Outcome::Cancelled("the delivery has ended".into())));
+        }
+        let recipient = webhooks::recipient(&mut conn, self.store.cipher(), delivery.webhook_id).await?;
+        drop(conn);
+        let Some(recipient) = recipient.filter(|r| r.is_active) else {
+            return Ok(Box::new(GivenUp("the endpoint is inactive")));
+        };
+        let started_at = self.store.now();
+        let request = DeliveryRequest {
+            url: recipient.url,
+            secret: recipient.secret,
+            event: delivery.event.clone(),
+            delivery_id: delivery.id,
+            event_id: delivery.event_uid.clone(),
+            body: delivery.payload.clone().into(),
+        };
+        let result = run.call(self.sender.send(&request, started_at)).await;
+        metrics::webhook_attempt(result.outcome.as_str(), result.duration);
+        Ok(Box::new(Attempted { delivery, started_at, result, jitter: crier_common::random::unit() }))
+    }
+}
+
+/// The endpoint takes nothing any more.
+struct GivenUp(&'static str);
+
+#[async_trait]
+impl Ending for GivenUp {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        deliveries::give_up(tx, job.subject_id, self.0).await?;
+        Ok(Outcome::Cancelled(self.0.to_owned()))
+    }
+}
+
+/// One attempt was made.
+struct Attempted {
+    delivery: Delivery,
+    started_at: DateTime<Utc>,
+    result: AttemptResult,
+    jitter: f64,
+}
+
+#[async_trait]
+impl Ending for Attempted {
+    async fn write(&self, tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
+        let (delivery, result) = (&self.delivery, &self.result);
+        // Read again: a replay may have raised the limit while the attempt was under way.
+        let max = deliveries::find_any(tx, delivery.id).await?.map_or(delivery.max_attempts, |d| d.max_attempts);
+        let number = delivery.attempts + 1;
+        let next = self.next_attempt(tx, number, max).await?;
+        let status = match (result.outcome, next) {
+            (AttemptOutcome::Success, _) => DeliveryStatus::Succeeded,
+            (_, Some(_)) => DeliveryStatus::Retrying,
+            (_, None) => DeliveryStatus::Failed,
+        };
+        let row = AttemptRow {
+            delivery_id: delivery.id,
+            number,
+            started_at: self.started_at,
+            duration_ms: i64::try_from(result.duration.as_millis()).unwrap_or(i64::MAX),
+            outcome: result.outcome.as_str(),
+            response_code: result.response_code.map(i32::from),
+            error: result.error.clone(),
+            response_body: result.response_body.clone(),
+        };
+        deliveries::record(tx, &row, status, next).await?;
+        if status == DeliveryStatus::Succeeded {
+            metrics::webhook_delivered((tx.now - delivery.created_at).to_std().unwrap_or_default());
+        }
+        Ok(match next {
+            Some(at) => Outcome::RetryAt(at, row.error.unwrap_or_else(|| result.outcome.to_string())),
+            None => Outcome::Done,
+        })
+    }
+}
+
+impl Attempted {
+    /// When the next attempt is, `None` for never; keeps the endpoint's record, and disables one that is gone or has
+    /// failed for too long.
+    async fn next_attempt(&self, tx: &mut Tx, number: i32, max: i32) -> Result<Option<DateTime<Utc>>> {
+        let webhook_id = self.delivery.webhook_id;
+        if self.result.outcome == AttemptOutcome::Success {
+            webhooks::succeeded(tx, webhook_id).await?;
+            return Ok(None);
+        }
+        let since = webhooks::failed(tx, webhook_id).await?;
+        if self.result.response_code == Some(410) {
+            webhooks::disable(tx, webhook_id, "the endpoint answered 410 Gone").await?;
+            return Ok(None);
+        }
+        if since.is_some_and(|since| tx.now - since >= FAILING_FOR) {
+            webhooks::disable(tx, webhook_id, "no delivery succeeded for 5 days").await?;
+            return Ok(None);
+        }
+        let made = u32::try_from(number).unwrap_or(u32::MAX);
+        let allowed = u32::try_from(max).unwrap_or(0);
+        Ok(schedule::next_attempt(made, allowed, self.result.retry_after, tx.now, self.jitter))
+    }
+}

@@ -1,0 +1,80 @@
+//! One file a kind: what a job does when it runs.
+//!
+//! **To add a kind:** its line in `domain::job::Kind` (with its rules) and in `common::subjects`, a file here with a [`Job`],
+//! one line in [`Registry::new`], and its tests in `tests/jobs/`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::platforms::registry::Registry as Platforms;
+use crier_common::store::{Result, Store, Tx};
+use crier_common::webhooks::sender::Sender;
+
+use crate::engine::Run;
+
+mod deliver_webhook;
+mod noop;
+mod publish_target;
+
+/// What a kind does. `run` holds no transaction while it waits for others; what it brought about is written by the
+/// [`Ending`] that it gives.
+#[async_trait]
+pub trait Job: Send + Sync {
+    fn kind(&self) -> Kind;
+
+    /// An error is one of the database: the job is tried again.
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>>;
+}
+
+/// How a run ends, as a value: it is written in the transaction that settles the job, and may be written again when that
+/// transaction failed.
+#[async_trait]
+pub trait Ending: Send + Sync {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome>;
+}
+
+/// A run that changed nothing but its job.
+#[async_trait]
+impl Ending for Outcome {
+    async fn write(&self, _tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
+        Ok(self.clone())
+    }
+}
+
+/// What the kinds need.
+#[derive(Clone)]
+pub struct Deps {
+    pub store: Store,
+    pub platforms: Arc<Platforms>,
+    pub webhooks: Arc<Sender>,
+    /// A post that is later than this is not published any more.
+    pub latest_publish: TimeDelta,
+    /// The longest that a call to a platform takes.
+    pub platform_timeout: TimeDelta,
+}
+
+/// The kinds that this worker takes.
+#[derive(Clone)]
+pub struct Registry(Arc<Vec<Arc<dyn Job>>>);
+
+impl Registry {
+    /// Every kind, one line each; `only` narrows it to the kinds named.
+    pub fn new(deps: &Deps, only: &[Kind]) -> Self {
+        let all: Vec<Arc<dyn Job>> = vec![
+            Arc::new(publish_target::PublishTarget::new(deps)),
+            Arc::new(deliver_webhook::DeliverWebhook::new(deps)),
+            Arc::new(noop::Noop),
+        ];
+        Self(Arc::new(all.into_iter().filter(|job| only.contains(&job.kind())).collect()))
+    }
+
+    pub fn get(&self, kind: Kind) -> Option<Arc<dyn Job>> {
+        self.0.iter().find(|job| job.kind() == kind).cloned()
+    }
+
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.0.iter().map(|job| job.kind()).collect()
+    }
+}

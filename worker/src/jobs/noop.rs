@@ -1,0 +1,21 @@
+//! Nothing, for `crier bench jobs`.
+
+use async_trait::async_trait;
+use crier_common::domain::job::{Kind, Outcome};
+use crier_common::store::Result;
+
+use super::{Ending, Job};
+use crate::engine::Run;
+
+pub struct Noop;
+
+#[async_trait]
+impl Job for Noop {
+    fn kind(&self) -> Kind {
+        Kind::Noop
+    }
+
+    async fn run(&self, _run: &Run) -> Result<Box<dyn Ending>> {
+        Ok(Box::new(Outcome::Done))
+    }
+}

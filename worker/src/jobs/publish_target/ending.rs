@@ -1,0 +1,246 @@
+//! How a run of `publish_target` ends, and what is written then.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::account::AccountError;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::{Claimed, Lane, Outcome};
+use crier_common::domain::post::{AttemptOutcome, Target, TargetStatus};
+use crier_common::platforms::{CallError, Published};
+use crier_common::publishing;
+use crier_common::store::jobs::engine as rows;
+use crier_common::store::{Result, Tx, accounts, posts, targets};
+use crier_common::telemetry::metrics::{self, PublishOutcome};
+
+use super::super::Ending;
+use super::expired;
+
+/// The pauses between tries (contract, section 3, Post), each ± 20 %.
+const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
+
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub enum How {
+    Published(Published),
+    /// Final.
+    Failed(Failure),
+    /// Final: the account's access is refused as well.
+    Expired(Failure),
+    /// Final: it may be out there.
+    Unknown(Failure),
+    /// Again, at the time that the platform told, else after a pause. `open`: the call's end is not known, so the next
+    /// run asks first.
+    Again { at: Option<DateTime<Utc>>, failure: Failure, open: bool },
+}
+
+impl How {
+    /// What an error of a call means.
+    pub fn of(error: CallError, can_reconcile: bool) -> Self {
+        match error {
+            CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: false },
+            CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired(failure),
+            CallError::Permanent(failure) => Self::Failed(failure),
+            CallError::Transient(failure) => Self::Again { at: None, failure, open: false },
+            CallError::Unknown(failure) if can_reconcile => Self::Again { at: None, failure, open: true },
+            CallError::Unknown(failure) => Self::Unknown(Failure {
+                code: Category::OutcomeUnknown.as_str().to_owned(),
+                category: Category::OutcomeUnknown,
+                message: format!(
+                    "{} It may have been published all the same: look at the platform, and publish it again only if it is missing.",
+                    failure.message
+                ),
+                platform_code: failure.platform_code,
+            }),
+        }
+    }
+
+    /// The same, with the earlier call still open.
+    pub fn left_open(self) -> Self {
+        match self {
+            Self::Again { at, failure, .. } => Self::Again { at, failure, open: true },
+            other => other,
+        }
+    }
+}
+
+/// What is written at the end of a run.
+pub struct Ended {
+    target: Target,
+    how: How,
+    started_at: DateTime<Utc>,
+    /// How long a call may take; a look-up tells only after that.
+    timeout: TimeDelta,
+    jitter: f64,
+}
+
+impl Ended {
+    pub fn after_call(target: Target, how: How, started_at: DateTime<Utc>, timeout: TimeDelta) -> Self {
+        Self { target, how, started_at, timeout, jitter: crier_common::random::unit() }
+    }
+
+    /// The platform was not called.
+    pub fn without_call(target: Target, how: How, now: DateTime<Utc>) -> Self {
+        Self::after_call(target, how, now, TimeDelta::zero())
+    }
+
+    /// When the next try is; `None` where none is left.
+    fn next(&self, job: &Claimed, at: Option<DateTime<Utc>>, open: bool, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        if job.attempt >= job.max_attempts {
+            return None;
+        }
+        let pause = pause(job.attempt, self.jitter);
+        let next = at.map_or(now + pause, |at| at.max(now));
+        // An open call is asked about only when it must be over: before that "not there" would mean nothing.
+        let over = self.target.call_started_at.filter(|_| open).map(|at| at + self.timeout);
+        Some(over.map_or(next, |over| over.max(next)))
+    }
+}
+
+/// The pause after the given attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
+fn pause(attempt: i32, jitter: f64) -> TimeDelta {
+    let index = usize::try_from(attempt - 1).unwrap_or(0).min(PAUSES.len() - 1);
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a few million milliseconds")]
+    let millis = (PAUSES[index] as f64 * 1_000.0 * (0.8 + 0.4 * jitter)) as i64;
+    TimeDelta::milliseconds(millis)
+}
+
+#[async_trait]
+impl Ending for Ended {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        // The post first: every change of a post and its targets goes in this order.
+        if posts::lock(tx, self.target.post_id).await?.is_none() {
+            return Ok(Outcome::Cancelled("the post is gone".into()));
+        }
+        let now = tx.now;
+        let (how, next) = match &self.how {
+            How::Again { at, failure, open } => match self.next(job, *at, *open, now) {
+                Some(next) => (self.how.clone(), Some(next)),
+                None if *open => (How::of(CallError::Unknown(failure.clone()), false), None),
+                None => (How::Failed(failure.clone()), None),
+            },
+            other => (other.clone(), None),
+        };
+        let (word, error) = self.facts(&how);
+        let ended = self.ended(&how, error.clone(), next, now);
+        targets::add_attempt(
+            tx,
+            &targets::NewAttempt {
+                target_id: self.target.id,
+                number: self.target.attempts,
+                started_at: self.started_at,
+                outcome: word,
+                status_code: error.as_ref().and_then(|e| e.platform_code.as_ref()?.parse().ok()),
+                error: error.clone(),
+            },
+        )
+        .await?;
+        self.touch_account(tx, &how, next).await?;
+        publishing::end_target(tx, &self.target, &ended, job.trace.as_deref()).await?;
+        observe(&self.target, word, &how);
+        Ok(match next {
+            Some(at) => Outcome::RetryAt(at, error.map(|e| e.message).unwrap_or_default()),
+            None => Outcome::Done,
+        })
+    }
+}
+
+impl Ended {
+    /// The attempt's word and error.
+    fn facts(&self, how: &How) -> (AttemptOutcome, Option<Failure>) {
+        match how {
+            How::Published(_) => (AttemptOutcome::Published, None),
+            How::Failed(failure) => (AttemptOutcome::Failed, Some(failure.clone())),
+            How::Expired(failure) => {
+                let told = Failure { platform_code: failure.platform_code.clone(), ..expired(&failure.message) };
+                (AttemptOutcome::Failed, Some(told))
+            }
+            How::Unknown(failure) => (AttemptOutcome::Unknown, Some(failure.clone())),
+            How::Again { failure, .. } => (AttemptOutcome::Retried, Some(failure.clone())),
+        }
+    }
+
+    fn ended(
+        &self,
+        how: &How,
+        error: Option<Failure>,
+        next: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) -> targets::Ended {
+        let target = &self.target;
+        match how {
+            How::Published(published) => targets::Ended {
+                status: TargetStatus::Published,
+                external_id: Some(published.external_id.clone()),
+                url: published.url.clone(),
+                error: None,
+                next_attempt_at: None,
+                published_at: Some(now),
+                call_open: false,
+            },
+            How::Again { open, .. } => targets::Ended {
+                status: TargetStatus::Publishing,
+                external_id: target.external_id.clone(),
+                url: target.url.clone(),
+                error,
+                next_attempt_at: next,
+                published_at: None,
+                call_open: *open,
+            },
+            How::Failed(_) | How::Expired(_) | How::Unknown(_) => targets::Ended {
+                status: TargetStatus::Failed,
+                external_id: None,
+                url: None,
+                error,
+                next_attempt_at: None,
+                published_at: None,
+                // A person who publishes it again after an unknown end has decided.
+                call_open: false,
+            },
+        }
+    }
+
+    /// An access that is refused expires the account; a rate limit pauses its lane in all replicas.
+    async fn touch_account(&self, tx: &mut Tx, how: &How, next: Option<DateTime<Utc>>) -> Result<()> {
+        let account_id = self.target.account_id;
+        match how {
+            How::Expired(failure) => {
+                let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
+                accounts::expire(tx, account_id, &error).await
+            }
+            How::Again { failure, at: Some(_), .. } if failure.category == Category::RateLimited => {
+                let until = next.unwrap_or(tx.now);
+                rows::pause_lane(tx, &Lane::Account(account_id).to_string(), until).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn observe(target: &Target, word: AttemptOutcome, how: &How) {
+    let platform = target.platform.as_str();
+    let outcome = match word {
+        AttemptOutcome::Published => PublishOutcome::Published,
+        AttemptOutcome::Retried => PublishOutcome::Retried,
+        AttemptOutcome::Failed => PublishOutcome::Failed,
+        AttemptOutcome::Unknown => PublishOutcome::Unknown,
+    };
+    metrics::published(platform, outcome);
+    if matches!(how, How::Again { failure, .. } if failure.category == Category::RateLimited) {
+        metrics::platform_rate_limited(platform);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_stay_within_a_fifth_and_end_at_two_hours() {
+        for (attempt, seconds) in (1..).zip(PAUSES) {
+            assert_eq!(pause(attempt, 0.0), TimeDelta::milliseconds(seconds * 800));
+            assert_eq!(pause(attempt, 0.5), TimeDelta::milliseconds(seconds * 1_000));
+            assert!(pause(attempt, 0.999_999) < TimeDelta::milliseconds(seconds * 1_200));
+        }
+        assert_eq!(pause(99, 0.5), TimeDelta::hours(2));
+    }
+}
