@@ -7,3 +7,4 @@ pub mod clock;
 pub mod domain;
 pub mod http;
 pub mod platforms;
+pub mod webhooks;
