@@ -13,3 +13,4 @@ pub mod random;
 pub mod secrets;
 pub mod store;
 pub mod subjects;
+pub mod webhooks;

@@ -1,57 +1,53 @@
 //! The one way out: every HTTP request that Crier makes goes through [`HttpClient`].
 //!
 //! [`HttpClient::guarded`] is for addresses that a user can choose, [`HttpClient::trusted`] for those that the operator set.
-//! Both have one deadline from DNS to the last byte, follow no redirect, read no proxy variable and cap the answer's bytes.
+//! Both have one deadline from DNS to the last byte, follow no redirect, read no proxy variable and cap the answer's bytes
+//! (after decompression). When there is no answer, [`HttpError::may_have_arrived`] says whether the request may have had
+//! its effect; in doubt it says yes.
 
+mod address;
+mod error;
+pub mod guard;
+pub mod resolver;
+#[cfg(test)]
+pub(crate) mod test_server;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use tokio::time::{Instant, timeout_at};
 
-/// An answer, read whole.
+pub use error::HttpError;
+pub use guard::{Guard, SchemePolicy, UrlRefusal};
+use resolver::GuardedResolver;
+
+/// What requests call themselves unless they set a `User-Agent` of their own.
+pub const USER_AGENT: &str = concat!("Crier/", env!("CARGO_PKG_VERSION"));
+
+/// How long DNS, TCP and TLS may take together.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long an unused connection is kept. Many servers close theirs after 5 s, and a request that meets the closing is
+/// one whose effect is not known; a busy connection is never unused for that long.
+const KEEP_UNUSED: Duration = Duration::from_secs(4);
+
+/// An answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// The body was longer than the cap and was cut there.
+    /// The body is not whole: it was longer than the cap and was cut there, or ended early ([`HttpClient::send_for_status`]).
     pub truncated: bool,
-}
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum HttpError {
-    /// The guard refuses the address.
-    #[error("the address is not public: {0}")]
-    Blocked(String),
-    #[error("the name could not be resolved")]
-    Dns,
-    #[error("no connection could be made")]
-    Connect,
-    #[error("the TLS handshake failed: {0}")]
-    Tls(String),
-    /// The deadline passed; `sent`: the request may have reached the other side.
-    #[error("no answer in time")]
-    Timeout { sent: bool },
-    /// The connection broke after the request may have reached the other side.
-    #[error("the connection broke before an answer came")]
-    Broken,
-    /// The request could not be built (a bad URL or header).
-    #[error("bad request: {0}")]
-    Invalid(String),
-}
-
-impl HttpError {
-    /// Whether the other side may have got the request, so that its effect is not known.
-    pub fn may_have_arrived(&self) -> bool {
-        matches!(self, Self::Timeout { sent: true } | Self::Broken)
-    }
 }
 
 /// The outbound client. Cheap to clone; connections are kept and reused per host.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     inner: reqwest::Client,
+    guard: Option<Guard>,
     timeout: Duration,
     max_body: usize,
 }
@@ -59,16 +55,18 @@ pub struct HttpClient {
 impl HttpClient {
     /// A client for addresses that the operator set.
     pub fn trusted(timeout: Duration, max_body: usize) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        Self {
-            inner: reqwest::Client::builder()
-                .redirect(reqwest::redirect::Policy::none())
-                .no_proxy()
-                .build()
-                .expect("static options"),
-            timeout,
-            max_body,
-        }
+        Self { inner: build(None, timeout), guard: None, timeout, max_body }
+    }
+
+    /// A client for addresses that a user can choose.
+    pub fn guarded(guard: Guard, timeout: Duration, max_body: usize) -> Self {
+        Self { inner: build(Some(&guard), timeout), guard: Some(guard), timeout, max_body }
+    }
+
+    /// The same connections under another deadline and another cap. (Where the deadline is shorter than making a
+    /// connection may take here, a time-out on the way counts as sent.)
+    pub fn with_limits(&self, timeout: Duration, max_body: usize) -> Self {
+        Self { timeout, max_body, ..self.clone() }
     }
 
     /// Starts a request; finish it with reqwest's builder and hand it to [`HttpClient::send`].
@@ -78,22 +76,74 @@ impl HttpClient {
 
     /// Sends, and reads the answer up to the cap, all within the deadline.
     pub async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, HttpError> {
-        let run = async {
-            let mut response = request
-                .send()
-                .await
-                .map_err(|e| if e.is_connect() { HttpError::Connect } else { HttpError::Broken })?;
-            let (status, headers) = (response.status(), response.headers().clone());
-            let mut body = Vec::new();
-            while let Some(chunk) = response.chunk().await.map_err(|_| HttpError::Broken)? {
-                body.extend_from_slice(&chunk);
-                if body.len() > self.max_body {
-                    body.truncate(self.max_body);
-                    return Ok(Answer { status, headers, body: body.into(), truncated: true });
-                }
-            }
-            Ok(Answer { status, headers, body: body.into(), truncated: false })
+        let (answer, failure) = self.exchange(request).await?;
+        failure.map_or(Ok(answer), Err)
+    }
+
+    /// The same where the status is the answer: once the headers are here, a body that breaks off or does not end in time
+    /// is taken as far as it came.
+    pub async fn send_for_status(&self, request: reqwest::RequestBuilder) -> Result<Answer, HttpError> {
+        Ok(self.exchange(request).await?.0)
+    }
+
+    /// An answer, and what went wrong with its body.
+    async fn exchange(&self, request: reqwest::RequestBuilder) -> Result<(Answer, Option<HttpError>), HttpError> {
+        let request = self.prepare(request)?;
+        let deadline = Instant::now() + self.timeout;
+        let mut response = match timeout_at(deadline, self.inner.execute(request)).await {
+            Ok(response) => response.map_err(HttpError::from_send)?,
+            // A connection that takes too long fails before this deadline, so the request was on its way.
+            Err(_) => return Err(HttpError::Timeout { sent: true }),
         };
-        tokio::time::timeout(self.timeout, run).await.unwrap_or(Err(HttpError::Timeout { sent: true }))
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let mut body = Vec::new();
+        let end = timeout_at(deadline, read(&mut response, &mut body, self.max_body)).await;
+        let (truncated, failure) = match end {
+            Ok(Ok(truncated)) => (truncated, None),
+            Ok(Err(_)) => (true, Some(HttpError::Broken)),
+            Err(_) => (true, Some(HttpError::Timeout { sent: true })),
+        };
+        Ok((Answer { status, headers, body: body.into(), truncated }, failure))
+    }
+
+    /// Builds and judges the request. It is run by this client, whichever one started it: no request escapes the guard.
+    fn prepare(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Request, HttpError> {
+        let request = request.build().map_err(HttpError::invalid)?;
+        if let Some(guard) = &self.guard {
+            guard.check_literal(request.url()).map_err(HttpError::Blocked)?;
+        }
+        Ok(request)
     }
 }
+
+/// Reads until the end or the cap; says whether it was cut there.
+async fn read(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) -> reqwest::Result<bool> {
+    while let Some(chunk) = response.chunk().await? {
+        let room = max - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.len() > room {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn build(guard: Option<&Guard>, timeout: Duration) -> reqwest::Client {
+    // Fails where a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .no_proxy()
+        // Always before the deadline of the whole, so that it is known in which phase the time ran out.
+        .connect_timeout(CONNECT.min(timeout.mul_f64(0.8)))
+        .pool_idle_timeout(KEEP_UNUSED);
+    if let Some(guard) = guard {
+        builder = builder.dns_resolver(Arc::new(GuardedResolver(guard.clone())));
+    }
+    builder.build().expect("the options are static, so what fails is loading the system's root certificates")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Why there is no answer, and above all whether the request may have had its effect.
+
+use std::error::Error as StdError;
+use std::io;
+
+use super::guard::ResolveError;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The guard refuses the address.
+    #[error("the address is not public: {0}")]
+    Blocked(String),
+    #[error("the name could not be resolved")]
+    Dns,
+    /// No connection, or one that was closed before any of the request was written to it.
+    #[error("no connection could be made")]
+    Connect,
+    #[error("the TLS handshake failed: {0}")]
+    Tls(String),
+    /// The deadline passed; `sent`: the request may have reached the other side.
+    #[error("no answer in time")]
+    Timeout { sent: bool },
+    /// The connection broke after the request may have reached the other side.
+    #[error("the connection broke before an answer came")]
+    Broken,
+    /// The request could not be built (a bad URL or header).
+    #[error("bad request: {0}")]
+    Invalid(String),
+}
+
+impl HttpError {
+    /// Whether the other side may have got the request, so that its effect is not known.
+    pub fn may_have_arrived(&self) -> bool {
+        matches!(self, Self::Timeout { sent: true } | Self::Broken)
+    }
+
+    /// From a request that could not be built. Never with the URL, which may hold a token.
+    pub(super) fn invalid(error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        Self::Invalid(StdError::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
+    }
+
+    /// From a request that got no answer.
+    pub(super) fn from_send(error: reqwest::Error) -> Self {
+        if error.is_builder() {
+            return Self::invalid(error);
+        }
+        if error.is_connect() {
+            return Self::from_connect(&error);
+        }
+        // hyper calls a request canceled only while it still holds it unwritten, as when a kept connection turns out
+        // to have been closed.
+        let unwritten = chain(&error).any(|e| e.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled));
+        if unwritten { Self::Connect } else { Self::Broken }
+    }
+
+    fn from_connect(error: &reqwest::Error) -> Self {
+        if let Some(ResolveError::Blocked(name)) = chain(error).find_map(|e| e.downcast_ref()) {
+            return Self::Blocked(name.clone());
+        }
+        if error.is_dns() {
+            return Self::Dns;
+        }
+        if error.is_timeout() {
+            return Self::Timeout { sent: false };
+        }
+        // What the TCP connector reports is a type of its own; a bare I/O error comes from the handshake above it.
+        let cause = chain(error).find(|e| e.is::<hyper_util::client::legacy::Error>()).and_then(StdError::source);
+        match cause.and_then(|e| e.downcast_ref::<io::Error>()) {
+            Some(handshake) => Self::Tls(innermost(handshake)),
+            None => Self::Connect,
+        }
+    }
+}
+
+/// The error and all that caused it.
+fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&e| e.source())
+}
+
+/// What an I/O error wraps, through any number of layers (`source` would step over the innermost one).
+fn innermost(mut error: &io::Error) -> String {
+    while let Some(inner) = error.get_ref().and_then(|e| e.downcast_ref::<io::Error>()) {
+        error = inner;
+    }
+    error.to_string()
+}

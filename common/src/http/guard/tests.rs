@@ -1,0 +1,198 @@
+#![allow(clippy::unwrap_used, reason = "a test's own data")]
+
+use super::super::test_server::{Never, Script};
+use super::SchemePolicy::{HttpOrHttps, HttpsOnly};
+use super::*;
+
+fn nets(text: &str) -> Vec<IpNet> {
+    text.split_whitespace().map(|net| net.parse().unwrap()).collect()
+}
+
+fn guard(allowed: &str, answers: &str) -> Guard {
+    Guard::with_lookup(nets(allowed), Script::of(answers))
+}
+
+/// Every spelling of an address that is not public, as literals: no name is looked up to refuse them.
+const NOT_PUBLIC: &[&str] = &[
+    "https://localhost/x",
+    "https://localhost./x",
+    "https://LOCALHOST/x",
+    "https://a.b.localhost/x",
+    "https://127.0.0.1/x",
+    "https://127.0.0.1:8443/x",
+    "https://127.8.9.10/x",
+    "https://127.1/x",
+    "https://0x7f.1/x",
+    "https://0x7f000001/x",
+    "https://2130706433/x",
+    "https://0177.0.0.1/x",
+    "https://017700000001/x",
+    "https://127.0.0.1./x",
+    "https://%31%32%37.0.0.1/x",
+    "https://１２７.0.0.1/x",
+    "https://①②⑦.0.0.1/x",
+    "https://127。0。0。1/x",
+    "https://0.0.0.0/x",
+    "https://0/x",
+    "https://[::1]/x",
+    "https://[::]/x",
+    "https://[::ffff:127.0.0.1]/x",
+    "https://[::ffff:7f00:1]/x",
+    "https://[::127.0.0.1]/x",
+    "https://[64:ff9b::7f00:1]/x",
+    "https://[2002:7f00:1::]/x",
+    "https://169.254.169.254/latest/meta-data/",
+    "http://169.254.169.254/",
+    "https://168.63.129.16/",
+    "https://10.0.0.1/x",
+    "https://100.64.0.1/x",
+    "https://172.16.0.1/x",
+    "https://192.168.1.1/x",
+    "https://224.0.0.1/x",
+    "https://255.255.255.255/x",
+    "https://198.18.0.1/x",
+    "https://192.0.2.1/x",
+    "https://240.0.0.1/x",
+    "https://[fd00::1]/x",
+    "https://[fe80::1]/x",
+    "https://[ff02::1]/x",
+    "https://127.0.0.1/#@93.184.216.34/",
+    "https://127.0.0.1?@93.184.216.34/",
+    "https://router/x",
+    "https://printer.local/x",
+    "https://metadata.google.internal/x",
+    "https://metadata.google.internal./x",
+];
+
+/// Other things that are no URL of ours under either policy.
+const NO_URL: &[&str] = &[
+    "",
+    "/x",
+    "not a url",
+    "https://",
+    "https:///x",
+    "https:////127.0.0.1/x",
+    "https:example.com",
+    "https:/example.com/x",
+    " https://example.com/x",
+    "https://example.com/x ",
+    "https://exam\tple.com/x",
+    "https://example.com/\nx",
+    "https://127.0.0.1\\@example.com/x",
+    "https://example.com\\@127.0.0.1/x",
+    "https://[fe80::1%25eth0]/x",
+    "https://1.2.3.4.5/x",
+    "https://256.1.1.1/x",
+    "https://exa mple.com/x",
+    "https://example.com:99999/x",
+    "ftp://example.com/x",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "data:text/plain,x",
+    "https://user@example.com/x",
+    "https://:pw@example.com/x",
+    "https://example.com@127.0.0.1/x",
+    "https://example.com:443@10.0.0.1/x",
+    "https://example.com%2F@127.0.0.1/x",
+];
+
+#[tokio::test]
+async fn bad_urls_are_refused_at_both_checks() {
+    // Were any name looked up, it would be found public.
+    let guard = guard("", "93.184.216.34");
+    for url in NOT_PUBLIC {
+        for policy in [HttpsOnly, HttpOrHttps] {
+            assert_eq!(guard.check_url(url, policy).err(), Some(UrlRefusal::NotPublic), "{url}");
+            assert_eq!(guard.check_resolved(url, policy).await.err(), Some(UrlRefusal::NotPublic), "{url}");
+        }
+    }
+    for url in NO_URL {
+        for policy in [HttpsOnly, HttpOrHttps] {
+            let refusal = guard.check_url(url, policy).err();
+            assert!(refusal.is_some_and(|r| r != UrlRefusal::NotPublic), "{url}: {refusal:?}");
+            assert_eq!(guard.check_resolved(url, policy).await.err(), refusal, "{url}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn plain_http_is_for_those_who_may() {
+    let guard = guard("", "93.184.216.34");
+    for url in ["http://example.com/x", "http://93.184.216.34/x", "HTTP://example.com/"] {
+        assert_eq!(guard.check_url(url, HttpsOnly).err(), Some(UrlRefusal::NotHttps), "{url}");
+        assert_eq!(guard.check_resolved(url, HttpsOnly).await.err(), Some(UrlRefusal::NotHttps), "{url}");
+        assert!(guard.check_resolved(url, HttpOrHttps).await.is_ok(), "{url}");
+    }
+    for url in [
+        "https://example.com/x?y=%20#z",
+        "https://93.184.216.34/x",
+        "https://[2606:4700::1111]:8443/",
+        "https://bücher.example/",
+    ] {
+        assert!(guard.check_url(url, HttpsOnly).is_ok(), "{url}");
+        assert!(guard.check_resolved(url, HttpsOnly).await.is_ok(), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn names_are_judged_by_all_their_addresses() {
+    let url = "https://example.com/x";
+    let check = async |answers: &str| guard("", answers).check_resolved(url, HttpsOnly).await.err();
+    assert_eq!(check("10.0.0.1").await, Some(UrlRefusal::NotPublic));
+    assert_eq!(check("93.184.216.34,10.0.0.1").await, Some(UrlRefusal::NotPublic));
+    assert_eq!(check("93.184.216.34,::ffff:10.0.0.1").await, Some(UrlRefusal::NotPublic));
+    assert_eq!(check("93.184.216.34,2606:4700::1111").await, None);
+    assert_eq!(check("-").await, None, "the name may come later");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_lookup_does_not_hold_up_saving() {
+    let guard = Guard::with_lookup(nets("10.0.0.0/8"), Arc::new(Never));
+    assert!(guard.check_resolved("https://example.com/", HttpsOnly).await.is_ok());
+    assert_eq!(guard.check_resolved("http://example.com/", HttpsOnly).await.err(), Some(UrlRefusal::NotHttps));
+}
+
+#[tokio::test]
+async fn allowed_networks_are_let_through_plain_http_included() {
+    let loopback = guard("127.0.0.0/8", "-");
+    for url in [
+        "http://127.0.0.1:8080/x",
+        "https://127.0.0.1/x",
+        "http://0x7f.1/x",
+        "http://[::ffff:127.0.0.1]/x",
+        "http://localhost:8080/x",
+        "https://a.localhost./x",
+    ] {
+        assert_eq!(loopback.check_resolved(url, HttpsOnly).await.err(), None, "{url}");
+    }
+    assert_eq!(loopback.resolve("localhost").await, Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]), "::1 is not in it");
+    for (url, refusal) in [
+        ("http://10.0.0.1/x", UrlRefusal::NotPublic),
+        ("https://[::1]/x", UrlRefusal::NotPublic),
+        ("http://93.184.216.34/x", UrlRefusal::NotHttps),
+        ("http://unknown.example/x", UrlRefusal::NotHttps),
+    ] {
+        assert_eq!(loopback.check_resolved(url, HttpsOnly).await.err(), Some(refusal), "{url}");
+    }
+    let check = async |url: &str, answers: &str| {
+        guard("10.0.0.0/8 fd00::/8", answers).check_resolved(url, HttpsOnly).await.err()
+    };
+    assert_eq!(check("http://hooks.internal/", "10.1.2.3,fd00::5").await, None);
+    assert_eq!(check("http://receiver:8080/", "10.1.2.3").await, None);
+    assert_eq!(check("http://receiver:8080/", "10.1.2.3,93.184.216.34").await, Some(UrlRefusal::NotHttps));
+    assert_eq!(check("https://receiver/", "10.1.2.3,93.184.216.34").await, None);
+    assert_eq!(check("https://receiver/", "10.1.2.3,192.168.0.1").await, Some(UrlRefusal::NotPublic));
+    assert_eq!(check("https://localhost/", "10.1.2.3").await, Some(UrlRefusal::NotPublic), "never looked up");
+}
+
+proptest::proptest! {
+    /// No text makes the check panic, and what passes is https to something that is not a refused literal.
+    #[test]
+    fn any_text(text in "(https?://)?[a-z0-9.:/@%\\[\\]x-]{0,24}|\\PC{0,24}") {
+        let guard = guard("", "-");
+        if let Ok(url) = guard.check_url(&text, HttpsOnly) {
+            proptest::prop_assert_eq!(url.scheme(), "https");
+            proptest::prop_assert!(guard.check_literal(&url).is_ok());
+        }
+    }
+}

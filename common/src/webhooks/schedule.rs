@@ -1,0 +1,130 @@
+//! When a delivery is tried again: at growing distances over a day, or when the receiver says.
+//!
+//! Eight attempts: at once, then 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h after the one before, each ± 20 % so that the
+//! deliveries of a receiver that was away do not all come back in the same second.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+/// How often a delivery is tried, unless a person asks for more.
+pub const MAX_ATTEMPTS: u32 = 8;
+
+const DELAYS: [TimeDelta; 7] = [
+    TimeDelta::seconds(5),
+    TimeDelta::minutes(5),
+    TimeDelta::minutes(30),
+    TimeDelta::hours(2),
+    TimeDelta::hours(5),
+    TimeDelta::hours(10),
+    TimeDelta::hours(10),
+];
+
+/// A receiver may ask for patience, but not for more than this.
+const LONGEST_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
+
+/// And not for less than this: `Retry-After: 0` would use the attempts up in no time.
+const SHORTEST_RETRY_AFTER: TimeDelta = TimeDelta::seconds(1);
+
+/// When the next attempt is due after `attempts_made` of them, the last of which ended at `now`; `None` when there are no
+/// more. `retry_after` is what a 429 or 503 asked for; `random`, in `[0, 1)`, spreads the rest.
+pub fn next_attempt(
+    attempts_made: u32,
+    max_attempts: u32,
+    retry_after: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+    random: f64,
+) -> Option<DateTime<Utc>> {
+    if attempts_made >= max_attempts {
+        return None;
+    }
+    if let Some(at) = retry_after {
+        return Some(at.clamp(now + SHORTEST_RETRY_AFTER, now + LONGEST_RETRY_AFTER));
+    }
+    let Some(done) = attempts_made.checked_sub(1) else { return Some(now) };
+    // Attempts beyond the eight that a person asked for keep the longest distance.
+    let delay = DELAYS[(done as usize).min(DELAYS.len() - 1)];
+    let millis = delay.num_milliseconds() as f64 * (0.8 + 0.4 * random.clamp(0.0, 1.0));
+    Some(now + TimeDelta::milliseconds(millis as i64))
+}
+
+/// Reads a `Retry-After` header, in seconds or as an HTTP date. What cannot be read is as if it were not there.
+pub fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let value = value.trim();
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than a number holds is a long time all the same.
+        let seconds = value.parse().unwrap_or(i64::MAX).min(LONGEST_RETRY_AFTER.num_seconds());
+        return Some(now + TimeDelta::seconds(seconds));
+    }
+    DateTime::parse_from_rfc2822(value).ok().map(|at| at.to_utc())
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeZone;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn now() -> DateTime<Utc> {
+        Utc.with_ymd_and_hms(2026, 5, 1, 12, 0, 0).single().unwrap_or_default()
+    }
+
+    fn wait(attempts_made: u32, random: f64) -> Option<i64> {
+        next_attempt(attempts_made, MAX_ATTEMPTS, None, now(), random).map(|at| (at - now()).num_seconds())
+    }
+
+    #[test]
+    fn the_distances_are_those_promised() {
+        let middle: Vec<_> = (0..=9).map(|made| wait(made, 0.5)).collect();
+        let promised = [0, 5, 300, 1800, 7200, 18_000, 36_000, 36_000];
+        assert_eq!(middle[..8], promised.map(Some));
+        assert_eq!(middle[8..], [None, None]);
+        assert_eq!(next_attempt(11, 12, None, now(), 0.5), Some(now() + TimeDelta::hours(10)));
+    }
+
+    #[test]
+    fn retry_after_in_both_forms() {
+        let read = |value| parse_retry_after(value, now()).map(|at| (at - now()).num_seconds());
+        assert_eq!(read("120"), Some(120));
+        assert_eq!(read(" 0 "), Some(0));
+        assert_eq!(read("Fri, 01 May 2026 12:10:00 GMT"), Some(600));
+        assert_eq!(read("Fri, 01 May 2026 11:00:00 GMT"), Some(-3600));
+        assert_eq!(read("99999999999999999999"), Some(86_400));
+        for value in ["", "soon", "-5", "1.5", "+5", "Fri, 32 May 2026 12:10:00 GMT", "١٢"] {
+            assert_eq!(read(value), None, "{value}");
+        }
+        let after = |seconds| {
+            next_attempt(1, 8, Some(now() + TimeDelta::seconds(seconds)), now(), 0.9)
+                .map(|at| (at - now()).num_seconds())
+        };
+        assert_eq!(
+            [after(600), after(0), after(-5), after(86_400), after(1_000_000)],
+            [600, 1, 1, 86_400, 86_400].map(Some)
+        );
+        assert_eq!(next_attempt(8, 8, Some(now()), now(), 0.0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn within_a_fifth_of_the_distance(made in 1_u32..20, random in 0.0_f64..1.0) {
+            let delay = DELAYS[(made as usize - 1).min(6)].num_milliseconds() as f64;
+            let at = next_attempt(made, 20, None, now(), random).map(|at| (at - now()).num_milliseconds() as f64);
+            prop_assert!(at.is_some_and(|ms| ms >= delay * 0.8 - 1.0 && ms <= delay * 1.2), "{at:?}");
+        }
+
+        #[test]
+        fn never_in_the_past_and_never_more_than_a_day_off(made: u32, max: u32, after in prop::option::of(-1_i64 << 40..1 << 40), random: f64) {
+            let after = after.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+            match next_attempt(made, max, after, now(), random) {
+                Some(at) => prop_assert!(made < max && at >= now() && at <= now() + TimeDelta::hours(24)),
+                None => prop_assert!(made >= max),
+            }
+        }
+
+        #[test]
+        fn any_header_is_survived(value in "\\PC{0,40}|[0-9]{0,40}") {
+            if let Some(at) = parse_retry_after(&value, now()) {
+                prop_assert!(next_attempt(1, 2, Some(at), now(), 0.0).is_some());
+            }
+        }
+    }
+}

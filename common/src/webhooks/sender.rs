@@ -1,0 +1,175 @@
+//! One attempt of a delivery: a signed `POST`, and how it ended.
+//!
+//! Any 2xx is a success, whatever becomes of its body. Redirects are not followed: what an endpoint answers is recorded as
+//! it is. What an outcome means for the delivery and the endpoint is for the caller to decide.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use http::{Method, StatusCode, header};
+use secrecy::SecretString;
+use tokio::time::Instant;
+
+use super::events::EventName;
+use super::schedule::parse_retry_after;
+use super::signature::sign;
+use crate::http::{Answer, Guard, HttpClient, HttpError};
+
+/// From DNS to the last byte of the answer.
+pub const DEADLINE: Duration = Duration::from_secs(25);
+/// How much of an answer is read.
+pub const MAX_BODY: usize = 64 * 1024;
+/// How much of an answer is kept.
+pub const KEPT_BODY: usize = 1024;
+
+const USER_AGENT: &str = "Crier-Webhook/1.0";
+
+crate::text_enum! {
+    /// How an attempt ended; the label of the metric as well.
+    pub enum AttemptOutcome {
+        Success = "2xx",
+        Redirect = "3xx",
+        ClientError = "4xx",
+        /// Also any status that is none.
+        ServerError = "5xx",
+        Timeout = "timeout",
+        Dns = "dns",
+        /// No connection, or one that broke before an answer came.
+        Connect = "connect",
+        Tls = "tls",
+        Blocked = "blocked",
+    }
+}
+
+impl AttemptOutcome {
+    /// Whether the endpoint took the delivery.
+    pub const fn is_success(self) -> bool {
+        matches!(self, Self::Success)
+    }
+
+    fn of_status(status: StatusCode) -> Self {
+        match status.as_u16() {
+            200..=299 => Self::Success,
+            300..=399 => Self::Redirect,
+            400..=499 => Self::ClientError,
+            _ => Self::ServerError,
+        }
+    }
+
+    fn of_error(error: &HttpError) -> Self {
+        match error {
+            HttpError::Blocked(_) => Self::Blocked,
+            HttpError::Dns => Self::Dns,
+            HttpError::Tls(_) => Self::Tls,
+            HttpError::Timeout { .. } => Self::Timeout,
+            HttpError::Connect | HttpError::Broken | HttpError::Invalid(_) => Self::Connect,
+        }
+    }
+}
+
+/// What is sent, and where.
+#[derive(Clone, Debug)]
+pub struct DeliveryRequest {
+    pub url: String,
+    pub secret: SecretString,
+    pub event: EventName,
+    pub delivery_id: i64,
+    /// The same for all endpoints of one event.
+    pub event_id: i64,
+    /// The envelope, byte for byte as it is signed and sent.
+    pub body: Bytes,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptResult {
+    pub outcome: AttemptOutcome,
+    pub response_code: Option<u16>,
+    pub duration: Duration,
+    /// One sentence for the owner of the endpoint; `None` on success.
+    pub error: Option<String>,
+    /// The first 1 KiB of the answer, where there was one, made storable: valid UTF-8 without NUL.
+    pub response_body: Option<String>,
+    /// When a 429 or 503 asked to be tried again.
+    pub retry_after: Option<DateTime<Utc>>,
+}
+
+/// Makes attempts. Cheap to clone; connections to an endpoint are kept between them.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    client: HttpClient,
+}
+
+impl Sender {
+    /// A sender behind the guard, with the promised deadline and cap.
+    pub fn new(guard: Guard) -> Self {
+        Self::with_client(HttpClient::guarded(guard, DEADLINE, MAX_BODY))
+    }
+
+    /// A sender with the deadline and the cap of `client`.
+    pub fn with_client(client: HttpClient) -> Self {
+        Self { client }
+    }
+
+    /// Makes one attempt; `now` is the time that is signed.
+    pub async fn send(&self, delivery: &DeliveryRequest, now: DateTime<Utc>) -> AttemptResult {
+        let timestamp = now.timestamp();
+        let request = self
+            .client
+            .request(Method::POST, &delivery.url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::USER_AGENT, USER_AGENT)
+            .header("X-Webhook-Event", delivery.event.as_str())
+            .header("X-Webhook-Delivery-Id", delivery.delivery_id)
+            .header("X-Webhook-Event-Id", delivery.event_id)
+            .header("X-Webhook-Timestamp", timestamp)
+            .header("X-Webhook-Signature", sign(&delivery.secret, timestamp, &delivery.body))
+            .body(delivery.body.clone());
+        let begun = Instant::now();
+        let answer = self.client.send_for_status(request).await;
+        let duration = begun.elapsed();
+        match answer {
+            Ok(answer) => answered(&answer, duration, now),
+            Err(error) => AttemptResult {
+                outcome: AttemptOutcome::of_error(&error),
+                response_code: None,
+                duration,
+                error: Some(error.to_string()),
+                response_body: None,
+                retry_after: None,
+            },
+        }
+    }
+}
+
+fn answered(answer: &Answer, duration: Duration, now: DateTime<Utc>) -> AttemptResult {
+    let outcome = AttemptOutcome::of_status(answer.status);
+    let asks = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let retry_after = answer.headers.get(header::RETRY_AFTER).filter(|_| asks).and_then(|value| value.to_str().ok());
+    AttemptResult {
+        outcome,
+        response_code: Some(answer.status.as_u16()),
+        duration,
+        error: (!outcome.is_success()).then(|| status_error(outcome, answer.status)),
+        response_body: Some(storable(&answer.body)),
+        // From when the answer came, not from when the request was signed.
+        retry_after: retry_after.and_then(|value| parse_retry_after(value, now + duration)),
+    }
+}
+
+fn status_error(outcome: AttemptOutcome, status: StatusCode) -> String {
+    let note = if outcome == AttemptOutcome::Redirect { "; redirects are not followed" } else { "" };
+    format!("the endpoint answered {}{note}", status.as_u16())
+}
+
+/// The beginning of a body as text that any database takes, cut between two characters.
+fn storable(body: &[u8]) -> String {
+    // Enough beyond the end for the character that the cut may fall into.
+    let mut text = String::from_utf8_lossy(&body[..body.len().min(KEPT_BODY + 3)]).replace('\0', "\u{fffd}");
+    text.truncate(text.floor_char_boundary(KEPT_BODY));
+    text
+}
+
+#[cfg(test)]
+mod tests;

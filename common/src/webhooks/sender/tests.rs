@@ -1,0 +1,175 @@
+#![allow(clippy::unwrap_used, reason = "a test's own data")]
+
+use std::sync::{Arc, Mutex};
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+use tokio::io::AsyncWriteExt;
+
+use super::*;
+use crate::http::test_server::{Script, TestServer, read_request};
+use crate::webhooks::signature::{TOLERANCE, verify};
+
+const AT: i64 = 1_777_636_800;
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(AT, 0).unwrap()
+}
+
+fn sender(deadline: Duration) -> Sender {
+    let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], Script::of("-"));
+    Sender::with_client(HttpClient::guarded(guard, deadline, MAX_BODY))
+}
+
+fn delivery(url: String) -> DeliveryRequest {
+    DeliveryRequest {
+        url,
+        secret: SecretString::from("whsec_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN"),
+        event: EventName::PostPublished,
+        delivery_id: 41,
+        event_id: 7,
+        body: Bytes::from_static(br#"{"event":"post.published","data":{"post_id":1}}"#),
+    }
+}
+
+async fn attempt(answer: &str) -> AttemptResult {
+    let server = TestServer::answering(answer).await;
+    sender(Duration::from_secs(10)).send(&delivery(server.url()), now()).await
+}
+
+#[tokio::test]
+async fn the_request_is_as_promised() {
+    let seen = Arc::new(Mutex::new(String::new()));
+    let keep = seen.clone();
+    let server = TestServer::run(move |mut stream| {
+        let keep = keep.clone();
+        async move {
+            *keep.lock().unwrap() = read_request(&mut stream).await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+        }
+    })
+    .await;
+    let delivery = delivery(server.url());
+    let result = sender(Duration::from_secs(10)).send(&delivery, now()).await;
+    assert_eq!((result.outcome, result.response_code), (AttemptOutcome::Success, Some(200)));
+    assert_eq!((result.error, result.response_body.as_deref(), result.retry_after), (None, Some("ok"), None));
+    let request = seen.lock().unwrap().clone();
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST / HTTP/1.1\r\n"));
+    let header = |name: &str| {
+        let mut lines =
+            head.lines().filter_map(|line| line.split_once(": ")).filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        let value = lines.next().unwrap_or_else(|| panic!("no {name} in {head}")).1.to_owned();
+        assert!(lines.next().is_none(), "{name} twice");
+        value
+    };
+    assert_eq!(header("Content-Type"), "application/json");
+    assert_eq!(header("User-Agent"), "Crier-Webhook/1.0");
+    assert_eq!(header("X-Webhook-Event"), "post.published");
+    assert_eq!(header("X-Webhook-Delivery-Id"), "41");
+    assert_eq!(header("X-Webhook-Event-Id"), "7");
+    assert_eq!(header("X-Webhook-Timestamp"), AT.to_string());
+    let signature = header("X-Webhook-Signature");
+    assert!(signature.starts_with(&format!("t={AT},v1=")));
+    assert_eq!(verify(&delivery.secret, &signature, body.as_bytes(), AT, TOLERANCE), Ok(()));
+    assert_eq!(body.as_bytes(), &delivery.body[..]);
+    assert!(!format!("{delivery:?}").contains("whsec_abc"), "the secret is printed");
+}
+
+#[tokio::test]
+async fn statuses_are_recorded_and_redirects_not_followed() {
+    let reply = |status: &str, more: &str| format!("HTTP/1.1 {status}\r\n{more}Content-Length: 4\r\n\r\nbody");
+    let cases = [
+        ("204 No Content", "2xx"),
+        ("302 Found", "3xx"),
+        ("410 Gone", "4xx"),
+        ("500 Internal Server Error", "5xx"),
+        ("999 Odd", "5xx"),
+    ];
+    for (status, outcome) in cases {
+        let result = attempt(&reply(status, "Location: http://127.0.0.1:1/\r\nRetry-After: 60\r\n")).await;
+        assert_eq!(result.outcome.as_str(), outcome);
+        assert_eq!(result.response_code.map(|code| code.to_string()).as_deref(), status.get(..3));
+        assert_eq!(result.error.is_none(), outcome == "2xx", "{status}");
+        assert_eq!(result.retry_after, None, "{status}");
+    }
+    for status in ["429 Too Many Requests", "503 Service Unavailable"] {
+        let wait = attempt(&reply(status, "Retry-After: 60\r\n")).await.retry_after.unwrap() - now();
+        assert!(wait >= TimeDelta::seconds(60) && wait < TimeDelta::seconds(65), "{wait}");
+        let date = attempt(&reply(status, "Retry-After: Fri, 01 May 2026 13:00:00 GMT\r\n")).await.retry_after;
+        assert_eq!(date, Some(now() + TimeDelta::hours(1)));
+        assert_eq!(attempt(&reply(status, "Retry-After: soon\r\n")).await.retry_after, None);
+    }
+}
+
+#[tokio::test]
+async fn a_success_is_one_whatever_its_body() {
+    for answer in [
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}", "z".repeat(1_000_000)),
+        format!("HTTP/1.1 202 Accepted\r\nContent-Length: 9000\r\n\r\n{}", "z".repeat(2000)),
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7D0\r\n{}\r\nnonsense", "z".repeat(2000)),
+    ] {
+        let result = attempt(&answer).await;
+        assert_eq!((result.outcome, result.error), (AttemptOutcome::Success, None));
+        assert_eq!(result.response_body, Some("z".repeat(1024)));
+    }
+    let broken = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip";
+    assert_eq!(attempt(broken).await.outcome, AttemptOutcome::Success);
+    let drips = TestServer::run(|mut stream| async move {
+        read_request(&mut stream).await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc").await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let result = sender(Duration::from_millis(150)).send(&delivery(drips.url()), now()).await;
+    assert_eq!((result.outcome, result.response_body.as_deref()), (AttemptOutcome::Success, Some("abc")));
+    assert!(result.duration < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn what_gets_no_answer_says_why() {
+    let closes = TestServer::run(|mut stream| async move {
+        read_request(&mut stream).await;
+    })
+    .await;
+    let silent = TestServer::run(|mut stream| async move {
+        read_request(&mut stream).await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let speaks_plain = TestServer::run(|mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+        let _ = stream.shutdown().await;
+    })
+    .await;
+    let cases = [
+        ("http://10.0.0.1/hook".to_owned(), AttemptOutcome::Blocked),
+        ("https://unknown.example/hook".to_owned(), AttemptOutcome::Dns),
+        ("http://127.0.0.1:1/hook".to_owned(), AttemptOutcome::Connect),
+        (closes.url(), AttemptOutcome::Connect),
+        ("no url".to_owned(), AttemptOutcome::Connect),
+        (format!("https://127.0.0.1:{}/", speaks_plain.port), AttemptOutcome::Tls),
+        (silent.url(), AttemptOutcome::Timeout),
+    ];
+    for (url, outcome) in cases {
+        let result = sender(Duration::from_millis(300)).send(&delivery(url.clone()), now()).await;
+        assert_eq!((result.outcome, result.response_code, result.response_body), (outcome, None, None), "{url}");
+        assert!(result.error.is_some_and(|why| !why.is_empty()), "{url}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_is_storable(body in prop::collection::vec(any::<u8>(), 0..2048)) {
+        let kept = storable(&body);
+        prop_assert!(kept.len() <= KEPT_BODY && !kept.contains('\0'));
+    }
+
+    /// Text stays as it is, cut between two characters.
+    #[test]
+    fn what_is_kept_begins_the_body(body in "[^\\x00]{0,1500}") {
+        let kept = storable(body.as_bytes());
+        prop_assert!(body.starts_with(&kept));
+        prop_assert!(kept == body || kept.len() > KEPT_BODY - 4);
+    }
+}
