@@ -4,6 +4,7 @@
 //! A test in `tests/architecture.rs` keeps it so.
 
 pub mod clock;
+pub mod config;
 pub mod domain;
 pub mod http;
 pub mod platforms;

@@ -3,6 +3,7 @@
 mod text_enum;
 
 pub mod failure;
+pub mod plan;
 pub mod platform;
 
 /// A word that stands for no value of an enumeration.
