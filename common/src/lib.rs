@@ -8,3 +8,4 @@ pub mod config;
 pub mod domain;
 pub mod http;
 pub mod platforms;
+pub mod telemetry;
