@@ -4,6 +4,7 @@
 //! A test in `tests/architecture.rs` keeps it so.
 
 pub mod clock;
+pub mod config;
 pub mod domain;
 pub mod http;
 pub mod platforms;
@@ -13,4 +14,5 @@ pub mod random;
 pub mod secrets;
 pub mod store;
 pub mod subjects;
+pub mod telemetry;
 pub mod webhooks;

@@ -180,7 +180,6 @@ create index webhooks_user on webhooks (user_id);
 -- One row an event, whoever listens; payload is the envelope as it is sent.
 create table events (
     id         bigint generated always as identity primary key,
-    uid        text not null unique,
     brand_id   bigint not null,
     name       text not null,
     payload    text not null,

@@ -7,6 +7,7 @@ pub mod account;
 pub mod brand;
 pub mod failure;
 pub mod job;
+pub mod plan;
 pub mod platform;
 pub mod post;
 pub mod webhook;

@@ -31,8 +31,8 @@ pub struct Webhook {
 pub struct Delivery {
     pub id: i64,
     pub webhook_id: i64,
+    pub event_id: i64,
     pub event: String,
-    pub event_uid: String,
     pub status: DeliveryStatus,
     pub response_code: Option<i32>,
     pub attempts: i32,

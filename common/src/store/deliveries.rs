@@ -6,7 +6,7 @@ use super::db::{execute, run};
 use super::{Conn, Page, PageOf, Result, Tx};
 use crate::domain::webhook::{Delivery, DeliveryStatus};
 
-const SELECT: &str = "SELECT d.id, d.webhook_id, e.name AS event, e.uid AS event_uid, d.status, d.response_code, d.attempts, d.max_attempts, d.duration_ms, d.error, d.response_body, e.payload, d.next_attempt_at, d.last_attempt_at, d.created_at, d.updated_at FROM webhook_deliveries d JOIN events e ON e.id = d.event_id";
+const SELECT: &str = "SELECT d.id, d.webhook_id, e.id AS event_id, e.name AS event, d.status, d.response_code, d.attempts, d.max_attempts, d.duration_ms, d.error, d.response_body, e.payload, d.next_attempt_at, d.last_attempt_at, d.created_at, d.updated_at FROM webhook_deliveries d JOIN events e ON e.id = d.event_id";
 
 /// An endpoint's deliveries, newest first. The caller has checked whose endpoint it is.
 pub async fn list(conn: &mut Conn, webhook_id: i64, page: PageOf) -> Result<Page<Delivery>> {

@@ -14,13 +14,12 @@ pub async fn emit(tx: &mut Tx, brand_id: i64, name: &str, data: &Value, trace: O
     if listeners.is_empty() {
         return Ok(0);
     }
-    const EVENT: &str =
-        "INSERT INTO events (uid, brand_id, name, payload, created_at) VALUES ($1, $2, $3, $4, $5) RETURNING id";
+    const EVENT: &str = "INSERT INTO events (brand_id, name, payload, created_at) VALUES ($1, $2, $3, $4) RETURNING id";
     const DELIVERY: &str = "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) VALUES ($1, $2, 'pending', $3, $4, $4, $4) RETURNING id";
-    let uid = format!("evt_{}", crate::random::text(24).map_err(|_| crate::secrets::SecretError::NoRandomness)?);
     let payload = serde_json::json!({ "event": name, "data": data }).to_string();
     let now = tx.now;
-    let event: i64 = run!(tx, c => sqlx::query_scalar(EVENT).bind(&uid).bind(brand_id).bind(name).bind(&payload).bind(now).fetch_one(c))?;
+    let event: i64 =
+        run!(tx, c => sqlx::query_scalar(EVENT).bind(brand_id).bind(name).bind(&payload).bind(now).fetch_one(c))?;
     for webhook in &listeners {
         let delivery: i64 = run!(tx, c => sqlx::query_scalar(DELIVERY).bind(webhook).bind(event).bind(MAX_ATTEMPTS).bind(now).fetch_one(c))?;
         let job = NewJob::new(Kind::DeliverWebhook, delivery, now).lane(Lane::Endpoint(*webhook));

@@ -57,7 +57,7 @@ impl Job for DeliverWebhook {
             secret: recipient.secret,
             event: delivery.event.clone(),
             delivery_id: delivery.id,
-            event_id: delivery.event_uid.clone(),
+            event_id: delivery.event_id,
             body: delivery.payload.clone().into(),
         };
         let result = run.call(self.sender.send(&request, started_at)).await;

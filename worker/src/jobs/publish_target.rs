@@ -138,7 +138,9 @@ impl PublishTarget {
             )));
         };
         if account.status == AccountStatus::Expired {
-            return Ok(Err(expired("The account's access has expired. Refresh or reconnect it, then publish the post again.")));
+            return Ok(Err(expired(
+                "The account's access has expired. Refresh or reconnect it, then publish the post again.",
+            )));
         }
         let Some(connector) = self.platforms.get(account.platform) else {
             return Ok(Err(Failure::coded(

@@ -30,7 +30,11 @@ pub enum How {
     Unknown(Failure),
     /// Again, at the time that the platform told, else after a pause. `open`: the call's end is not known, so the next
     /// run asks first.
-    Again { at: Option<DateTime<Utc>>, failure: Failure, open: bool },
+    Again {
+        at: Option<DateTime<Utc>>,
+        failure: Failure,
+        open: bool,
+    },
 }
 
 impl How {

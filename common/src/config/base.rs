@@ -1,0 +1,67 @@
+//! What is of no section: who the service is to the outside, where its files are, what it offers.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+use super::{Role, values};
+
+const PUBLIC_URL: Key = Key::new(
+    "PUBLIC_URL",
+    "The address under which clients and platforms reach the API.",
+    Preset::Value("http://127.0.0.1:8080"),
+    "https://crier.example.com",
+);
+pub(super) const DATA_DIR: Key = Key::new(
+    "DATA_DIR",
+    "The directory of what Crier keeps in files; shared by the replicas unless storage is s3.",
+    Preset::Value("./crier-data"),
+    "/var/lib/crier",
+);
+const SANDBOX: Key = Key::new(
+    "SANDBOX",
+    "Whether the sandbox platform can be connected.",
+    Preset::Words("true in `crier`, false elsewhere"),
+    "true",
+);
+pub(super) const PLANS_FILE: Key = Key::new(
+    "PLANS_FILE",
+    "A TOML file whose `[plans.NAME]` tables replace the built-in plans.",
+    Preset::Nothing,
+    "/etc/crier/plans.toml",
+);
+const LATEST_PUBLISH: Key = Key::new(
+    "LATEST_PUBLISH",
+    "How late a post may go out; one that is later is marked as missed.",
+    Preset::Value("24h"),
+    "24h",
+);
+pub(super) const KEYS: &[Key] = &[PUBLIC_URL, DATA_DIR, SANDBOX, PLANS_FILE, LATEST_PUBLISH];
+
+pub(super) struct Base {
+    pub(super) public_url: Url,
+    pub(super) data_dir: PathBuf,
+    pub(super) sandbox: bool,
+    pub(super) plans_file: Option<PathBuf>,
+    pub(super) latest_publish: Duration,
+}
+
+pub(super) fn read(reader: &mut Reader, role: Role) -> Base {
+    let late = |text: &str| values::duration(text, Duration::from_secs(1), Duration::from_secs(366 * 86_400));
+    Base {
+        public_url: reader.parse(&PUBLIC_URL, public_url),
+        data_dir: reader.parse(&DATA_DIR, values::path),
+        sandbox: reader.optional(&SANDBOX, values::boolean).unwrap_or(role == Role::Crier),
+        plans_file: reader.optional(&PLANS_FILE, values::path),
+        latest_publish: reader.parse(&LATEST_PUBLISH, late),
+    }
+}
+
+/// Cookies, redirects and the paths in the API's answers all begin at the root of the host.
+fn public_url(text: &str) -> Result<Url, String> {
+    let url = values::web_url(text)?;
+    if url.path() == "/" { Ok(url) } else { Err("has a path; Crier must be at the root of a host name".to_owned()) }
+}

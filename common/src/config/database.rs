@@ -1,0 +1,63 @@
+//! The record: SQLite in a file, or Postgres.
+
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+use url::Url;
+
+use super::Role;
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+
+const URL: Key = Key::new(
+    "DATABASE_URL",
+    "The database: `sqlite:///file` or `postgres://user:password@host:port/name`.",
+    Preset::Words("SQLite in the data directory"),
+    "postgres://crier:password@localhost:5432/crier",
+)
+.secret();
+pub(super) const KEYS: &[Key] = &[URL];
+
+/// Which database.
+#[derive(Clone, Debug)]
+pub enum Database {
+    /// The path of the file.
+    Sqlite(PathBuf),
+    /// The address, which may hold a password.
+    Postgres(SecretString),
+}
+
+pub(super) fn read(reader: &mut Reader, role: Role, data_dir: &Path) -> Database {
+    let database = reader.optional(&URL, parse).unwrap_or_else(|| Database::Sqlite(data_dir.join("crier.db")));
+    if role.is_separate() && matches!(database, Database::Sqlite(_)) && !reader.is_bad(&URL) {
+        let kind = if reader.is_set(&URL) { "is SQLite" } else { "is not set, which means SQLite" };
+        reader.problem(
+            URL.variable(),
+            format!(
+                "{kind}, and {role} cannot share a SQLite file with the other processes; set {}, or run `crier`, \
+                 which is all of them in one process",
+                URL.example
+            ),
+        );
+    }
+    database
+}
+
+fn parse(text: &str) -> Result<Database, String> {
+    if let Some(rest) = text.strip_prefix("sqlite:") {
+        let path = rest.strip_prefix("//").unwrap_or(rest);
+        return match path {
+            "" | ":memory:" => Err("names no file; SQLite is sqlite:///directory/file".to_owned()),
+            path if path.contains('?') => Err("must be a path alone, without options after a ?".to_owned()),
+            path => Ok(Database::Sqlite(PathBuf::from(path))),
+        };
+    }
+    match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "postgres" | "postgresql") => {
+            Ok(Database::Postgres(SecretString::from(text)))
+        }
+        _ => Err("begins with neither sqlite:// nor postgres://, or is no URL (is a character in the password not \
+                  percent-encoded?)"
+            .to_owned()),
+    }
+}

@@ -1,0 +1,24 @@
+//! What the address guard lets through although it is not public.
+
+use ipnet::IpNet;
+
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+use super::values;
+
+const ALLOWED: Key = Key::new(
+    "ALLOWED_PRIVATE_NETWORKS",
+    "Networks that webhooks, imports and feeds may reach although they are private, over plain http too.",
+    Preset::Value(""),
+    "10.1.0.0/16,192.168.1.7",
+);
+pub(super) const KEYS: &[Key] = &[ALLOWED];
+
+#[derive(Clone, Debug)]
+pub struct GuardConfig {
+    pub allowed_private_networks: Vec<IpNet>,
+}
+
+pub(super) fn read(reader: &mut Reader) -> GuardConfig {
+    GuardConfig { allowed_private_networks: reader.parse(&ALLOWED, values::networks) }
+}

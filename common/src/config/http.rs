@@ -1,0 +1,46 @@
+//! Where the processes listen, and whose word they take for a client's address.
+
+use std::net::SocketAddr;
+
+use ipnet::IpNet;
+
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+use super::values;
+
+const ADDR: Key = Key::new("HTTP_ADDR", "Where the API listens.", Preset::Value("127.0.0.1:8080"), "127.0.0.1:8080");
+const OPS_ADDR: Key = Key::new(
+    "OPS_ADDR",
+    "Where `/healthz`, `/readyz` and `/metrics` are served, in each process.",
+    Preset::Value("127.0.0.1:9090"),
+    "127.0.0.1:9090",
+);
+const TRUSTED_PROXIES: Key = Key::new(
+    "TRUSTED_PROXIES",
+    "Addresses or networks of reverse proxies, whose X-Forwarded-For is believed.",
+    Preset::Value(""),
+    "127.0.0.1,10.0.0.0/8",
+);
+pub(super) const KEYS: &[Key] = &[ADDR, OPS_ADDR, TRUSTED_PROXIES];
+
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    pub addr: SocketAddr,
+    pub ops_addr: SocketAddr,
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+pub(super) fn read(reader: &mut Reader) -> HttpConfig {
+    let config = HttpConfig {
+        addr: reader.parse(&ADDR, values::address),
+        ops_addr: reader.parse(&OPS_ADDR, values::address),
+        trusted_proxies: reader.parse(&TRUSTED_PROXIES, values::networks),
+    };
+    if config.addr == config.ops_addr && config.addr.port() != 0 {
+        reader.problem(
+            OPS_ADDR.variable(),
+            format!("is {}, where the API listens already; choose another port", config.ops_addr),
+        );
+    }
+    config
+}

@@ -1,0 +1,166 @@
+//! Everything that an operator can set, read once at the start.
+//!
+//! Flags go before `CRIER_…` variables, variables before `crier.toml`. Each section has a file here, with its keys
+//! ([`keys::Key`]), its struct and its `read`; [`Config::load`] calls them all and reports **all** that is wrong at once:
+//! each line names the key, what is wrong and what would be right, and the caller ends with status 2.
+//!
+//! **To add a key:** a `const` [`keys::Key`] in its section's `KEYS`, a field in the section's struct, a line in its
+//! `read`. Unknown-key detection, `--help` and the README's table follow from the table. A key whose value may hold a
+//! password is `.secret()` and its field a `SecretString`: neither an error nor `{:?}` can show it.
+
+mod ai;
+mod base;
+mod database;
+mod guard;
+mod http;
+pub mod keys;
+mod log;
+mod plans;
+mod platforms;
+mod queue;
+mod reader;
+mod secrets;
+mod smtp;
+mod source;
+mod storage;
+mod values;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use url::Url;
+
+pub use ai::AiConfig;
+pub use database::Database;
+pub use guard::GuardConfig;
+pub use http::HttpConfig;
+pub use log::{LogConfig, LogFormat};
+pub use platforms::{PlatformConfig, PlatformConfigs};
+pub use secrets::{SecretKeys, key_file};
+pub use smtp::{MailConfig, Mailbox, Smtp, SmtpTls};
+pub use source::{Invocation, Source};
+pub use storage::{S3Config, Storage};
+pub use worker::WorkerConfig;
+
+use crate::domain::plan::Plans;
+
+crate::text_enum! {
+    /// Which process it is, by the name of its binary.
+    pub enum Role {
+        /// All three in one, and the operator's commands.
+        Crier = "crier",
+        Api = "crier-api",
+        Worker = "crier-worker",
+        Scheduler = "crier-scheduler",
+    }
+}
+
+impl Role {
+    /// One of the three processes that share a database and a queue with others.
+    pub const fn is_separate(self) -> bool {
+        !matches!(self, Self::Crier)
+    }
+}
+
+/// The whole configuration, found right.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub role: Role,
+    pub http: HttpConfig,
+    /// At the root of a host: its path is `/`.
+    pub public_url: Url,
+    pub data_dir: PathBuf,
+    pub database: Database,
+    /// `None`: the queue inside the process.
+    pub redis_url: Option<SecretString>,
+    /// `None`: `crier` keeps its own in [`key_file`].
+    pub secret_keys: Option<SecretKeys>,
+    pub storage: Storage,
+    pub mail: MailConfig,
+    pub ai: AiConfig,
+    pub platforms: PlatformConfigs,
+    pub guard: GuardConfig,
+    pub sandbox: bool,
+    pub plans_file: Option<PathBuf>,
+    /// What stands in the plans' file, or the built-in plans.
+    pub plans: Plans,
+    pub latest_publish: Duration,
+    pub worker: WorkerConfig,
+    pub log: LogConfig,
+}
+
+impl Config {
+    /// Reads and checks everything.
+    pub fn load(source: &Source, role: Role) -> Result<Self, ConfigError> {
+        let mut reader = reader::Reader::new(source);
+        let http = http::read(&mut reader);
+        let base = base::read(&mut reader, role);
+        let config = Self {
+            role,
+            http,
+            database: database::read(&mut reader, role, &base.data_dir),
+            redis_url: queue::read(&mut reader, role),
+            secret_keys: secrets::read(&mut reader, role),
+            storage: storage::read(&mut reader, &base.data_dir),
+            mail: smtp::read(&mut reader),
+            ai: ai::read(&mut reader),
+            platforms: platforms::read(&mut reader),
+            guard: guard::read(&mut reader),
+            plans: plans::read(&mut reader, base.plans_file.as_deref(), &source.read_file),
+            worker: worker::read(&mut reader),
+            log: log::read(&mut reader),
+            public_url: base.public_url,
+            data_dir: base.data_dir,
+            sandbox: base.sandbox,
+            plans_file: base.plans_file,
+            latest_publish: base.latest_publish,
+        };
+        if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
+    }
+
+    /// The address of a path of the service: `/docs` is `https://crier.example.com/docs`.
+    pub fn absolute(&self, path: &str) -> String {
+        format!("{}/{}", self.public_url.as_str().trim_end_matches('/'), path.trim_start_matches('/'))
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The key as it was written: `CRIER_HTTP_ADDR`, `--http-addr`, `http_addr (configuration file)`.
+    pub key: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// All that is wrong with the configuration, a line for each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError {
+    pub problems: Vec<Problem>,
+}
+
+impl ConfigError {
+    /// Tells it on stderr; what `main` then returns.
+    pub fn exit(&self) -> ExitCode {
+        use std::io::Write as _;
+        // There is nobody left to tell if stderr is closed.
+        let _ = writeln!(std::io::stderr().lock(), "{self}");
+        ExitCode::from(2)
+    }
+}
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("The configuration is not right:")?;
+        for Problem { key, message } in &self.problems {
+            write!(f, "\n  {key}: {message}")?;
+        }
+        Ok(())
+    }
+}

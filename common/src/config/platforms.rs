@@ -1,0 +1,122 @@
+//! What the operator registered at each platform, and where the platform is. The same five keys for every platform there
+//! is: a new one in `domain::platform::Platform` has its keys at once.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use secrecy::SecretString;
+
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+use super::values;
+use crate::domain::platform::Platform;
+
+/// The last part of a platform's key.
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    pub(super) meaning: &'static str,
+    preset: Preset,
+    pub(super) example: &'static str,
+    secret: bool,
+}
+
+impl Part {
+    pub(super) fn preset_text(&self) -> &'static str {
+        match self.preset {
+            Preset::Value(text) | Preset::Words(text) => text,
+            Preset::Nothing => "unset",
+        }
+    }
+}
+
+const OF_THE_PLATFORM: Preset = Preset::Words("the platform's own");
+const CLIENT_ID: Part = Part {
+    name: "CLIENT_ID",
+    meaning: "The id of the application registered at the platform.",
+    preset: Preset::Nothing,
+    example: "1234567890",
+    secret: false,
+};
+const CLIENT_SECRET: Part = Part {
+    name: "CLIENT_SECRET",
+    meaning: "Its secret.",
+    preset: Preset::Nothing,
+    example: "the secret that came with the id",
+    secret: true,
+};
+const BASE_URL: Part = Part {
+    name: "BASE_URL",
+    meaning: "The host of the platform's API and tokens.",
+    preset: OF_THE_PLATFORM,
+    example: "https://api.example.com",
+    secret: false,
+};
+const AUTH_URL: Part = Part {
+    name: "AUTH_URL",
+    meaning: "The host of the page on which a person grants access.",
+    preset: OF_THE_PLATFORM,
+    example: "https://www.example.com",
+    secret: false,
+};
+const API_VERSION: Part = Part {
+    name: "API_VERSION",
+    meaning: "The version of the platform's API.",
+    preset: OF_THE_PLATFORM,
+    example: "v25.0",
+    secret: false,
+};
+pub(super) const PARTS: &[Part] = &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION];
+
+/// What is configured for one platform.
+#[derive(Clone, Debug, Default)]
+pub struct PlatformConfig {
+    pub client_id: Option<String>,
+    pub client_secret: Option<SecretString>,
+    /// Stands for the API's and the token's host; without a slash at its end.
+    pub base_url: Option<String>,
+    /// Stands for the host of the page that a person sees; without a slash at its end.
+    pub auth_url: Option<String>,
+    pub api_version: Option<String>,
+}
+
+/// All platforms.
+#[derive(Clone, Debug, Default)]
+pub struct PlatformConfigs(BTreeMap<Platform, PlatformConfig>);
+
+impl PlatformConfigs {
+    /// What is configured for a platform; empty where nothing is.
+    pub fn get(&self, platform: Platform) -> PlatformConfig {
+        self.0.get(&platform).cloned().unwrap_or_default()
+    }
+}
+
+fn key(platform: Platform, part: &Part) -> Key {
+    Key {
+        name: Cow::Owned(format!("{}_{}", platform.as_str().to_ascii_uppercase(), part.name)),
+        meaning: Cow::Borrowed(part.meaning),
+        preset: part.preset,
+        example: part.example,
+        secret: part.secret,
+    }
+}
+
+/// The keys of every platform.
+pub(super) fn keys() -> impl Iterator<Item = Key> {
+    Platform::ALL.iter().flat_map(|platform| PARTS.iter().map(|part| key(*platform, part)))
+}
+
+pub(super) fn read(reader: &mut Reader) -> PlatformConfigs {
+    let mut one = |platform: Platform| PlatformConfig {
+        client_id: reader.optional(&key(platform, &CLIENT_ID), values::word),
+        client_secret: reader.optional(&key(platform, &CLIENT_SECRET), values::word).map(SecretString::from),
+        base_url: reader.optional(&key(platform, &BASE_URL), values::base_url),
+        auth_url: reader.optional(&key(platform, &AUTH_URL), values::base_url),
+        api_version: reader.optional(&key(platform, &API_VERSION), version),
+    };
+    PlatformConfigs(Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect())
+}
+
+fn version(text: &str) -> Result<String, String> {
+    let fits = text.len() <= 40 && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    if fits { Ok(text.to_owned()) } else { Err("is not a version (letters, digits, dots, at most 40)".to_owned()) }
+}

@@ -1,0 +1,39 @@
+//! The doorbell: Redis, or the queue inside the process.
+
+use redis::IntoConnectionInfo;
+use secrecy::SecretString;
+
+use super::Role;
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+
+const URL: Key = Key::new(
+    "REDIS_URL",
+    "Redis, which wakes the workers of other processes: `redis://:password@host:port/db` or `rediss://…`.",
+    Preset::Words("unset: the queue inside the process, which only `crier` can use"),
+    "redis://localhost:6379/0",
+)
+.secret();
+pub(super) const KEYS: &[Key] = &[URL];
+
+pub(super) fn read(reader: &mut Reader, role: Role) -> Option<SecretString> {
+    let url = reader.optional(&URL, parse);
+    if role.is_separate() && !reader.is_set(&URL) {
+        reader.problem(
+            URL.variable(),
+            format!(
+                "is not set, and {role} hears of work through Redis only; set {}, or run `crier`, which needs none",
+                URL.example
+            ),
+        );
+    }
+    url
+}
+
+fn parse(text: &str) -> Result<SecretString, String> {
+    // By the library that will use it, so that what is let through here connects there. Its errors may quote the URL.
+    match text.into_connection_info() {
+        Ok(_) => Ok(SecretString::from(text)),
+        Err(_) => Err("is not an address of a Redis server".to_owned()),
+    }
+}

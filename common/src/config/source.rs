@@ -1,0 +1,122 @@
+//! Where the configuration is read from, and the reading of the command line of the three separate processes.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Problem;
+
+/// How a file is read.
+pub type ReadFile = Box<dyn Fn(&Path) -> io::Result<String>>;
+
+/// The three sources, and the way to read the plans' file. Nothing in it has been looked at yet.
+pub struct Source {
+    /// The whole environment; only `CRIER_…` and `AWS_…` are read.
+    pub(super) env: Vec<(String, String)>,
+    /// What stands in `crier.toml`.
+    pub(super) file: Option<String>,
+    /// `--http-addr 127.0.0.1:1` as `("http-addr", "127.0.0.1:1")`, with or without the dashes.
+    pub(super) flags: Vec<(String, String)>,
+    pub(super) read_file: ReadFile,
+    /// What went wrong before there was anything to read.
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Source {
+    /// From what a test, or a process, has at hand.
+    pub fn new<E, F, K, V, L, W>(env: E, file: Option<String>, flags: F) -> Self
+    where
+        E: IntoIterator<Item = (K, V)>,
+        F: IntoIterator<Item = (L, W)>,
+        K: Into<String>,
+        V: Into<String>,
+        L: Into<String>,
+        W: Into<String>,
+    {
+        Self {
+            env: env.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            file,
+            flags: flags.into_iter().map(|(k, v)| (k.into(), v.into())).collect(),
+            read_file: Box::new(|path| std::fs::read_to_string(path)),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Reads the plans' file in another way.
+    pub fn with_files(mut self, read_file: impl Fn(&Path) -> io::Result<String> + 'static) -> Self {
+        self.read_file = Box::new(read_file);
+        self
+    }
+
+    /// From this process: its environment, `config` (or `crier.toml` in the working directory, if there is one), and flags.
+    pub fn of_process(config: Option<&Path>, flags: Vec<(String, String)>) -> Self {
+        let mut problems = Vec::new();
+        let mut env = Vec::new();
+        #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+        let variables = std::env::vars_os();
+        for (name, value) in variables {
+            let Ok(name) = name.into_string() else { continue };
+            match value.into_string() {
+                Ok(value) => env.push((name, value)),
+                Err(_) if name.starts_with("CRIER_") => {
+                    problems.push(Problem { key: name, message: "the value must be UTF-8".to_owned() });
+                }
+                Err(_) => {}
+            }
+        }
+        let path = config.unwrap_or(Path::new("crier.toml"));
+        let file = match std::fs::read_to_string(path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && config.is_none() => None,
+            Err(error) => {
+                let message = format!("`{}` cannot be read ({error}); name a TOML file", path.display());
+                problems.push(Problem { key: "--config".to_owned(), message });
+                None
+            }
+        };
+        Self { problems, ..Self::new(env, file, flags) }
+    }
+}
+
+/// What the command line of `crier-api`, `crier-worker` or `crier-scheduler` asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Invocation {
+    Help,
+    Version,
+    /// Run, with the file that `--config` names and the other flags.
+    Run {
+        config: Option<PathBuf>,
+        flags: Vec<(String, String)>,
+    },
+}
+
+impl Invocation {
+    /// Reads arguments (without the program's name): `--key value` and `--key=value`. What no key has as its name is
+    /// found by [`super::Config::load`].
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, super::ConfigError> {
+        let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
+        let (mut config, mut flags, mut problems) = (None, Vec::new(), Vec::new());
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "-h" | "--help" => return Ok(Self::Help),
+                "-V" | "--version" => return Ok(Self::Version),
+                _ => {}
+            }
+            let Some(flag) = arg.strip_prefix("--").filter(|flag| !flag.is_empty()) else {
+                let message = "is no flag; flags are --key VALUE, and --help lists them".to_owned();
+                problems.push(Problem { key: format!("`{arg}`"), message });
+                continue;
+            };
+            let (name, value) = match flag.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (flag.to_owned(), args.next()),
+            };
+            match value {
+                None => problems.push(Problem { key: arg, message: "needs a value after it".to_owned() }),
+                Some(value) if name == "config" => config = Some(PathBuf::from(value)),
+                Some(value) => flags.push((name, value)),
+            }
+        }
+        if problems.is_empty() { Ok(Self::Run { config, flags }) } else { Err(super::ConfigError { problems }) }
+    }
+}

@@ -1,0 +1,107 @@
+//! Where media and report files are kept.
+
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+use url::Url;
+
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+use super::values;
+
+const URL: Key = Key::new(
+    "STORAGE_URL",
+    "Where media and report files are kept: `file:///directory`, or `s3://bucket/prefix` with AWS_ACCESS_KEY_ID, \
+     AWS_SECRET_ACCESS_KEY, AWS_REGION and, for others than Amazon, AWS_ENDPOINT_URL.",
+    Preset::Words("`files` in the data directory"),
+    "s3://my-bucket/crier",
+);
+pub(super) const KEYS: &[Key] = &[URL];
+
+/// Which store of files.
+#[derive(Clone, Debug)]
+pub enum Storage {
+    Directory(PathBuf),
+    S3(S3Config),
+}
+
+/// A bucket, and how to get in.
+#[derive(Clone, Debug)]
+pub struct S3Config {
+    pub bucket: String,
+    /// Without slashes at its ends; empty where there is none.
+    pub prefix: String,
+    pub region: String,
+    /// An endpoint of one's own: the bucket goes into the path, and plain http is allowed.
+    pub endpoint: Option<String>,
+    pub access_key_id: String,
+    pub secret_access_key: SecretString,
+    pub session_token: Option<SecretString>,
+}
+
+enum Address {
+    Directory(PathBuf),
+    Bucket { bucket: String, prefix: String },
+}
+
+pub(super) fn read(reader: &mut Reader, data_dir: &Path) -> Storage {
+    match reader.optional(&URL, parse) {
+        None => Storage::Directory(data_dir.join("files")),
+        Some(Address::Directory(path)) => Storage::Directory(path),
+        Some(Address::Bucket { bucket, prefix }) => Storage::S3(s3(reader, bucket, prefix)),
+    }
+}
+
+fn s3(reader: &mut Reader, bucket: String, prefix: String) -> S3Config {
+    let endpoint = reader.aws("AWS_ENDPOINT_URL").and_then(|text| match values::base_url(&text) {
+        Ok(url) => Some(url),
+        Err(wrong) => {
+            let message = format!("the value {wrong}; a right value is for example http://127.0.0.1:9000");
+            reader.problem("AWS_ENDPOINT_URL".to_owned(), message);
+            None
+        }
+    });
+    let region = reader.aws("AWS_REGION").or_else(|| reader.aws("AWS_DEFAULT_REGION"));
+    // Others than Amazon ignore the region, but it is part of the signature: any will do.
+    let region = region.or_else(|| endpoint.is_some().then(|| "us-east-1".to_owned()));
+    let access_key_id = reader.aws("AWS_ACCESS_KEY_ID");
+    let secret = reader.aws("AWS_SECRET_ACCESS_KEY");
+    S3Config {
+        bucket,
+        prefix,
+        region: needed(reader, "AWS_REGION", region, "eu-central-1"),
+        endpoint,
+        access_key_id: needed(reader, "AWS_ACCESS_KEY_ID", access_key_id, "AKIAIOSFODNN7EXAMPLE"),
+        secret_access_key: needed(reader, "AWS_SECRET_ACCESS_KEY", secret, "the secret that came with the id").into(),
+        session_token: reader.aws("AWS_SESSION_TOKEN").map(SecretString::from),
+    }
+}
+
+/// A variable that must be there with an `s3://` address.
+fn needed(reader: &mut Reader, name: &str, value: Option<String>, example: &str) -> String {
+    value.unwrap_or_else(|| {
+        let message = format!("is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to {example}");
+        reader.problem(name.to_owned(), message);
+        String::new()
+    })
+}
+
+fn parse(text: &str) -> Result<Address, String> {
+    let url = Url::parse(text).map_err(|_| "is neither file:///directory nor s3://bucket".to_owned())?;
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("must not have a ? or a # in it".to_owned());
+    }
+    match url.scheme() {
+        "file" => match url.to_file_path() {
+            Ok(path) if text.starts_with("file:///") => Ok(Address::Directory(path)),
+            _ => Err("does not name a directory by its full path (three slashes after file:)".to_owned()),
+        },
+        "s3" => match url.host_str().filter(|bucket| !bucket.is_empty()) {
+            Some(bucket) if url.username().is_empty() && url.port().is_none() => {
+                Ok(Address::Bucket { bucket: bucket.to_owned(), prefix: url.path().trim_matches('/').to_owned() })
+            }
+            _ => Err("does not name a bucket and nothing else after s3://".to_owned()),
+        },
+        _ => Err("begins with neither file:/// nor s3://".to_owned()),
+    }
+}

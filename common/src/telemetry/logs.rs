@@ -1,0 +1,100 @@
+//! The log: lines on stderr, as text on a terminal and as JSON objects elsewhere. Stdout belongs to what a command prints.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{IsTerminal, stderr};
+use std::panic::PanicHookInfo;
+
+use tracing::Subscriber;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::{LogConfig, LogFormat};
+
+/// Starts the log of this process. The first call counts; a later one (a second test in one process) changes nothing.
+pub fn init(config: &LogConfig) {
+    if subscriber(config, stderr().is_terminal(), stderr).try_init().is_ok() {
+        std::panic::set_hook(Box::new(log_panic));
+    }
+}
+
+fn subscriber<W>(config: &LogConfig, terminal: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let format = config.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
+    // The configuration has tried the filter already.
+    let filter = EnvFilter::builder().parse(&config.filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    match format {
+        LogFormat::Text => Box::new(builder.with_ansi(terminal).finish()),
+        // The list of spans has the current one too.
+        LogFormat::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),
+    }
+}
+
+/// A panic as one event of the log: the standard hook's lines would be no JSON, and would lack the job's span.
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let payload = info.payload();
+    let message =
+        payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let location = info.location().map(ToString::to_string).unwrap_or_default();
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    tracing::error!(location, backtrace, "panic: {}", message.unwrap_or("(no text)"));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(filter: &str, format: Option<LogFormat>, terminal: bool) -> String {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let config = LogConfig { filter: filter.to_owned(), format };
+        tracing::subscriber::with_default(subscriber(&config, terminal, move || writer.clone()), || {
+            tracing::info_span!("job", id = 7).in_scope(|| tracing::info!(kind = "noop", "started"));
+            tracing::debug!("a detail");
+        });
+        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_json_objects_away_from_a_terminal() {
+        let log = logged("info", None, false);
+        let line: serde_json::Value = serde_json::from_str(&log).expect("one line, one object");
+        assert_eq!(
+            (&line["message"], &line["kind"], &line["level"]),
+            (&"started".into(), &"noop".into(), &"INFO".into())
+        );
+        assert_eq!(line["spans"], serde_json::json!([{ "name": "job", "id": 7 }]));
+    }
+
+    #[test]
+    fn lines_are_text_on_a_terminal_or_where_it_is_wished() {
+        assert!(logged("info", None, true).contains('\u{1b}'), "colours on a terminal");
+        let log = logged("debug", Some(LogFormat::Text), false);
+        assert!(
+            log.contains("job{id=7}") && log.contains("started kind=\"noop\"") && log.contains("a detail"),
+            "{log}"
+        );
+        assert!(!log.contains('\u{1b}'), "{log}");
+        assert_eq!(logged("off", None, false), "");
+    }
+}

@@ -1,0 +1,387 @@
+//! Every metric of Crier: its name, its help text, its buckets, and a typed function for each that records it. Labels are
+//! enums or words of this program, never ids or addresses, so that their number is bounded.
+//!
+//! **To add a metric:** a line in [`METRICS`] and a function here; where its labels are known, a line in [`start_at_zero`]
+//! (a counter that appears only with its first event has no rate for that event).
+
+#![expect(clippy::disallowed_macros, reason = "the one place that names metrics")]
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+use crate::config::Role;
+
+/// What `/metrics` answers with.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram(&'static [f64]),
+}
+use Kind::{Counter, Gauge, Histogram};
+
+/// From a bell in the same machine to a backlog of an hour.
+const LATENESS: &[f64] =
+    &[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
+const JOB_DURATION: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+const ATTEMPT: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 30.0];
+/// From the event to the delivery that was accepted, retries over days among them.
+const END_TO_END: &[f64] = &[
+    0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 36_000.0,
+    172_800.0,
+];
+const HTTP: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0];
+
+const METRICS: &[(&str, Kind, &str)] = &[
+    ("crier_build_info", Gauge, "Always 1; the version of the program is a label."),
+    ("crier_jobs", Gauge, "Jobs in the record, by kind and state."),
+    (
+        "crier_jobs_oldest_ready_seconds",
+        Gauge,
+        "How long the oldest job that is ready has been waiting; 0 where none waits.",
+    ),
+    ("crier_jobs_paused", Gauge, "1 where an operator paused the kind."),
+    ("crier_jobs_enqueued_total", Counter, "Jobs written to the record."),
+    ("crier_jobs_finished_total", Counter, "Runs of jobs that ended, by how they ended."),
+    ("crier_jobs_rescued_total", Counter, "Jobs taken back from a run that did not end, by reason."),
+    ("crier_jobs_redispatched_total", Counter, "Jobs whose bell was rung again because nobody claimed them."),
+    ("crier_job_lateness_seconds", Histogram(LATENESS), "From the time a job was due to its start."),
+    ("crier_job_duration_seconds", Histogram(JOB_DURATION), "How long a run of a job took."),
+    ("crier_worker_slots", Gauge, "Places for running jobs in this worker."),
+    ("crier_publish_total", Counter, "Attempts to publish a post on an account, by how they ended."),
+    ("crier_webhook_attempts_total", Counter, "Attempts to deliver a webhook, by how they ended."),
+    ("crier_webhook_attempt_duration_seconds", Histogram(ATTEMPT), "How long one attempt to deliver a webhook took."),
+    ("crier_webhook_end_to_end_seconds", Histogram(END_TO_END), "From an event to its delivery being accepted."),
+    ("crier_platform_requests_total", Counter, "Requests to a platform's API, by class of the answer's status."),
+    ("crier_platform_rate_limited_total", Counter, "Answers by which a platform asked for a pause."),
+    ("crier_webhook_endpoints", Gauge, "Webhook endpoints, by state."),
+    (
+        "crier_scheduler_last_tick_timestamp_seconds",
+        Gauge,
+        "When a task of the scheduler last ran, as seconds since 1970.",
+    ),
+    ("crier_http_requests_total", Counter, "Requests that the API answered."),
+    ("crier_http_request_duration_seconds", Histogram(HTTP), "How long the API took to answer."),
+];
+
+crate::text_enum! {
+    /// The states of a job that are counted in the record.
+    pub enum JobState { Scheduled = "scheduled", Ready = "ready", Running = "running", Dead = "dead" }
+}
+
+crate::text_enum! {
+    /// How a run of a job ended.
+    pub enum JobOutcome {
+        Done = "done",
+        Retried = "retried",
+        Dead = "dead",
+        Cancelled = "cancelled",
+        /// Another run had taken the job over: what this one did was not written down.
+        LostLease = "lost_lease",
+    }
+}
+
+crate::text_enum! {
+    /// Why a job was taken back.
+    pub enum RescueReason {
+        /// Its worker did not renew the lease.
+        LeaseExpired = "lease_expired",
+        /// It crashed too often and is not run again.
+        Poison = "poison",
+    }
+}
+
+crate::text_enum! {
+    pub enum PublishOutcome { Published = "published", Retried = "retried", Failed = "failed", Unknown = "unknown" }
+}
+
+crate::text_enum! {
+    /// How an attempt to deliver a webhook ended.
+    pub enum WebhookOutcome {
+        Class2xx = "2xx",
+        Class3xx = "3xx",
+        Class4xx = "4xx",
+        Class5xx = "5xx",
+        Timeout = "timeout",
+        Dns = "dns",
+        Connect = "connect",
+        Tls = "tls",
+        /// The guard refused the address.
+        Blocked = "blocked",
+    }
+}
+
+crate::text_enum! {
+    /// The class of a platform's answer; `error` where none came.
+    pub enum StatusClass { Class2xx = "2xx", Class3xx = "3xx", Class4xx = "4xx", Class5xx = "5xx", Error = "error" }
+}
+
+impl StatusClass {
+    pub fn of(status: Option<http::StatusCode>) -> Self {
+        match status.map(|status| status.as_u16() / 100) {
+            Some(2) => Self::Class2xx,
+            Some(3) => Self::Class3xx,
+            Some(4) => Self::Class4xx,
+            Some(5) => Self::Class5xx,
+            _ => Self::Error,
+        }
+    }
+}
+
+crate::text_enum! {
+    pub enum EndpointState { Active = "active", Inactive = "inactive", Disabled = "disabled" }
+}
+
+static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+
+/// Starts the metrics of this process, with the kinds of jobs and the platforms that it knows. May be called again.
+pub fn init(role: Role, kinds: &[&'static str], platforms: &[&'static str]) {
+    HANDLE.get_or_init(install);
+    gauge!("crier_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    start_at_zero(role, kinds, platforms);
+}
+
+fn install() -> PrometheusHandle {
+    let mut builder = PrometheusBuilder::new();
+    for (name, kind, _) in METRICS {
+        if let Histogram(buckets) = kind {
+            builder = builder
+                .set_buckets_for_metric(Matcher::Full((*name).to_owned()), buckets)
+                .expect("no list of buckets is empty");
+        }
+    }
+    let recorder = builder.build_recorder();
+    let handle = recorder.handle();
+    // Only another library could have installed one; then nothing of ours is seen, and the log says so.
+    if metrics::set_global_recorder(recorder).is_err() {
+        tracing::error!("another metrics recorder is installed; /metrics will be empty");
+    }
+    for (name, kind, help) in METRICS {
+        match kind {
+            Counter => describe_counter!(*name, *help),
+            Gauge => describe_gauge!(*name, *help),
+            Histogram(_) => describe_histogram!(*name, *help),
+        }
+    }
+    handle
+}
+
+/// Makes every series whose labels are known beforehand.
+fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str]) {
+    for kind in kinds {
+        jobs_enqueued(kind, 0);
+    }
+    if matches!(role, Role::Crier | Role::Worker) {
+        for &kind in kinds {
+            for outcome in JobOutcome::ALL {
+                counter!("crier_jobs_finished_total", "kind" => kind, "outcome" => outcome.as_str()).increment(0);
+            }
+            let _ = histogram!("crier_job_lateness_seconds", "kind" => kind);
+            let _ = histogram!("crier_job_duration_seconds", "kind" => kind);
+        }
+        for reason in RescueReason::ALL {
+            jobs_rescued(*reason, 0);
+        }
+        jobs_redispatched(0);
+        for outcome in WebhookOutcome::ALL {
+            counter!("crier_webhook_attempts_total", "outcome" => outcome.as_str()).increment(0);
+        }
+        let _ = histogram!("crier_webhook_attempt_duration_seconds");
+        let _ = histogram!("crier_webhook_end_to_end_seconds");
+        for &platform in platforms {
+            for outcome in PublishOutcome::ALL {
+                counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(0);
+            }
+            for class in StatusClass::ALL {
+                counter!("crier_platform_requests_total", "platform" => platform, "status_class" => class.as_str())
+                    .increment(0);
+            }
+            counter!("crier_platform_rate_limited_total", "platform" => platform).increment(0);
+        }
+        worker_slots(0, 0);
+    }
+    if matches!(role, Role::Crier | Role::Scheduler) {
+        for &kind in kinds {
+            for state in JobState::ALL {
+                jobs(kind, *state, 0);
+            }
+            jobs_oldest_ready(kind, Duration::ZERO);
+            jobs_paused(kind, false);
+        }
+        for state in EndpointState::ALL {
+            webhook_endpoints(*state, 0);
+        }
+        for reason in RescueReason::ALL {
+            jobs_rescued(*reason, 0);
+        }
+        jobs_redispatched(0);
+    }
+}
+
+/// What `/metrics` shows; empty before [`init`].
+pub fn render() -> String {
+    HANDLE.get().map(PrometheusHandle::render).unwrap_or_default()
+}
+
+/// Sorts what histograms have collected into their buckets. Without it, or a scrape, they grow; `ops` calls it.
+pub fn upkeep() {
+    if let Some(handle) = HANDLE.get() {
+        handle.run_upkeep();
+    }
+}
+
+pub fn jobs(kind: &'static str, state: JobState, count: u64) {
+    gauge!("crier_jobs", "kind" => kind, "state" => state.as_str()).set(count as f64);
+}
+
+pub fn jobs_oldest_ready(kind: &'static str, age: Duration) {
+    gauge!("crier_jobs_oldest_ready_seconds", "kind" => kind).set(age.as_secs_f64());
+}
+
+pub fn jobs_paused(kind: &'static str, paused: bool) {
+    gauge!("crier_jobs_paused", "kind" => kind).set(f64::from(u8::from(paused)));
+}
+
+pub fn jobs_enqueued(kind: &'static str, count: u64) {
+    counter!("crier_jobs_enqueued_total", "kind" => kind).increment(count);
+}
+
+/// A job starts, `lateness` after it was due.
+pub fn job_started(kind: &'static str, lateness: Duration) {
+    histogram!("crier_job_lateness_seconds", "kind" => kind).record(lateness.as_secs_f64());
+}
+
+/// A run of a job ended.
+pub fn job_finished(kind: &'static str, outcome: JobOutcome, took: Duration) {
+    counter!("crier_jobs_finished_total", "kind" => kind, "outcome" => outcome.as_str()).increment(1);
+    histogram!("crier_job_duration_seconds", "kind" => kind).record(took.as_secs_f64());
+}
+
+pub fn jobs_rescued(reason: RescueReason, count: u64) {
+    counter!("crier_jobs_rescued_total", "reason" => reason.as_str()).increment(count);
+}
+
+pub fn jobs_redispatched(count: u64) {
+    counter!("crier_jobs_redispatched_total").increment(count);
+}
+
+pub fn worker_slots(busy: usize, free: usize) {
+    gauge!("crier_worker_slots", "state" => "busy").set(busy as f64);
+    gauge!("crier_worker_slots", "state" => "free").set(free as f64);
+}
+
+pub fn published(platform: &'static str, outcome: PublishOutcome) {
+    counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(1);
+}
+
+/// One attempt to deliver a webhook.
+pub fn webhook_attempt(outcome: WebhookOutcome, took: Duration) {
+    counter!("crier_webhook_attempts_total", "outcome" => outcome.as_str()).increment(1);
+    histogram!("crier_webhook_attempt_duration_seconds").record(took.as_secs_f64());
+}
+
+/// A webhook was accepted, `since_event` after its event.
+pub fn webhook_delivered(since_event: Duration) {
+    histogram!("crier_webhook_end_to_end_seconds").record(since_event.as_secs_f64());
+}
+
+/// One request to a platform; `None` where no answer came.
+pub fn platform_request(platform: &'static str, status: Option<http::StatusCode>) {
+    let class = StatusClass::of(status).as_str();
+    counter!("crier_platform_requests_total", "platform" => platform, "status_class" => class).increment(1);
+}
+
+pub fn platform_rate_limited(platform: &'static str) {
+    counter!("crier_platform_rate_limited_total", "platform" => platform).increment(1);
+}
+
+pub fn webhook_endpoints(state: EndpointState, count: u64) {
+    gauge!("crier_webhook_endpoints", "state" => state.as_str()).set(count as f64);
+}
+
+pub fn scheduler_tick(task: &'static str, at: DateTime<Utc>) {
+    let seconds = at.timestamp_micros() as f64 / 1e6;
+    gauge!("crier_scheduler_last_tick_timestamp_seconds", "task" => task).set(seconds);
+}
+
+/// One request to the API. `route` is the pattern that matched (`/brands/{brand}/posts`), never the path that was asked for;
+/// where none matched, a word for that.
+pub fn http_request(method: &http::Method, route: String, status: http::StatusCode, took: Duration) {
+    let method = method_label(method);
+    let status = status.as_str().to_owned();
+    counter!("crier_http_requests_total", "method" => method, "route" => route.clone(), "status" => status)
+        .increment(1);
+    histogram!("crier_http_request_duration_seconds", "method" => method, "route" => route).record(took.as_secs_f64());
+}
+
+/// A client may send any word as its method; only those that exist become a label.
+fn method_label(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The recorder is of the whole process, so one test looks at it.
+    #[test]
+    fn everything_is_described_bounded_and_starts_at_zero() {
+        init(Role::Crier, &["noop", "publish_target"], &["sandbox"]);
+        init(Role::Worker, &["noop"], &["sandbox"]);
+        http_request(&http::Method::GET, "/brands/{brand}".to_owned(), http::StatusCode::OK, Duration::from_millis(3));
+        let odd = http::Method::from_bytes(b"ODD").unwrap();
+        http_request(&odd, "(none)".to_owned(), http::StatusCode::NOT_FOUND, Duration::ZERO);
+        job_started("noop", Duration::from_millis(4));
+        job_finished("noop", JobOutcome::Done, Duration::from_secs(2));
+        webhook_delivered(Duration::from_secs(1));
+        webhook_attempt(WebhookOutcome::Blocked, Duration::ZERO);
+        platform_request("sandbox", Some(http::StatusCode::TOO_MANY_REQUESTS));
+        platform_request("sandbox", None);
+        scheduler_tick("dispatch", DateTime::from_timestamp(1_000, 0).unwrap());
+        upkeep();
+        let text = render();
+        for (name, kind, help) in METRICS {
+            let kind = match kind {
+                Counter => "counter",
+                Gauge => "gauge",
+                Histogram(_) => "histogram",
+            };
+            assert!(text.contains(&format!("# HELP {name} {help}\n")), "{name} has no help:\n{text}");
+            assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} is no {kind}:\n{text}");
+        }
+        for line in [
+            "crier_build_info{version=\"0.1.0\"} 1",
+            "crier_jobs_finished_total{kind=\"noop\",outcome=\"done\"} 1",
+            "crier_jobs_finished_total{kind=\"publish_target\",outcome=\"lost_lease\"} 0",
+            "crier_jobs_rescued_total{reason=\"poison\"} 0",
+            "crier_job_lateness_seconds_bucket{kind=\"noop\",le=\"0.002\"} 0",
+            "crier_job_lateness_seconds_bucket{kind=\"noop\",le=\"0.005\"} 1",
+            "crier_job_lateness_seconds_bucket{kind=\"noop\",le=\"3600\"} 1",
+            "crier_job_duration_seconds_count{kind=\"publish_target\"} 0",
+            "crier_webhook_attempts_total{outcome=\"blocked\"} 1",
+            "crier_platform_requests_total{platform=\"sandbox\",status_class=\"4xx\"} 1",
+            "crier_platform_requests_total{platform=\"sandbox\",status_class=\"error\"} 1",
+            "crier_scheduler_last_tick_timestamp_seconds{task=\"dispatch\"} 1000",
+            "crier_http_requests_total{method=\"GET\",route=\"/brands/{brand}\",status=\"200\"} 1",
+            "crier_http_requests_total{method=\"other\",route=\"(none)\",status=\"404\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no `{line}` in:\n{text}");
+        }
+    }
+}

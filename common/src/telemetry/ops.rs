@@ -1,0 +1,274 @@
+//! The operator's door: `/healthz`, `/readyz` and `/metrics`, in each process on its own address.
+//!
+//! It is a server of its own, apart from the API, so that it answers when the API is busy, and so that a process without an
+//! API has it too. Nothing here needs a key: the default address can be reached from the same machine only.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::metrics;
+
+/// A client that has not sent its request by then is sent away.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// One request and its answer; a client that reads slowly is cut off.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections at once; more wait to be accepted.
+const MAX_CONNECTIONS: usize = 64;
+/// How often histograms are sorted where nobody scrapes.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Whether the process can do its work, told part by part (`database`, `queue`). Clones share what is known.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    draining: bool,
+    /// What is wrong with a part; `None` where nothing is.
+    parts: BTreeMap<&'static str, Option<String>>,
+}
+
+impl Readiness {
+    /// With the parts that the process needs; each is missing until [`Readiness::ready`] says otherwise.
+    pub fn new(parts: impl IntoIterator<Item = &'static str>) -> Self {
+        let parts = parts.into_iter().map(|part| (part, Some("not reached yet".to_owned()))).collect();
+        Self(Arc::new(Mutex::new(State { draining: false, parts })))
+    }
+
+    /// The part is there.
+    pub fn ready(&self, part: &'static str) {
+        self.lock().parts.insert(part, None);
+    }
+
+    /// The part is not there. `why` is shown to whoever asks: no password, no address with one.
+    pub fn missing(&self, part: &'static str, why: impl Into<String>) {
+        self.lock().parts.insert(part, Some(why.into()));
+    }
+
+    /// The process is on its way out. There is no way back.
+    pub fn drain(&self) {
+        self.lock().draining = true;
+    }
+
+    pub fn is_ready(&self) -> bool {
+        let state = self.lock();
+        !state.draining && state.parts.values().all(Option::is_none)
+    }
+
+    fn body(&self) -> (StatusCode, String) {
+        let state = self.lock();
+        let missing: BTreeMap<_, _> =
+            state.parts.iter().filter_map(|(part, why)| Some((part, why.as_ref()?))).collect();
+        let (status, word) = match (state.draining, missing.is_empty()) {
+            (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+            (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+            (false, true) => (StatusCode::OK, "ready"),
+        };
+        (status, json!({ "status": word, "draining": state.draining, "missing": missing }).to_string())
+    }
+
+    /// What is kept is whole after every line, so a panic elsewhere is no reason to stop telling it.
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The server, with its address taken.
+#[derive(Debug)]
+pub struct Ops {
+    listener: TcpListener,
+    readiness: Readiness,
+}
+
+impl Ops {
+    /// Takes the address. An error here (the port is taken) is for the operator: the process cannot be watched without it.
+    pub async fn bind(addr: SocketAddr, readiness: Readiness) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind(addr).await?, readiness })
+    }
+
+    /// The address, with the port that the system chose where none was named.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until `stop`, which should come last of all: while the process drains, it is still asked how it is.
+    pub async fn serve(self, stop: CancellationToken) {
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut upkeep = interval(UPKEEP);
+        upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let accept = async {
+                // The semaphore is never closed.
+                let slot = Arc::clone(&slots).acquire_owned().await.ok();
+                (self.listener.accept().await, slot)
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = upkeep.tick() => metrics::upkeep(),
+                (accepted, slot) = accept => match accepted {
+                    Ok((stream, _)) => {
+                        let readiness = self.readiness.clone();
+                        tokio::spawn(async move {
+                            // A client that went away, or was too slow: nothing to do about it.
+                            let _ = timeout(CONNECTION_TIMEOUT, connection(stream, readiness)).await;
+                            drop(slot);
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the ops server could not accept a connection");
+                        // Out of file descriptors, most likely: asking again at once would only burn a core.
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// One request, then the connection is closed: a scrape every few seconds loses nothing by it, and none can be held open.
+async fn connection(stream: TcpStream, readiness: Readiness) -> Result<(), hyper::Error> {
+    let service = service_fn(move |request| {
+        let response = answer(&request, &readiness);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(16 * 1024)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+fn answer<B>(request: &Request<B>, readiness: &Readiness) -> Response<Full<Bytes>> {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let (status, content_type, body) = match request.uri().path() {
+        _ if !matches!(*request.method(), Method::GET | Method::HEAD) => {
+            (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is answered here\n".to_owned())
+        }
+        "/healthz" => (StatusCode::OK, TEXT, "alive\n".to_owned()),
+        "/readyz" => {
+            let (status, body) = readiness.body();
+            (status, "application/json", body)
+        }
+        "/metrics" => (StatusCode::OK, metrics::CONTENT_TYPE, metrics::render()),
+        _ => (StatusCode::NOT_FOUND, TEXT, "there are /healthz, /readyz and /metrics\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    struct Server {
+        addr: SocketAddr,
+        readiness: Readiness,
+        stop: CancellationToken,
+        task: tokio::task::JoinHandle<()>,
+    }
+
+    async fn start() -> Server {
+        let readiness = Readiness::new(["database", "queue"]);
+        let ops = Ops::bind("127.0.0.1:0".parse().unwrap(), readiness.clone()).await.unwrap();
+        let (addr, stop) = (ops.local_addr().unwrap(), CancellationToken::new());
+        Server { addr, readiness, task: tokio::spawn(ops.serve(stop.clone())), stop }
+    }
+
+    /// The whole answer, head and body.
+    async fn ask(addr: SocketAddr, line: &str) -> String {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        stream.write_all(format!("{line} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn it_tells_which_part_is_missing_and_that_it_drains() {
+        let Server { addr, readiness, stop, task } = start().await;
+        assert!(ask(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 OK\r\n"));
+        readiness.ready("database");
+        let answer = ask(addr, "GET /readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("content-type: application/json"), "{answer}");
+        assert!(
+            answer.ends_with(r#"{"draining":false,"missing":{"queue":"not reached yet"},"status":"not_ready"}"#),
+            "{answer}"
+        );
+        readiness.ready("queue");
+        assert!(readiness.is_ready());
+        let answer = ask(addr, "GET /readyz").await;
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(r#""missing":{},"status":"ready"}"#),
+            "{answer}"
+        );
+        readiness.missing("queue", "connection refused");
+        assert!(ask(addr, "GET /readyz").await.contains("connection refused"));
+        readiness.ready("queue");
+        readiness.drain();
+        let answer = ask(addr, "GET /readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""status":"draining""#), "{answer}");
+        assert!(ask(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 "), "alive while it drains");
+        stop.cancel();
+        task.await.unwrap();
+        assert!(TcpStream::connect(addr).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn it_serves_metrics_and_nothing_else() {
+        let Server { addr, .. } = start().await;
+        let answer = ask(addr, "GET /metrics?x=1").await;
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.contains("content-type: text/plain; version=0.0.4"),
+            "{answer}"
+        );
+        assert!(ask(addr, "GET /").await.starts_with("HTTP/1.1 404 "));
+        assert!(ask(addr, "POST /metrics").await.starts_with("HTTP/1.1 405 "));
+        assert!(ask(addr, "HEAD /healthz").await.ends_with("\r\n\r\n"), "no body to HEAD");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_clients_cannot_pin_it() {
+        let Server { addr, .. } = start().await;
+        let mut slow = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nx: ").await.unwrap();
+            slow.push(stream);
+        }
+        assert!(
+            ask(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 "),
+            "waits until the slow ones are sent away"
+        );
+        let mut rest = Vec::new();
+        slow[0].read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "the slow one got an answer");
+    }
+}
