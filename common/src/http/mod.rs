@@ -26,7 +26,7 @@ use resolver::GuardedResolver;
 /// What requests call themselves unless they set a `User-Agent` of their own.
 pub const USER_AGENT: &str = concat!("Crier/", env!("CARGO_PKG_VERSION"));
 
-/// How long DNS, TCP and TLS may take together.
+/// How long DNS, TCP and TLS may take together (half of the deadline, where that is shorter).
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long an unused connection is kept. Many servers close theirs after 5 s, and a request that meets the closing is
@@ -136,8 +136,8 @@ fn build(guard: Option<&Guard>, timeout: Duration) -> reqwest::Client {
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
-        // Always before the deadline of the whole, so that it is known in which phase the time ran out.
-        .connect_timeout(CONNECT.min(timeout.mul_f64(0.8)))
+        // Well before the deadline of the whole, so that it is known in which phase the time ran out.
+        .connect_timeout(CONNECT.min(timeout / 2))
         .pool_idle_timeout(KEEP_UNUSED);
     if let Some(guard) = guard {
         builder = builder.dns_resolver(Arc::new(GuardedResolver(guard.clone())));

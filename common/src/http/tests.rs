@@ -10,7 +10,7 @@ use super::test_server::{Never, Script, TestServer, read_request};
 use super::*;
 
 const LONG: Duration = Duration::from_secs(10);
-const SHORT: Duration = Duration::from_millis(150);
+const SHORT: Duration = Duration::from_millis(500);
 
 fn client(timeout: Duration, max_body: usize) -> HttpClient {
     HttpClient::guarded(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]), timeout, max_body)

@@ -121,7 +121,7 @@ async fn a_success_is_one_whatever_its_body() {
         std::future::pending::<()>().await;
     })
     .await;
-    let result = sender(Duration::from_millis(150)).send(&delivery(drips.url()), now()).await;
+    let result = sender(Duration::from_millis(500)).send(&delivery(drips.url()), now()).await;
     assert_eq!((result.outcome, result.response_body.as_deref()), (AttemptOutcome::Success, Some("abc")));
     assert!(result.duration < Duration::from_secs(5));
 }
@@ -152,7 +152,7 @@ async fn what_gets_no_answer_says_why() {
         (silent.url(), AttemptOutcome::Timeout),
     ];
     for (url, outcome) in cases {
-        let result = sender(Duration::from_millis(300)).send(&delivery(url.clone()), now()).await;
+        let result = sender(Duration::from_millis(500)).send(&delivery(url.clone()), now()).await;
         assert_eq!((result.outcome, result.response_code, result.response_body), (outcome, None, None), "{url}");
         assert!(result.error.is_some_and(|why| !why.is_empty()), "{url}");
     }
