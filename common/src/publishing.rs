@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::domain::event::EventName;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::post::{PostStatus, Target, TargetStatus};
 use crate::store::targets::Ended;
@@ -17,12 +18,12 @@ pub async fn end_target(tx: &mut Tx, target: &Target, ended: &Ended, trace: Opti
     let Some((mut post, deleted)) = posts::lock(tx, target.post_id).await? else { return Ok(()) };
     let (name, data) = match (ended.status, &ended.error) {
         (TargetStatus::Published, _) => (
-            "post.published",
+            EventName::PostPublished,
             json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
                 "platform": target.platform, "external_id": ended.external_id, "url": ended.url }),
         ),
         (_, error) => (
-            "post.failed",
+            EventName::PostFailed,
             json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
                 "platform": target.platform,
                 "error": error.as_ref().map(|e| json!({ "code": e.code, "message": e.message })) }),

@@ -5,6 +5,8 @@
 
 use chrono::{DateTime, Utc};
 
+use super::event::EventName;
+
 crate::text_enum! {
     pub enum DeliveryStatus { Pending = "pending", Retrying = "retrying", Succeeded = "succeeded", Failed = "failed" }
 }
@@ -19,7 +21,7 @@ pub struct Webhook {
     pub user_id: i64,
     pub url: String,
     #[sqlx(json)]
-    pub events: Vec<String>,
+    pub events: Vec<EventName>,
     pub description: Option<String>,
     pub is_active: bool,
     pub disabled_reason: Option<String>,
@@ -32,7 +34,7 @@ pub struct Delivery {
     pub id: i64,
     pub webhook_id: i64,
     pub event_id: i64,
-    pub event: String,
+    pub event: EventName,
     pub status: DeliveryStatus,
     pub response_code: Option<i32>,
     pub attempts: i32,

@@ -4,12 +4,13 @@ use serde_json::Value;
 
 use super::db::{execute, run};
 use super::{Result, Tx};
+use crate::domain::event::EventName;
 use crate::domain::job::{Kind, Lane, NewJob};
 use crate::domain::webhook::MAX_ATTEMPTS;
 
 /// Tells every active endpoint of the brand's members that asked for the event. Part of the transaction that makes it
 /// happen. Gives how many endpoints will hear of it.
-pub async fn emit(tx: &mut Tx, brand_id: i64, name: &str, data: &Value, trace: Option<&str>) -> Result<usize> {
+pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, trace: Option<&str>) -> Result<usize> {
     let listeners = listeners(tx, brand_id, name).await?;
     if listeners.is_empty() {
         return Ok(0);
@@ -28,7 +29,7 @@ pub async fn emit(tx: &mut Tx, brand_id: i64, name: &str, data: &Value, trace: O
     Ok(listeners.len())
 }
 
-async fn listeners(tx: &mut Tx, brand_id: i64, name: &str) -> Result<Vec<i64>> {
+async fn listeners(tx: &mut Tx, brand_id: i64, name: EventName) -> Result<Vec<i64>> {
     let sql = tx.spelt(
         "SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND w.events @> jsonb_build_array($2::text) ORDER BY w.id",
         "SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND EXISTS (SELECT 1 FROM json_each(w.events) e WHERE e.value = $2) ORDER BY w.id",

@@ -6,6 +6,7 @@ use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::{Conn, Result, StoreError, Tx};
+use crate::domain::event::EventName;
 use crate::domain::webhook::Webhook;
 use crate::secrets::{Cipher, Place};
 
@@ -19,7 +20,7 @@ fn place(row: &str) -> Place<'_> {
 #[derive(Debug)]
 pub struct NewWebhook<'a> {
     pub url: &'a str,
-    pub events: &'a [String],
+    pub events: &'a [EventName],
     pub description: Option<&'a str>,
     pub is_active: bool,
     pub secret: &'a SecretString,

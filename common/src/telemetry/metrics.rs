@@ -14,6 +14,8 @@ use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gau
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::config::Role;
+use crate::domain::post::AttemptOutcome;
+use crate::webhooks::AttemptOutcome as DeliveryOutcome;
 
 /// What `/metrics` answers with.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -99,26 +101,6 @@ crate::text_enum! {
 }
 
 crate::text_enum! {
-    pub enum PublishOutcome { Published = "published", Retried = "retried", Failed = "failed", Unknown = "unknown" }
-}
-
-crate::text_enum! {
-    /// How an attempt to deliver a webhook ended.
-    pub enum WebhookOutcome {
-        Class2xx = "2xx",
-        Class3xx = "3xx",
-        Class4xx = "4xx",
-        Class5xx = "5xx",
-        Timeout = "timeout",
-        Dns = "dns",
-        Connect = "connect",
-        Tls = "tls",
-        /// The guard refused the address.
-        Blocked = "blocked",
-    }
-}
-
-crate::text_enum! {
     /// The class of a platform's answer; `error` where none came.
     pub enum StatusClass { Class2xx = "2xx", Class3xx = "3xx", Class4xx = "4xx", Class5xx = "5xx", Error = "error" }
 }
@@ -190,13 +172,13 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
             jobs_rescued(*reason, 0);
         }
         jobs_redispatched(0);
-        for outcome in WebhookOutcome::ALL {
+        for outcome in DeliveryOutcome::ALL {
             counter!("crier_webhook_attempts_total", "outcome" => outcome.as_str()).increment(0);
         }
         let _ = histogram!("crier_webhook_attempt_duration_seconds");
         let _ = histogram!("crier_webhook_end_to_end_seconds");
         for &platform in platforms {
-            for outcome in PublishOutcome::ALL {
+            for outcome in AttemptOutcome::ALL {
                 counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(0);
             }
             for class in StatusClass::ALL {
@@ -277,12 +259,12 @@ pub fn worker_slots(busy: usize, free: usize) {
     gauge!("crier_worker_slots", "state" => "free").set(free as f64);
 }
 
-pub fn published(platform: &'static str, outcome: PublishOutcome) {
+pub fn published(platform: &'static str, outcome: AttemptOutcome) {
     counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(1);
 }
 
 /// One attempt to deliver a webhook.
-pub fn webhook_attempt(outcome: WebhookOutcome, took: Duration) {
+pub fn webhook_attempt(outcome: DeliveryOutcome, took: Duration) {
     counter!("crier_webhook_attempts_total", "outcome" => outcome.as_str()).increment(1);
     histogram!("crier_webhook_attempt_duration_seconds").record(took.as_secs_f64());
 }
@@ -350,7 +332,7 @@ mod tests {
         job_started("noop", Duration::from_millis(4));
         job_finished("noop", JobOutcome::Done, Duration::from_secs(2));
         webhook_delivered(Duration::from_secs(1));
-        webhook_attempt(WebhookOutcome::Blocked, Duration::ZERO);
+        webhook_attempt(DeliveryOutcome::Blocked, Duration::ZERO);
         platform_request("sandbox", Some(http::StatusCode::TOO_MANY_REQUESTS));
         platform_request("sandbox", None);
         scheduler_tick("dispatch", DateTime::from_timestamp(1_000, 0).unwrap());

@@ -4,33 +4,21 @@
 //! ([`sender`], [`signature`]); [`schedule`] says when the next one is due. Everything here is without state: the record of
 //! endpoints and deliveries is the store's, and the worker decides what an attempt's outcome means for them.
 
-pub mod events;
 pub mod schedule;
 pub mod sender;
 pub mod signature;
 
 use secrecy::SecretString;
 
-pub use events::EventName;
+pub use crate::domain::event::EventName;
 pub use sender::{AttemptOutcome, AttemptResult, DeliveryRequest, Sender};
 
 const SECRET_PREFIX: &str = "whsec_";
 const SECRET_LENGTH: usize = 40;
-const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// A new signing secret: `whsec_` and 40 letters and digits from the system's random source.
 pub fn new_secret() -> Result<SecretString, getrandom::Error> {
-    let mut secret = String::with_capacity(SECRET_PREFIX.len() + SECRET_LENGTH);
-    secret.push_str(SECRET_PREFIX);
-    let mut random = [0; 64];
-    while secret.len() < SECRET_PREFIX.len() + SECRET_LENGTH {
-        getrandom::fill(&mut random)?;
-        let missing = SECRET_PREFIX.len() + SECRET_LENGTH - secret.len();
-        // 248 is the largest multiple of 62 that fits: what is above it would favour the first letters.
-        let even = random.iter().filter(|&&byte| byte < 248).take(missing);
-        secret.extend(even.map(|&byte| char::from(ALPHABET[usize::from(byte % 62)])));
-    }
-    Ok(SecretString::from(secret))
+    Ok(SecretString::from(format!("{SECRET_PREFIX}{}", crate::random::text(SECRET_LENGTH)?)))
 }
 
 #[cfg(test)]

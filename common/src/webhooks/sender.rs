@@ -11,9 +11,9 @@ use http::{Method, StatusCode, header};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::events::EventName;
 use super::schedule::parse_retry_after;
 use super::signature::sign;
+use crate::domain::event::EventName;
 use crate::http::{Answer, Guard, HttpClient, HttpError};
 
 /// From DNS to the last byte of the answer.

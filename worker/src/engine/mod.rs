@@ -14,7 +14,7 @@ use chrono::TimeDelta;
 use crier_common::domain::job::{Claimed, Kind, LEASE, Outcome};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Store, StoreError};
-use crier_common::telemetry::metrics;
+use crier_common::telemetry::metrics::{self, JobOutcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::{Ending, Registry};
@@ -77,7 +77,7 @@ impl Engine {
     /// `slots` is for the metric of free and busy ones alone; the caller bounds the concurrency.
     pub fn new(store: Store, registry: Registry, slots: usize) -> Self {
         // A fresh name at each start: a lease is never taken for that of an earlier process.
-        let worker = format!("{:016x}", rand_u64());
+        let worker = format!("{:016x}", crier_common::random::u64());
         let claims = {
             let (store, worker) = (store.clone(), worker.clone());
             Batcher::start(move |ids| claim_batch(store.clone(), worker.clone(), ids))
@@ -206,11 +206,11 @@ impl Engine {
                 None => return,
             };
             let word = match &outcome {
-                Some(Outcome::Done) => "done",
-                Some(Outcome::RetryAt(..)) => "retried",
-                Some(Outcome::Abort(_)) => "dead",
-                Some(Outcome::Cancelled(_)) => "cancelled",
-                None => "lost_lease",
+                Some(Outcome::Done) => JobOutcome::Done,
+                Some(Outcome::RetryAt(..)) => JobOutcome::Retried,
+                Some(Outcome::Abort(_)) => JobOutcome::Dead,
+                Some(Outcome::Cancelled(_)) => JobOutcome::Cancelled,
+                None => JobOutcome::LostLease,
             };
             metrics::job_finished(job.kind.as_str(), word, started.elapsed());
             return;
@@ -269,8 +269,4 @@ impl Ending for Panicked {
         }
         Ok(self.0.clone())
     }
-}
-
-fn rand_u64() -> u64 {
-    crier_common::random::u64()
 }

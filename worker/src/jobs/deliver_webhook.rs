@@ -55,13 +55,13 @@ impl Job for DeliverWebhook {
         let request = DeliveryRequest {
             url: recipient.url,
             secret: recipient.secret,
-            event: delivery.event.clone(),
+            event: delivery.event,
             delivery_id: delivery.id,
             event_id: delivery.event_id,
             body: delivery.payload.clone().into(),
         };
         let result = run.call(self.sender.send(&request, started_at)).await;
-        metrics::webhook_attempt(result.outcome.as_str(), result.duration);
+        metrics::webhook_attempt(result.outcome, result.duration);
         Ok(Box::new(Attempted { delivery, started_at, result, jitter: crier_common::random::unit() }))
     }
 }

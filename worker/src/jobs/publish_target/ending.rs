@@ -10,7 +10,7 @@ use crier_common::platforms::{CallError, Published};
 use crier_common::publishing;
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Tx, accounts, posts, targets};
-use crier_common::telemetry::metrics::{self, PublishOutcome};
+use crier_common::telemetry::metrics;
 
 use super::super::Ending;
 use super::expired;
@@ -222,13 +222,7 @@ impl Ended {
 
 fn observe(target: &Target, word: AttemptOutcome, how: &How) {
     let platform = target.platform.as_str();
-    let outcome = match word {
-        AttemptOutcome::Published => PublishOutcome::Published,
-        AttemptOutcome::Retried => PublishOutcome::Retried,
-        AttemptOutcome::Failed => PublishOutcome::Failed,
-        AttemptOutcome::Unknown => PublishOutcome::Unknown,
-    };
-    metrics::published(platform, outcome);
+    metrics::published(platform, word);
     if matches!(how, How::Again { failure, .. } if failure.category == Category::RateLimited) {
         metrics::platform_rate_limited(platform);
     }

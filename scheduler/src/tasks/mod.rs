@@ -1,0 +1,6 @@
+//! One file a task; [`crate::TASKS`] says how often each runs.
+
+pub mod clean_up;
+pub mod dispatch;
+pub mod measure;
+pub mod rescue;
