@@ -282,5 +282,15 @@ create table sandbox_posts (
 );
 create index sandbox_posts_handle on sandbox_posts (handle, id);
 
+-- What visitors write under a sandbox post.
+create table sandbox_comments (
+    id         bigint generated always as identity primary key,
+    post_id    bigint not null references sandbox_posts (id) on delete cascade,
+    name       text not null,
+    body       text not null,
+    created_at timestamptz not null
+);
+create index sandbox_comments_post on sandbox_comments (post_id, id);
+
 -- The queue's churn: room for in-place updates, and dead rows cleared early.
 alter table jobs set (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);

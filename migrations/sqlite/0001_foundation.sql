@@ -281,3 +281,13 @@ create table sandbox_posts (
     created_at timestamptz not null
 );
 create index sandbox_posts_handle on sandbox_posts (handle, id);
+
+-- What visitors write under a sandbox post.
+create table sandbox_comments (
+    id         integer primary key autoincrement,
+    post_id    bigint not null references sandbox_posts (id) on delete cascade,
+    name       text not null,
+    body       text not null,
+    created_at timestamptz not null
+);
+create index sandbox_comments_post on sandbox_comments (post_id, id);

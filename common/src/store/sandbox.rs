@@ -56,7 +56,26 @@ pub async fn timeline(conn: &mut Conn, handle: &str, limit: i64) -> Result<Optio
     Ok(Some(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?))
 }
 
-pub async fn find(conn: &mut Conn, handle: &str, id: i64) -> Result<Option<SandboxPost>> {
-    const SQL: &str = "SELECT id, handle, content, created_at FROM sandbox_posts WHERE handle = $1 AND id = $2";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(id).fetch_optional(c))?)
+
+/// A visitor's comment.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct SandboxComment {
+    pub id: i64,
+    pub post_id: i64,
+    pub name: String,
+    pub body: String,
+    pub created_at: DateTime<Utc>,
+}
+
+/// Adds a comment under a post of the handle; `None` where there is no such post.
+pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<Option<i64>> {
+    const SQL: &str = "INSERT INTO sandbox_comments (post_id, name, body, created_at) SELECT id, $3, $4, $5 FROM sandbox_posts WHERE handle = $1 AND id = $2 RETURNING id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(handle).bind(post_id).bind(name).bind(body).bind(now).fetch_optional(c))?)
+}
+
+/// The comments under the newest posts of a handle, oldest first.
+pub async fn comments(conn: &mut Conn, handle: &str, limit: i64) -> Result<Vec<SandboxComment>> {
+    const SQL: &str = "SELECT c.id, c.post_id, c.name, c.body, c.created_at FROM sandbox_comments c JOIN sandbox_posts p ON p.id = c.post_id WHERE p.handle = $1 ORDER BY c.id LIMIT $2";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?)
 }

@@ -1,0 +1,221 @@
+//! The sandbox: a platform inside Crier, for trying the API end to end without an account anywhere (contract, section 6).
+//!
+//! A post is really published, to a page of ours. Words in its text choose what happens, so that a client can test its own
+//! handling.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value};
+
+use super::{
+    Account, CallError, ConnectError, Connected, Connector, Marker, MarkerSeed, Outgoing, Published, Reconciled,
+    Refreshed, Secrets, catalogue,
+};
+use crate::domain::failure::{Category, Failure};
+use crate::domain::platform::{AccountKind, Descriptor, Platform};
+use crate::store::{Store, StoreError, sandbox};
+
+const LONGEST_HANDLE: usize = 32;
+const SLOW: Duration = Duration::from_secs(10);
+const LIMIT: TimeDelta = TimeDelta::seconds(5);
+const FLAKY: TimeDelta = TimeDelta::seconds(1);
+const FLAKY_TRIES: u32 = 2;
+
+/// What a word in a post's text asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Expire,
+    Fail,
+    Limit,
+    Flaky,
+    Slow,
+    Nothing,
+}
+
+impl Wish {
+    /// The first that stands in the text, in the order of severity.
+    fn of(text: &str) -> Self {
+        let words = [
+            ("[expire]", Self::Expire),
+            ("[fail]", Self::Fail),
+            ("[limit]", Self::Limit),
+            ("[flaky]", Self::Flaky),
+            ("[slow]", Self::Slow),
+        ];
+        words.iter().find(|(word, _)| text.contains(word)).map_or(Self::Nothing, |(_, wish)| *wish)
+    }
+}
+
+/// Publishes to `{public_url}/sandbox/{handle}`.
+pub struct Sandbox {
+    store: Store,
+    public_url: String,
+}
+
+impl Sandbox {
+    /// `public_url` without a slash at its end.
+    pub fn new(store: Store, public_url: impl Into<String>) -> Self {
+        Self { store, public_url: public_url.into() }
+    }
+
+    fn page(&self, handle: &str) -> String {
+        format!("{}/sandbox/{handle}", self.public_url)
+    }
+
+    fn published(&self, handle: &str, id: i64) -> Published {
+        Published { external_id: id.to_string(), url: Some(format!("{}#post-{id}", self.page(handle))), secrets: None }
+    }
+
+    async fn is_expired(&self, account: &Account) -> Result<bool, StoreError> {
+        let mut conn = self.store.read().await?;
+        let expired = sandbox::is_expired(&mut conn, account.workspace_id, &account.external_id).await?;
+        Ok(expired.unwrap_or(true))
+    }
+
+    async fn expire(&self, handle: &str) -> Result<(), StoreError> {
+        let mut tx = self.store.begin().await?;
+        sandbox::expire(&mut tx, handle).await?;
+        tx.commit().await
+    }
+
+    async fn put(&self, handle: &str, key: &str, text: &str) -> Result<i64, StoreError> {
+        let mut tx = self.store.begin().await?;
+        let id = sandbox::publish(&mut tx, handle, key, text).await?;
+        tx.commit().await?;
+        Ok(id)
+    }
+}
+
+fn refused() -> CallError {
+    let message = "The sandbox refuses the token: a post asked for it with [expire]. Connect the handle again.";
+    CallError::Reauth(Failure::of(Category::AuthExpired, message))
+}
+
+fn unavailable(error: &StoreError) -> CallError {
+    tracing::warn!(%error, "the sandbox's own tables cannot be reached");
+    CallError::Transient(Failure::of(Category::PlatformError, "The sandbox is not available right now."))
+}
+
+fn key(post: &Outgoing) -> String {
+    post.marker.get("key").and_then(Value::as_str).map_or_else(|| format!("target-{}", post.target_id), str::to_owned)
+}
+
+#[async_trait]
+impl Connector for Sandbox {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Sandbox)
+    }
+
+    async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        let handle = credentials.get("handle").map(|h| h.expose_secret().trim().to_owned()).unwrap_or_default();
+        let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_' || c == b'-';
+        if handle.is_empty() || handle.len() > LONGEST_HANDLE || !handle.bytes().all(fits) {
+            let message = "must be 1 to 32 of a-z, 0-9, _ and -".to_owned();
+            return Err(ConnectError::Field { field: "handle", message });
+        }
+        let claimed = async {
+            let mut tx = self.store.begin().await?;
+            let claimed = sandbox::claim_handle(&mut tx, workspace_id, &handle).await?;
+            tx.commit().await?;
+            Ok::<_, StoreError>(claimed)
+        };
+        match claimed.await {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(ConnectError::Refused(format!("The handle `{handle}` is taken; choose another one.")));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the sandbox's own tables cannot be reached");
+                return Err(ConnectError::Unavailable("The sandbox is not available right now.".into()));
+            }
+        }
+        let mut fields = Map::new();
+        fields.insert("handle".into(), Value::from(handle.as_str()));
+        Ok(Connected {
+            name: format!("Sandbox {handle}"),
+            username: Some(handle.clone()),
+            profile_url: Some(self.page(&handle)),
+            avatar_url: None,
+            kind: AccountKind::Profile,
+            token_expires_at: None,
+            secrets: Secrets::new(&fields),
+            external_id: handle,
+        })
+    }
+
+    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+        match self.is_expired(account).await {
+            Ok(false) => Ok(Refreshed { secrets: None, token_expires_at: None }),
+            Ok(true) => Err(refused()),
+            Err(error) => Err(unavailable(&error)),
+        }
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        let mut marker = Marker::new();
+        marker.insert("key".into(), Value::from(format!("{}-{:016x}", seed.target_id, seed.random)));
+        marker
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+        let handle = &account.external_id;
+        if self.is_expired(account).await.map_err(|e| unavailable(&e))? {
+            return Err(refused());
+        }
+        let now = self.store.now();
+        match Wish::of(&post.text) {
+            Wish::Expire => {
+                self.expire(handle).await.map_err(|e| unavailable(&e))?;
+                return Err(refused());
+            }
+            Wish::Fail => {
+                let message = "The sandbox refused the post, as [fail] in its text asks.";
+                return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
+            }
+            Wish::Limit if post.attempt == 1 => {
+                let failure = Failure::of(Category::RateLimited, "The sandbox asks for a pause of 5 seconds ([limit]).");
+                return Err(CallError::RateLimited { until: Some(now + LIMIT), failure });
+            }
+            Wish::Flaky if post.attempt <= FLAKY_TRIES => {
+                let failure = Failure::of(Category::PlatformError, "The sandbox failed for the moment ([flaky]).");
+                return Err(CallError::RateLimited { until: Some(now + FLAKY), failure });
+            }
+            Wish::Slow => tokio::time::sleep(SLOW).await,
+            Wish::Limit | Wish::Flaky | Wish::Nothing => {}
+        }
+        let id = self.put(handle, &key(post), &post.text).await.map_err(|e| unavailable(&e))?;
+        Ok(self.published(handle, id))
+    }
+
+    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+        let found = async {
+            let mut conn = self.store.read().await?;
+            sandbox::find_by_key(&mut conn, &key(post)).await
+        };
+        match found.await {
+            Ok(Some(row)) => Ok(Reconciled::Found(self.published(&account.external_id, row.id))),
+            Ok(None) => Ok(Reconciled::Absent),
+            Err(error) => Err(unavailable(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_choose() {
+        assert_eq!(Wish::of("hello"), Wish::Nothing);
+        assert_eq!(Wish::of("a [fail] b"), Wish::Fail);
+        assert_eq!(Wish::of("[slow][flaky]"), Wish::Flaky);
+        assert_eq!(Wish::of("[FAIL]"), Wish::Nothing);
+    }
+}
