@@ -56,7 +56,6 @@ pub async fn timeline(conn: &mut Conn, handle: &str, limit: i64) -> Result<Optio
     Ok(Some(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?))
 }
 
-
 /// A visitor's comment.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct SandboxComment {
@@ -71,7 +70,9 @@ pub struct SandboxComment {
 pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<Option<i64>> {
     const SQL: &str = "INSERT INTO sandbox_comments (post_id, name, body, created_at) SELECT id, $3, $4, $5 FROM sandbox_posts WHERE handle = $1 AND id = $2 RETURNING id";
     let now = tx.now;
-    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(handle).bind(post_id).bind(name).bind(body).bind(now).fetch_optional(c))?)
+    Ok(
+        run!(tx, c => sqlx::query_scalar(SQL).bind(handle).bind(post_id).bind(name).bind(body).bind(now).fetch_optional(c))?,
+    )
 }
 
 /// The comments under the newest posts of a handle, oldest first.

@@ -60,7 +60,8 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
 /// Changes what goes out (call it for a target whose post's own content changes, too). What was tried with the old content
 /// says nothing about the new: the marker goes, so that a platform's look-up finds no earlier call's post.
 pub async fn set_wish(tx: &mut Tx, target_id: i64, wish: &Wish) -> Result<()> {
-    const SQL: &str = "UPDATE post_targets SET content = $2, media = $3, options = $4, marker = NULL, updated_at = $5 WHERE id = $1";
+    const SQL: &str =
+        "UPDATE post_targets SET content = $2, media = $3, options = $4, marker = NULL, updated_at = $5 WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, &wish.content, wish.media.as_ref().map(Json), Json(&wish.options), now)?;
     Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_common::domain::job::{Claimed, Kind, Outcome};
-use crier_common::platforms::registry::Registry as Platforms;
+use crier_common::platforms::Registry as Platforms;
 use crier_common::store::{Result, Store, Tx};
 use crier_common::webhooks::sender::Sender;
 

@@ -16,11 +16,11 @@ use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Kind, Outcome};
 use crier_common::domain::post::{Post, PostStatus, Target};
 use crier_common::platforms::{
-    Account, CallError, Connector, MarkerSeed, Outgoing, Reconciled, Secrets, registry::Registry,
+    Account, CallError, Connector, MarkerSeed, Outgoing, Published, Reconciled, Registry, Secrets,
 };
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Store, StoreError, Tx, accounts, posts, targets};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use self::ending::{Ended, How};
 use super::{Deps, Ending, Job};
@@ -196,6 +196,12 @@ impl PublishTarget {
             },
             other => other,
         };
+        if let Ok(Published { secrets: Some(secrets), .. }) = &result {
+            // The post is out, whatever becomes of this: the next call learns the same again.
+            if let Err(error) = self.keep(&p.account, secrets, p.account.token_expires_at).await {
+                tracing::warn!(account = p.account.id, %error, "what the platform told of the account could not be stored");
+            }
+        }
         Ok(match result {
             Ok(published) => How::Published(published),
             Err(error) => How::of(error, p.connector.can_reconcile()),
@@ -210,12 +216,16 @@ impl PublishTarget {
             Err(error) => return Ok(Err(error)),
         };
         let Some(secrets) = refreshed.secrets else { return Ok(Err(CallError::Reauth(failure))) };
-        let text = SecretString::from(secrets.expose_json());
-        let mut tx = self.store.begin().await?;
-        accounts::renew(&mut tx, &p.account, Some(&text), refreshed.token_expires_at).await?;
-        tx.commit().await?;
+        self.keep(&p.account, &secrets, refreshed.token_expires_at).await?;
         p.call.secrets = secrets;
         Ok(Ok(()))
+    }
+
+    async fn keep(&self, account: &SocialAccount, secrets: &Secrets, expires: Option<DateTime<Utc>>) -> Result<()> {
+        let text = SecretString::from(secrets.expose_json());
+        let mut tx = self.store.begin().await?;
+        accounts::renew(&mut tx, account, Some(&text), expires).await?;
+        tx.commit().await
     }
 }
 
@@ -244,7 +254,6 @@ impl Job for PublishTarget {
 }
 
 fn call_account(account: &SocialAccount, secrets: SecretString) -> Result<Account> {
-    use secrecy::ExposeSecret;
     let secrets = Secrets::from_json(secrets.expose_secret().to_owned())
         .ok_or_else(|| StoreError::Decode("an account's secrets are no JSON object".into()))?;
     Ok(Account {
