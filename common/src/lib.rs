@@ -8,6 +8,7 @@ pub mod config;
 pub mod domain;
 pub mod http;
 pub mod platforms;
+pub mod process;
 pub mod publishing;
 pub mod queue;
 pub mod random;

@@ -29,6 +29,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -36,12 +37,14 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
+use crate::domain::platform::Platform;
+use crate::platforms::PlatformConfig;
+
 pub use ai::AiConfig;
 pub use database::Database;
 pub use guard::GuardConfig;
 pub use http::HttpConfig;
 pub use log::{LogConfig, LogFormat};
-pub use platforms::{PlatformConfig, PlatformConfigs};
 pub use secrets::{SecretKeys, key_file};
 pub use smtp::{MailConfig, Mailbox, Smtp, SmtpTls};
 pub use source::{Invocation, Source};
@@ -84,7 +87,7 @@ pub struct Config {
     pub storage: Storage,
     pub mail: MailConfig,
     pub ai: AiConfig,
-    pub platforms: PlatformConfigs,
+    pub platforms: BTreeMap<Platform, PlatformConfig>,
     pub guard: GuardConfig,
     pub sandbox: bool,
     pub plans_file: Option<PathBuf>,

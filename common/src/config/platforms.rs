@@ -10,6 +10,7 @@ use super::keys::{Key, Preset};
 use super::reader::Reader;
 use super::values;
 use crate::domain::platform::Platform;
+use crate::platforms::PlatformConfig;
 
 /// The last part of a platform's key.
 pub(super) struct Part {
@@ -67,29 +68,6 @@ const API_VERSION: Part = Part {
 };
 pub(super) const PARTS: &[Part] = &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION];
 
-/// What is configured for one platform.
-#[derive(Clone, Debug, Default)]
-pub struct PlatformConfig {
-    pub client_id: Option<String>,
-    pub client_secret: Option<SecretString>,
-    /// Stands for the API's and the token's host; without a slash at its end.
-    pub base_url: Option<String>,
-    /// Stands for the host of the page that a person sees; without a slash at its end.
-    pub auth_url: Option<String>,
-    pub api_version: Option<String>,
-}
-
-/// All platforms.
-#[derive(Clone, Debug, Default)]
-pub struct PlatformConfigs(BTreeMap<Platform, PlatformConfig>);
-
-impl PlatformConfigs {
-    /// What is configured for a platform; empty where nothing is.
-    pub fn get(&self, platform: Platform) -> PlatformConfig {
-        self.0.get(&platform).cloned().unwrap_or_default()
-    }
-}
-
 fn key(platform: Platform, part: &Part) -> Key {
     Key {
         name: Cow::Owned(format!("{}_{}", platform.as_str().to_ascii_uppercase(), part.name)),
@@ -105,7 +83,7 @@ pub(super) fn keys() -> impl Iterator<Item = Key> {
     Platform::ALL.iter().flat_map(|platform| PARTS.iter().map(|part| key(*platform, part)))
 }
 
-pub(super) fn read(reader: &mut Reader) -> PlatformConfigs {
+pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
     let mut one = |platform: Platform| PlatformConfig {
         client_id: reader.optional(&key(platform, &CLIENT_ID), values::word),
         client_secret: reader.optional(&key(platform, &CLIENT_SECRET), values::word).map(SecretString::from),
@@ -113,7 +91,7 @@ pub(super) fn read(reader: &mut Reader) -> PlatformConfigs {
         auth_url: reader.optional(&key(platform, &AUTH_URL), values::base_url),
         api_version: reader.optional(&key(platform, &API_VERSION), version),
     };
-    PlatformConfigs(Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect())
+    Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect()
 }
 
 fn version(text: &str) -> Result<String, String> {

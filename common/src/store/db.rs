@@ -142,6 +142,22 @@ impl Db {
         Ok(())
     }
 
+    /// Whether the schema is that of this version (or a later one, made by a newer process beside this one).
+    pub async fn is_current(&self) -> Result<(), StoreError> {
+        let newest = match self {
+            Self::Pg(_) => sqlx::migrate!("../migrations/postgres"),
+            Self::Sqlite { .. } => sqlx::migrate!("../migrations/sqlite"),
+        };
+        let wanted = newest.iter().map(|m| m.version).max().unwrap_or_default();
+        const SQL: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
+        let mut conn = self.read().await?;
+        let have: i64 = run!(&mut conn, c => sqlx::query_scalar(SQL).fetch_one(c))?;
+        if have < wanted {
+            return Err(StoreError::Decode(format!("the schema is at version {have}, this program needs {wanted}")));
+        }
+        Ok(())
+    }
+
     /// Whether the database answers and has the schema of this version.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let mut conn = self.read().await?;

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::clock::Clock;
-use crate::domain::job::{Bell, Ring};
+use crate::domain::job::{Bell, Kind, Ring};
 use crate::secrets::Cipher;
+use crate::telemetry::metrics;
 
 pub mod accounts;
 pub mod brands;
@@ -85,7 +86,14 @@ impl Store {
     /// The unit of work.
     pub async fn begin(&self) -> Result<Tx> {
         let conn = self.db.begin().await?;
-        Ok(Tx { conn, rings: Vec::new(), now: self.clock.now(), cipher: self.cipher.clone(), bell: self.bell.clone() })
+        Ok(Tx {
+            conn,
+            rings: Vec::new(),
+            enqueued: Vec::new(),
+            now: self.clock.now(),
+            cipher: self.cipher.clone(),
+            bell: self.bell.clone(),
+        })
     }
 }
 
@@ -94,6 +102,7 @@ impl Store {
 pub struct Tx {
     conn: Conn,
     rings: Vec<Ring>,
+    enqueued: Vec<Kind>,
     /// The time of the whole unit of work.
     pub now: DateTime<Utc>,
     pub cipher: Cipher,
@@ -119,12 +128,20 @@ impl Tx {
         self.rings.push(ring);
     }
 
+    /// Counts a job once it is committed.
+    pub(crate) fn count_enqueued(&mut self, kind: Kind) {
+        self.enqueued.push(kind);
+    }
+
     /// Commits, then rings.
     pub async fn commit(self) -> Result<()> {
         match self.conn {
             Conn::PgTx(tx) => tx.commit().await?,
             Conn::SqliteTx(tx) => tx.commit().await?,
             Conn::Pg(_) | Conn::Sqlite(_) => {}
+        }
+        for kind in &self.enqueued {
+            metrics::jobs_enqueued(kind.as_str(), 1);
         }
         if !self.rings.is_empty() {
             self.bell.ring(&self.rings);

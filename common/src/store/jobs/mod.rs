@@ -52,6 +52,7 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
         if due {
             tx.ring_later(Ring { kind: job.kind, id });
         }
+        tx.count_enqueued(job.kind);
     }
     Ok(id)
 }

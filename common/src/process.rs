@@ -1,0 +1,316 @@
+//! What every process is made of: configuration, logs, metrics, the record, the bell, the platforms, and one way to stop.
+//!
+//! A binary is a few lines: [`main`] with its role and what it runs until [`Process::stop`] is cancelled.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError, Database, Invocation, Role, Source};
+use crate::domain::job::{Bell, Kind};
+use crate::domain::platform::Platform;
+use crate::http::{Guard, HttpClient};
+use crate::platforms::sandbox::Sandbox;
+use crate::platforms::{Clients, PlatformsConfig, Registry};
+use crate::queue::{Transport, memory::MemoryBell, redis::RedisBell};
+use crate::secrets::Cipher;
+use crate::store::{Db, Store, StoreError};
+use crate::telemetry::{logs, metrics, ops};
+
+pub mod data_dir;
+
+/// How often what cannot be reached yet is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// How often readiness is looked at once the process runs.
+const WATCH: Duration = Duration::from_secs(1);
+/// The largest answer of a platform that is read.
+const PLATFORM_BODY: usize = 4 * 1024 * 1024;
+
+/// The parts of readiness.
+const DATABASE: &str = "database";
+const QUEUE: &str = "queue";
+
+/// Why a process does not start, in words for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Refused(String),
+    #[error("the database: {0}")]
+    Store(#[from] StoreError),
+    #[error("{what}: {error}")]
+    Io { what: String, error: std::io::Error },
+}
+
+impl StartError {
+    /// Tells it on stderr; what `main` then returns.
+    pub fn exit(&self) -> ExitCode {
+        use std::io::Write as _;
+        if let Self::Config(error) = self {
+            return error.exit();
+        }
+        let _ = writeln!(std::io::stderr().lock(), "{self}");
+        match self {
+            Self::Refused(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// A process with everything opened.
+#[derive(Clone)]
+pub struct Process {
+    pub config: Arc<Config>,
+    pub store: Store,
+    pub transport: Arc<dyn Transport>,
+    pub platforms: Arc<Registry>,
+    pub guard: Guard,
+    pub readiness: ops::Readiness,
+    /// SIGTERM or SIGINT came: stop taking work, finish what runs.
+    pub stop: CancellationToken,
+    /// Everything has stopped: the bell's tasks and the ops server end as well.
+    closed: CancellationToken,
+}
+
+/// The whole life of a separate process: its command line, configuration, start, work and stop.
+pub fn main<F, Fut>(role: Role, work: F) -> ExitCode
+where
+    F: FnOnce(Process) -> Fut,
+    Fut: Future<Output = Result<(), StartError>>,
+{
+    match Invocation::parse(std::env::args_os().skip(1).collect::<Vec<OsString>>()) {
+        Err(error) => error.exit(),
+        Ok(Invocation::Help) => tell(&crate::config::keys::help()),
+        Ok(Invocation::Version) => tell(&format!("{role} {}", env!("CARGO_PKG_VERSION"))),
+        Ok(Invocation::Run { config, flags }) => {
+            match Config::load(&Source::of_process(config.as_deref(), flags), role) {
+                Ok(config) => run(config, work),
+                Err(error) => error.exit(),
+            }
+        }
+    }
+}
+
+fn tell(text: &str) -> ExitCode {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    ExitCode::SUCCESS
+}
+
+/// Opens everything and works until the end; exit status 0 only after an orderly stop.
+pub fn run<F, Fut>(config: Config, work: F) -> ExitCode
+where
+    F: FnOnce(Process) -> Fut,
+    Fut: Future<Output = Result<(), StartError>>,
+{
+    logs::init(&config.log);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return StartError::Io { what: "the runtime".into(), error }.exit(),
+    };
+    let ended = runtime.block_on(async {
+        let process = Process::open(config).await?;
+        let worked = tokio::select! {
+            worked = work(process.clone()) => worked,
+            () = process.second_signal() => {
+                tracing::warn!("a second signal: stopping at once");
+                Ok(())
+            }
+        };
+        process.close().await;
+        worked
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.exit(),
+    }
+}
+
+impl Process {
+    /// Opens everything, waiting for what cannot be reached yet (services may start in any order); meanwhile the ops server
+    /// answers and says what is missing.
+    pub async fn open(config: Config) -> Result<Self, StartError> {
+        let role = config.role;
+        let kinds: Vec<&str> = Kind::ALL.iter().map(|k| k.as_str()).collect();
+        let platforms: Vec<&str> = Platform::ALL.iter().map(|p| p.as_str()).collect();
+        metrics::init(role, &kinds, &platforms);
+        let needs_queue = matches!(role, Role::Worker | Role::Scheduler);
+        let readiness = ops::Readiness::new([DATABASE].into_iter().chain(needs_queue.then_some(QUEUE)));
+        let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
+        let addr = config.http.ops_addr;
+        let ops = ops::Ops::bind(addr, readiness.clone())
+            .await
+            .map_err(|error| StartError::Io { what: format!("CRIER_OPS_ADDR {addr} cannot be listened on"), error })?;
+        tokio::spawn(ops.serve(closed.clone()));
+        on_signal(&stop).map_err(|error| StartError::Io { what: "signals".into(), error })?;
+
+        let transport: Arc<dyn Transport> = match &config.redis_url {
+            None => Arc::new(MemoryBell::default()),
+            Some(url) => Arc::new(
+                RedisBell::start(url, "crier", closed.clone())
+                    .map_err(|error| StartError::Refused(format!("CRIER_REDIS_URL is not usable: {error}")))?,
+            ),
+        };
+        let store = open_store(&config, Bells::of(&transport)).await?;
+        wait_for_schema(&config, &store, &stop).await?;
+        readiness.ready(DATABASE);
+        let guard = Guard::new(config.guard.allowed_private_networks.clone());
+        let platforms = Arc::new(platforms_of(&config, &store, &guard));
+        let process = Self { config: Arc::new(config), store, transport, platforms, guard, readiness, stop, closed };
+        tokio::spawn(process.clone().watch(needs_queue));
+        Ok(process)
+    }
+
+    /// Keeps readiness true.
+    async fn watch(self, needs_queue: bool) {
+        loop {
+            match self.store.db().ping().await {
+                Ok(()) => self.readiness.ready(DATABASE),
+                Err(error) => {
+                    tracing::warn!(%error, "the database does not answer");
+                    self.readiness.missing(DATABASE, "does not answer");
+                }
+            }
+            match self.transport.is_up() {
+                _ if !needs_queue => {}
+                true => self.readiness.ready(QUEUE),
+                false => self.readiness.missing(QUEUE, "Redis does not answer"),
+            }
+            if self.stop.is_cancelled() {
+                self.readiness.drain();
+            }
+            tokio::select! {
+                () = tokio::time::sleep(WATCH) => {}
+                () = self.stop.cancelled(), if !self.stop.is_cancelled() => self.readiness.drain(),
+                () = self.closed.cancelled() => return,
+            }
+        }
+    }
+
+    /// Another store on the same database, with connections of its own, for a thread with a runtime of its own.
+    pub fn store_for_thread(&self) -> impl Future<Output = Option<Store>> + use<> {
+        let (config, transport) = (self.config.clone(), self.transport.clone());
+        async move {
+            match open_store(&config, Bells::of(&transport)).await {
+                Ok(store) => Some(store),
+                Err(error) => {
+                    tracing::error!(%error, "a second connection to the database could not be made");
+                    None
+                }
+            }
+        }
+    }
+
+    async fn second_signal(&self) {
+        self.stop.cancelled().await;
+        let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+            return std::future::pending().await;
+        };
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+    }
+
+    async fn close(&self) {
+        self.store.db().close().await;
+        self.closed.cancel();
+        tracing::info!("stopped");
+    }
+}
+
+/// The bell as the store sees it.
+struct Bells(Arc<dyn Transport>);
+
+impl Bells {
+    fn of(transport: &Arc<dyn Transport>) -> Arc<dyn Bell> {
+        Arc::new(Self(transport.clone()))
+    }
+}
+
+impl Bell for Bells {
+    fn ring(&self, rings: &[crate::domain::job::Ring]) {
+        self.0.ring(rings);
+    }
+}
+
+fn on_signal(stop: &CancellationToken) -> std::io::Result<()> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        tracing::info!("stopping: no new work is taken");
+        stop.cancel();
+    });
+    Ok(())
+}
+
+/// The store of a configuration. `crier` makes its data directory and key when they are missing.
+pub async fn open_store(config: &Config, bell: Arc<dyn Bell>) -> Result<Store, StartError> {
+    let keys = match &config.secret_keys {
+        Some(keys) => keys.as_slice().to_vec(),
+        None => data_dir::secret_keys(&config.data_dir)?,
+    };
+    let cipher = Cipher::new(&keys).map_err(|error| StartError::Refused(format!("CRIER_SECRET_KEY: {error}")))?;
+    let db = match &config.database {
+        Database::Sqlite(path) => {
+            if let Some(dir) = path.parent() {
+                data_dir::make(dir)?;
+            }
+            Db::sqlite(path).await?
+        }
+        Database::Postgres(url) => {
+            use secrecy::ExposeSecret as _;
+            Db::postgres(url.expose_secret(), connections(config))?
+        }
+    };
+    Ok(Store::new(db, Clock::system(), cipher, bell))
+}
+
+/// Enough for what runs at once, few enough for many replicas on one server.
+fn connections(config: &Config) -> u32 {
+    match config.role {
+        Role::Scheduler => 6,
+        _ => 20,
+    }
+}
+
+/// `crier` brings the schema up to date itself; the separate processes wait for `crier migrate`.
+async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToken) -> Result<(), StartError> {
+    let mut told = false;
+    loop {
+        let ready = if config.role == Role::Crier { store.db().migrate().await } else { store.db().is_current().await };
+        match ready {
+            Ok(()) => return Ok(()),
+            Err(error) if config.role == Role::Crier && !error.is_unavailable() => return Err(error.into()),
+            Err(error) if !told => {
+                tracing::warn!(%error, "waiting for the database (CRIER_DATABASE_URL) and its schema (`crier migrate`)");
+                told = true;
+            }
+            Err(_) => {}
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RETRY) => {}
+            () = stop.cancelled() => return Err(StartError::Refused("stopped before the database could be reached".into())),
+        }
+    }
+}
+
+/// The connectors of an installation.
+pub fn platforms_of(config: &Config, store: &Store, guard: &Guard) -> Registry {
+    let timeout = config.worker.platform_timeout;
+    let clients = Clients {
+        trusted: HttpClient::trusted(timeout, PLATFORM_BODY),
+        guarded: HttpClient::guarded(guard.clone(), timeout, PLATFORM_BODY),
+    };
+    let settings = PlatformsConfig { timeout, platforms: config.platforms.clone() };
+    let mut registry = Registry::new(settings, &clients, store.clock());
+    if config.sandbox {
+        registry.register(Arc::new(Sandbox::new(store.clone(), config.public_url.as_str().trim_end_matches('/'))));
+    }
+    registry
+}
