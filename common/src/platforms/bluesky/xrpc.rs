@@ -104,7 +104,8 @@ impl Server {
         session.map_err(|failed| match (&failed.error, failed.name.as_str()) {
             (CallError::Reauth(_) | CallError::AuthExpired(_), name) if name != "AuthFactorTokenRequired" => {
                 let message = "Bluesky does not accept this identifier with this app password.";
-                let failure = Failure::of(Category::AuthExpired, message).from_platform(name);
+                let code = if name.is_empty() { "401" } else { name };
+                let failure = Failure::of(Category::AuthExpired, message).from_platform(code);
                 Failed { error: CallError::Reauth(failure), ..failed }
             }
             _ => failed,

@@ -96,6 +96,7 @@ impl Rest<'_> {
         let name = self.caller.name();
         let failure = |category, text: &str| {
             let message = said.map_or_else(|| format!("{name} {text}."), |said| format!("{name} {text}: {said}"));
+            let code = if code.is_empty() { status.to_string() } else { code.to_owned() };
             Failure::of(category, message).from_platform(code)
         };
         Some(match (status, code) {
