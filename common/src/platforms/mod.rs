@@ -3,9 +3,22 @@
 //! A connector is stateless: it gets the account's secrets and the outgoing post, makes its calls, and says how they
 //! ended ([`CallError`]). The worker decides what to do about it; nothing here sleeps, retries or writes to the record.
 //!
-//! **To add a platform:** its variant in `domain::platform::Platform`, `platforms/<name>.rs` with its descriptor and (when
-//! it can publish) a [`Connector`], one line in `registry.rs`, and its tests in `tests/platforms/<name>.rs` against a server
-//! that answers as the platform's documents say.
+//! **To add a platform:** its variant in `domain::platform::Platform`, its descriptor in `catalogue.rs`, and (when it can
+//! publish) a [`Connector`] in `platforms/<name>.rs`, one line in `registry.rs`, and its tests in
+//! `tests/platforms/<name>.rs` against a server that answers as the platform's documents say. All calls go through
+//! [`call::Caller`], which names how they end; texts are counted by [`text`].
+
+pub mod address;
+mod bluesky;
+pub mod call;
+pub mod catalogue;
+pub mod config;
+mod registry;
+mod telegram;
+pub mod text;
+mod woocommerce;
+mod wordpress;
+mod wp;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,10 +30,21 @@ use serde_json::{Map, Value};
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor};
 
+pub use config::{PlatformConfig, PlatformsConfig};
+pub use registry::{Clients, Registry};
+
 /// The secrets of an account: what was typed into the form, or what the platform handed over. A JSON object of strings,
 /// encrypted at rest; prints as `[REDACTED]`.
 #[derive(Clone)]
 pub struct Secrets(SecretString);
+
+impl PartialEq for Secrets {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
+impl Eq for Secrets {}
 
 impl Secrets {
     pub fn new(fields: &Map<String, Value>) -> Self {
@@ -41,6 +65,23 @@ impl Secrets {
     pub fn get(&self, name: &str) -> Option<SecretString> {
         let fields: Map<String, Value> = serde_json::from_str(self.0.expose_secret()).ok()?;
         fields.get(name)?.as_str().map(SecretString::from)
+    }
+
+    /// One field that later calls cannot do without. Where it is absent the account has to be connected again.
+    pub fn need(&self, name: &str) -> Result<SecretString, CallError> {
+        self.get(name).filter(|value| !value.expose_secret().is_empty()).ok_or_else(|| {
+            let message = "The stored credentials are incomplete; connect the account again.";
+            CallError::Reauth(Failure::of(Category::AuthExpired, message))
+        })
+    }
+
+    /// The same with some fields set to other values.
+    pub fn with(&self, changes: &[(&str, &str)]) -> Self {
+        let mut fields: Map<String, Value> = serde_json::from_str(self.0.expose_secret()).unwrap_or_default();
+        for (name, value) in changes {
+            fields.insert((*name).to_owned(), Value::from(*value));
+        }
+        Self::new(&fields)
     }
 }
 
@@ -117,6 +158,16 @@ pub type Marker = Map<String, Value>;
 pub struct Published {
     pub external_id: String,
     pub url: Option<String>,
+    /// The account's secrets, where the call taught new ones (Telegram moved the chat to another id): store them in place
+    /// of the old. Never part of what is shown or kept with the post.
+    #[serde(skip)]
+    pub secrets: Option<Secrets>,
+}
+
+impl Published {
+    pub fn new(external_id: impl Into<String>, url: Option<String>) -> Self {
+        Self { external_id: external_id.into(), url, secrets: None }
+    }
 }
 
 /// What a look-up at the platform told of an earlier call whose end is not known.
@@ -194,8 +245,7 @@ pub trait Connector: Send + Sync {
     /// Gets new tokens, or checks credentials that do not expire.
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError>;
 
-    /// Makes what [`Connector::reconcile`] will look for. `seed` is the target's id and the time it was made, so that the
-    /// same target always gets the same marker; `random` makes it unguessable where it must be unique at the platform.
+    /// Makes what [`Connector::reconcile`] will look for; made once for a target, and stored before its first call.
     fn marker(&self, _seed: MarkerSeed) -> Marker {
         Marker::new()
     }
@@ -219,6 +269,14 @@ pub trait Connector: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct MarkerSeed {
     pub target_id: i64,
+    /// The time of the first try. Bluesky shows it as the time of the post.
     pub at: DateTime<Utc>,
     pub random: u64,
+}
+
+/// A word of the marker. It was stored before the first call; without it nothing may be sent, for nothing could be found.
+fn marked<'a>(marker: &'a Marker, name: &str) -> Result<&'a str, CallError> {
+    marker.get(name).and_then(Value::as_str).ok_or_else(|| {
+        CallError::Transient(Failure::of(Category::Internal, "The post has no marker to find it again by."))
+    })
 }

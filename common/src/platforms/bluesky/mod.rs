@@ -1,0 +1,324 @@
+//! Bluesky, by the AT Protocol: a post is a record that is written under a key of our own choosing.
+//!
+//! The key (a [`tid`]) and the time of the post are the marker. `putRecord` with `swapRecord: null` means "only if there is
+//! none yet"; repeating it with the identical record changes nothing and answers as the first time did, so a call of
+//! unknown end can simply be made again, and `getRecord` tells what became of it.
+//!
+//! Sources: lexicons `com.atproto.repo.putRecord`, `getRecord`, `uploadBlob`, `com.atproto.identity.resolveHandle`,
+//! `app.bsky.feed.post`, `app.bsky.embed.images`, `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
+
+mod facets;
+mod tid;
+mod xrpc;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::SecondsFormat;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::facets::Feature;
+use self::xrpc::{Server, Session};
+use super::address::{self, AddressCheck};
+use super::call::{Caller, Effect, connect_error};
+use super::{
+    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing,
+    PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
+};
+use crate::clock::Clock;
+use crate::domain::failure::{Category, Failure};
+use crate::domain::platform::{AccountKind, Descriptor, Platform};
+
+const COLLECTION: &str = "app.bsky.feed.post";
+
+/// How many handles of one post are looked up; the others stay text.
+const MOST_MENTIONS: usize = 10;
+
+pub(super) struct Bluesky {
+    trusted: Caller,
+    guarded: Caller,
+    addresses: Arc<dyn AddressCheck>,
+    default_service: String,
+}
+
+impl Bluesky {
+    pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
+        let caller = |http: &crate::http::HttpClient| Caller::new(Platform::Bluesky, http.clone(), clock.clone());
+        Self {
+            trusted: caller(&clients.trusted),
+            guarded: caller(&clients.guarded),
+            addresses: clients.addresses.clone(),
+            default_service: config.base_url(Platform::Bluesky, "https://bsky.social"),
+        }
+    }
+
+    /// The account's server: the operator's default is called freely, one that a person typed by the guarded client.
+    fn server(&self, secrets: &Secrets) -> Server {
+        match secrets.get("service").map(|s| s.expose_secret().to_owned()).filter(|s| !s.is_empty()) {
+            Some(base) if base != self.default_service => Server { caller: self.guarded.clone(), base },
+            _ => Server { caller: self.trusted.clone(), base: self.default_service.clone() },
+        }
+    }
+
+    /// The credentials with their service in normal form.
+    async fn with_service(&self, credentials: &Secrets) -> Result<Secrets, ConnectError> {
+        let typed = credentials.get("service").map(|s| s.expose_secret().trim().trim_end_matches('/').to_owned());
+        let service = match typed {
+            Some(typed) if !typed.is_empty() && typed != self.default_service => {
+                address::typed(self.addresses.as_ref(), "service", &typed).await?
+            }
+            _ => String::new(),
+        };
+        Ok(credentials.with(&[("service", &service)]))
+    }
+
+    /// The post as a record. The same post with the same marker makes the same record.
+    async fn record(&self, server: &Server, post: &Outgoing, blobs: Vec<Value>, at: &str) -> Value {
+        let mut record = json!({ "$type": COLLECTION, "text": post.text, "createdAt": at });
+        let facets = self.facets(server, &post.text).await;
+        if !facets.is_empty() {
+            record["facets"] = Value::from(facets);
+        }
+        if !blobs.is_empty() {
+            let images: Vec<Value> = post.images.iter().zip(blobs).map(|(image, blob)| embed(image, blob)).collect();
+            record["embed"] = json!({ "$type": "app.bsky.embed.images", "images": images });
+        }
+        record
+    }
+
+    async fn facets(&self, server: &Server, text: &str) -> Vec<Value> {
+        let mut facets = Vec::new();
+        let mut lookups = 0;
+        for found in facets::find(text) {
+            if let Feature::Mention(handle) = &found.feature {
+                lookups += 1;
+                if lookups <= MOST_MENTIONS
+                    && let Some(did) = resolve(server, handle).await
+                {
+                    facets.push(found.mention(&did));
+                }
+            }
+            facets.extend(found.facet());
+        }
+        facets
+    }
+
+    /// The record under `rkey`, if there is one.
+    async fn look_up(&self, server: &Server, account: &Account, rkey: &str) -> Result<Option<Record>, CallError> {
+        let access = account.secrets.need("access_jwt")?;
+        let query = [("repo", account.external_id.as_str()), ("collection", COLLECTION), ("rkey", rkey)];
+        let request = server.get("com.atproto.repo.getRecord").query(&query).bearer_auth(access.expose_secret());
+        match server.call::<Record>(Effect::Harmless, request).await {
+            Ok(record) => Ok(Some(record)),
+            // Servers of before 2024 say `InvalidRequest`, "Could not locate record".
+            Err(failed) if failed.name == "RecordNotFound" => Ok(None),
+            Err(failed) if failed.error.failure().message.contains("Could not locate record") => Ok(None),
+            Err(failed) => Err(failed.error),
+        }
+    }
+}
+
+#[async_trait]
+impl Connector for Bluesky {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Bluesky)
+    }
+
+    async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        let refused = |error: CallError| connect_error(error, Some("service"));
+        let credentials = self.with_service(credentials).await?;
+        let identifier = credentials.need("identifier").map_err(refused)?;
+        let password = credentials.need("app_password").map_err(refused)?;
+        let server = self.server(&credentials);
+
+        let identifier = identifier.expose_secret().trim().trim_start_matches('@');
+        let session = server.create_session(identifier, &password).await.map_err(|failed| refused(failed.error))?;
+        if !session.did.starts_with("did:") {
+            return Err(ConnectError::Unavailable("Bluesky named no account.".to_owned()));
+        }
+        if session.active == Some(false) {
+            let status = session.status.as_deref().unwrap_or("not active");
+            return Err(ConnectError::Refused(format!("This Bluesky account is {status}; see to it at Bluesky.")));
+        }
+        // A server without an AppView knows no profiles; the account can publish all the same.
+        let profile = profile(&server, &session).await.unwrap_or_default();
+        Ok(Connected {
+            name: profile.display_name.filter(|n| !n.trim().is_empty()).unwrap_or_else(|| session.handle.clone()),
+            profile_url: Some(format!("https://bsky.app/profile/{}", session.handle)),
+            avatar_url: profile.avatar,
+            kind: AccountKind::Profile,
+            token_expires_at: session.expires_at(),
+            secrets: with_session(&credentials, &session),
+            external_id: session.did,
+            username: Some(session.handle),
+        })
+    }
+
+    /// By the refresh token; by the app password where that has run out too. Only a refused app password expires the
+    /// account.
+    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+        let server = self.server(&account.secrets);
+        let refreshed = match account.secrets.get("refresh_jwt").filter(|t| !t.expose_secret().is_empty()) {
+            Some(token) => match server.refresh_session(&token).await {
+                Ok(session) => Some(session),
+                Err(failed) if matches!(failed.error, CallError::AuthExpired(_) | CallError::Reauth(_)) => None,
+                Err(failed) => return Err(failed.error),
+            },
+            None => None,
+        };
+        let session = match refreshed {
+            Some(session) => session,
+            None => {
+                let identifier = account.secrets.need("identifier")?;
+                let password = account.secrets.need("app_password")?;
+                let identifier = identifier.expose_secret().trim().trim_start_matches('@');
+                server.create_session(identifier, &password).await?
+            }
+        };
+        // A handle can change hands; the account is its DID.
+        if session.did != account.external_id {
+            let message = "The identifier belongs to another Bluesky account now; connect again.";
+            return Err(CallError::Reauth(Failure::of(Category::AuthExpired, message)));
+        }
+        Ok(Refreshed {
+            token_expires_at: session.expires_at(),
+            secrets: Some(with_session(&account.secrets, &session)),
+        })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        let mut marker = Marker::new();
+        // Targets made in the same microsecond have ids close to each other.
+        marker.insert("rkey".to_owned(), Value::from(tid::tid(seed.at, seed.target_id.unsigned_abs())));
+        marker.insert("created_at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)));
+        marker
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+        let server = self.server(&account.secrets);
+        let access = account.secrets.need("access_jwt")?;
+        let (rkey, at) = (marked(post, "rkey")?, marked(post, "created_at")?);
+        let mut blobs = Vec::with_capacity(post.images.len());
+        for image in &post.images {
+            blobs.push(upload(&server, &access, image).await?);
+        }
+        let record = self.record(&server, post, blobs, at).await;
+        let body = json!({
+            "repo": account.external_id,
+            "collection": COLLECTION,
+            "rkey": rkey,
+            "record": record,
+            "swapRecord": null,
+        });
+        let request = server.post("com.atproto.repo.putRecord").bearer_auth(access.expose_secret()).json(&body);
+        match server.call::<Written>(Effect::Publishes, request).await {
+            Ok(written) => Ok(published(account, rkey, written.uri)),
+            // There is a record under our key, and it differs: an earlier call got through, and the text was edited or a
+            // handle resolved differently since. It is ours if it has our time; then it is out, and must not go out twice.
+            Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
+                Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
+                _ => Err(CallError::Permanent(
+                    Failure::of(Category::DuplicateContent, "Bluesky has another post under this post's key.")
+                        .from_platform("InvalidSwap"),
+                )),
+            },
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+        let rkey = marked(post, "rkey")?;
+        let found = self.look_up(&self.server(&account.secrets), account, rkey).await?;
+        Ok(found.map_or(Reconciled::Absent, |record| Reconciled::Found(published(account, rkey, record.uri))))
+    }
+
+    async fn revoke(&self, account: &Account) -> Result<(), CallError> {
+        let Some(token) = account.secrets.get("refresh_jwt") else { return Ok(()) };
+        Ok(self.server(&account.secrets).delete_session(&token).await?)
+    }
+}
+
+async fn upload(server: &Server, access: &SecretString, image: &Image) -> Result<Value, CallError> {
+    let request = server
+        .post("com.atproto.repo.uploadBlob")
+        .bearer_auth(access.expose_secret())
+        .header(http::header::CONTENT_TYPE, &image.mime_type)
+        .body(image.bytes.clone());
+    // A blob that no record names is seen by nobody, and the server drops it.
+    Ok(server.call::<Uploaded>(Effect::Harmless, request).await?.blob)
+}
+
+/// The DID of a handle; `None` where it cannot be told (the mention stays text then).
+async fn resolve(server: &Server, handle: &str) -> Option<String> {
+    let request = server.get("com.atproto.identity.resolveHandle").query(&[("handle", handle)]);
+    let resolved: Resolved = server.call(Effect::Harmless, request).await.ok()?;
+    resolved.did.starts_with("did:").then_some(resolved.did)
+}
+
+async fn profile(server: &Server, session: &Session) -> Option<Profile> {
+    let request = server
+        .get("app.bsky.actor.getProfile")
+        .query(&[("actor", &session.did)])
+        .bearer_auth(session.access_jwt.expose_secret());
+    server.call(Effect::Harmless, request).await.ok()
+}
+
+fn embed(image: &Image, blob: Value) -> Value {
+    let mut embedded = json!({ "image": blob, "alt": image.alt_text.as_deref().unwrap_or_default() });
+    // The lexicon asks for at least 1 by 1.
+    if image.width > 0 && image.height > 0 {
+        embedded["aspectRatio"] = json!({ "width": image.width, "height": image.height });
+    }
+    embedded
+}
+
+/// The secrets with a session's tokens. A token that is empty never takes the place of one that is there.
+fn with_session(secrets: &Secrets, session: &Session) -> Secrets {
+    let tokens =
+        [("access_jwt", session.access_jwt.expose_secret()), ("refresh_jwt", session.refresh_jwt.expose_secret())];
+    let tokens: Vec<_> = tokens.into_iter().filter(|(_, token)| !token.is_empty()).collect();
+    secrets.with(&tokens)
+}
+
+fn published(account: &Account, rkey: &str, uri: String) -> Published {
+    Published::new(uri, Some(format!("https://bsky.app/profile/{}/post/{rkey}", account.external_id)))
+}
+
+fn marked<'a>(post: &'a Outgoing, name: &str) -> Result<&'a str, CallError> {
+    super::marked(&post.marker, name)
+}
+
+#[derive(Deserialize)]
+struct Uploaded {
+    blob: Value,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    uri: String,
+}
+
+#[derive(Deserialize)]
+struct Record {
+    uri: String,
+    #[serde(default)]
+    value: Value,
+}
+
+#[derive(Deserialize)]
+struct Resolved {
+    did: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Profile {
+    display_name: Option<String>,
+    avatar: Option<String>,
+}

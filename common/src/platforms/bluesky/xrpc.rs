@@ -1,0 +1,166 @@
+//! Calls to a personal data server, and what its errors mean.
+//!
+//! Sources: AT Protocol specification, "HTTP API (XRPC)"; lexicons `com.atproto.server.createSession`, `refreshSession`,
+//! `deleteSession`. An access token that ran out is a 400 `ExpiredToken`, not a 401.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
+use http::Method;
+use reqwest::RequestBuilder;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::domain::failure::{Category, Failure};
+use crate::platforms::CallError;
+use crate::platforms::call::{Caller, Effect, said};
+
+/// A server and the client that may call it.
+pub(super) struct Server {
+    pub caller: Caller,
+    pub base: String,
+}
+
+/// A call that did not go well.
+pub(super) struct Failed {
+    /// The error's name, `InvalidSwap`; empty where no answer came.
+    pub name: String,
+    pub error: CallError,
+}
+
+impl From<CallError> for Failed {
+    fn from(error: CallError) -> Self {
+        Self { name: String::new(), error }
+    }
+}
+
+impl From<Failed> for CallError {
+    fn from(failed: Failed) -> Self {
+        failed.error
+    }
+}
+
+/// What `createSession` and `refreshSession` answer.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Session {
+    pub did: String,
+    pub handle: String,
+    pub access_jwt: SecretString,
+    pub refresh_jwt: SecretString,
+    /// `false` for an account that is deactivated, suspended or taken down.
+    pub active: Option<bool>,
+    pub status: Option<String>,
+}
+
+impl Session {
+    /// When the access token runs out: the `exp` of its claims, where it has the form of a JWT.
+    pub fn expires_at(&self) -> Option<DateTime<Utc>> {
+        #[derive(Deserialize)]
+        struct Claims {
+            exp: i64,
+        }
+        let claims = self.access_jwt.expose_secret().split('.').nth(1)?;
+        let claims: Claims = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
+        DateTime::from_timestamp(claims.exp, 0)
+    }
+}
+
+impl Server {
+    pub fn get(&self, method: &str) -> RequestBuilder {
+        self.caller.request(Method::GET, &self.url(method))
+    }
+
+    pub fn post(&self, method: &str) -> RequestBuilder {
+        self.caller.request(Method::POST, &self.url(method))
+    }
+
+    fn url(&self, method: &str) -> String {
+        format!("{}/xrpc/{method}", self.base)
+    }
+
+    pub async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, Failed> {
+        let answer = self.caller.send(effect, request).await?;
+        if answer.status.is_success() {
+            return Ok(self.caller.read(effect, &answer)?);
+        }
+        let problem: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let name = problem.error.unwrap_or_default();
+        let message = problem.message.unwrap_or_default();
+        let error = (!answer.status.is_server_error()).then(|| by_name(&name, &message)).flatten();
+        let error = error.unwrap_or_else(|| {
+            let code = (!name.is_empty()).then_some(name.as_str());
+            self.caller.by_status(effect, &answer, code, said(&message, &[]))
+        });
+        Err(Failed { name, error })
+    }
+
+    pub async fn create_session(&self, identifier: &str, password: &SecretString) -> Result<Session, Failed> {
+        let body = json!({ "identifier": identifier, "password": password.expose_secret() });
+        let request = self.post("com.atproto.server.createSession").json(&body);
+        let session = self.call(Effect::Harmless, request).await;
+        session.map_err(|failed| match (&failed.error, failed.name.as_str()) {
+            (CallError::Reauth(_) | CallError::AuthExpired(_), name) if name != "AuthFactorTokenRequired" => {
+                let message = "Bluesky does not accept this identifier with this app password.";
+                let code = if name.is_empty() { "401" } else { name };
+                let failure = Failure::of(Category::AuthExpired, message).from_platform(code);
+                Failed { error: CallError::Reauth(failure), ..failed }
+            }
+            _ => failed,
+        })
+    }
+
+    /// A new pair of tokens. The request has no body at all; the server refuses one.
+    pub async fn refresh_session(&self, refresh: &SecretString) -> Result<Session, Failed> {
+        let request = self.post("com.atproto.server.refreshSession").bearer_auth(refresh.expose_secret());
+        self.call(Effect::Harmless, request).await
+    }
+
+    pub async fn delete_session(&self, refresh: &SecretString) -> Result<(), Failed> {
+        let request = self.post("com.atproto.server.deleteSession").bearer_auth(refresh.expose_secret());
+        let answer = self.caller.send(Effect::Harmless, request).await?;
+        // Refused means that there is no such session (any more), which is what was wanted.
+        if answer.status.is_success() || answer.status.is_client_error() && answer.status.as_u16() != 429 {
+            return Ok(());
+        }
+        Err(self.caller.by_status(Effect::Harmless, &answer, None, None).into())
+    }
+}
+
+/// What an error means by its name, where the name says more than the status.
+fn by_name(name: &str, message: &str) -> Option<CallError> {
+    let failure = |category, text: &str| Failure::of(category, text).from_platform(name);
+    Some(match name {
+        // `InvalidToken` too: a server that changed its keys takes the app password still, and `refresh` finds that out.
+        "ExpiredToken" | "InvalidToken" => {
+            CallError::AuthExpired(failure(Category::AuthExpired, "The Bluesky session has expired."))
+        }
+        "AuthFactorTokenRequired" => CallError::Reauth(failure(
+            Category::AuthExpired,
+            "Bluesky wants a second factor for this password; make an app password in its settings and use that.",
+        )),
+        "AccountTakedown" | "AccountSuspended" | "AccountDeactivated" | "RepoTakendown" | "RepoSuspended"
+        | "RepoDeactivated" => CallError::Permanent(failure(
+            Category::Account,
+            "This Bluesky account is suspended or deactivated; see to it at Bluesky.",
+        )),
+        "BlobTooLarge" | "PayloadTooLarge" | "InvalidMimeType" => CallError::Permanent(failure(
+            Category::InvalidContent,
+            "Bluesky does not take an image of this size or type.",
+        )),
+        "InvalidRecord" | "InvalidRequest" if message.contains("ecord") => {
+            let reason = said(message, &[]).map_or_else(|| ".".to_owned(), |said| format!(": {said}"));
+            let text = format!("Bluesky does not take this post{reason}");
+            CallError::Permanent(failure(Category::InvalidContent, &text))
+        }
+        _ => return None,
+    })
+}
+
+#[derive(Deserialize, Default)]
+struct Problem {
+    error: Option<String>,
+    message: Option<String>,
+}

@@ -1,0 +1,231 @@
+//! Every call that a connector makes goes through [`Caller::send`], and every end of a call is named here.
+//!
+//! Two things decide how a call that did not go well is named: whether the platform may have got the request, and
+//! whether getting it twice would do harm ([`Effect`]). A connector first looks at what only it understands (the
+//! platform's own error codes) and leaves the rest to [`Caller::by_status`].
+//!
+//! Messages are ours, short, and for people. No URL, header or body ever gets into one: a URL may hold a token.
+
+use bytes::Bytes;
+use chrono::{DateTime, TimeDelta, Utc};
+use http::{HeaderMap, Method};
+use reqwest::RequestBuilder;
+use serde::de::DeserializeOwned;
+
+use super::{CallError, ConnectError, catalogue};
+use crate::clock::Clock;
+use crate::domain::failure::{Category, Failure};
+use crate::domain::platform::Platform;
+use crate::http::{Answer, HttpClient, HttpError};
+
+/// What repeating a call would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing that a reader of the platform would see: a look-up, an upload that no post shows yet.
+    Harmless,
+    /// A second post. A call that may have arrived ends `Unknown`.
+    Publishes,
+}
+
+/// The code of a failure that the address guard caused.
+pub(super) const BLOCKED: &str = "blocked_address";
+
+/// The longest pause a platform's word is taken for; a reset further away is looked at again then.
+const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(24);
+
+/// Makes one platform's calls.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    http: HttpClient,
+    platform: Platform,
+    clock: Clock,
+}
+
+impl Caller {
+    pub fn new(platform: Platform, http: HttpClient, clock: Clock) -> Self {
+        Self { http, platform, clock }
+    }
+
+    /// The platform's name for people.
+    pub fn name(&self) -> &'static str {
+        catalogue::descriptor(self.platform).name
+    }
+
+    pub fn request(&self, method: Method, url: &str) -> RequestBuilder {
+        self.http.request(method, url)
+    }
+
+    /// Sends. Any answer of the platform is `Ok`, whatever its status.
+    pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<Answer, CallError> {
+        self.http.send(request).await.map_err(|error| self.no_answer(effect, &error))
+    }
+
+    /// The body of a success. One that cannot be read leaves open what the call did.
+    pub fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &Answer) -> Result<T, CallError> {
+        let parsed = if answer.truncated { None } else { serde_json::from_slice(&answer.body).ok() };
+        parsed.ok_or_else(|| self.unclear(effect, "sent an answer that could not be read", None))
+    }
+
+    /// Names the end of a call by its status alone. `said` is the platform's own sentence, already made fit by [`said`].
+    pub fn by_status(&self, effect: Effect, answer: &Answer, code: Option<&str>, said: Option<String>) -> CallError {
+        let (name, status) = (self.name(), answer.status);
+        let code = code.map_or_else(|| status.as_u16().to_string(), str::to_owned);
+        let with = |category, text: &str| {
+            let message = match &said {
+                Some(said) => format!("{name} {text}: {said}"),
+                None => format!("{name} {text}."),
+            };
+            Failure::of(category, message).from_platform(&code)
+        };
+        match status.as_u16() {
+            429 => {
+                let until = retry_at(&answer.headers, self.clock.now());
+                self.rate_limited(until, Some(&code))
+            }
+            500.. => self.unclear(effect, &format!("had an internal error ({})", status.as_u16()), Some(&code)),
+            // 408, 425: the server says that it did not take the request.
+            408 | 425 => CallError::Transient(with(Category::PlatformError, "asked to send it again")),
+            401 => CallError::Reauth(with(
+                Category::AuthExpired,
+                "refuses the credentials; check them and connect the account again",
+            )),
+            403 => CallError::Permanent(with(Category::PlatformRejected, "does not allow this")),
+            413 => CallError::Permanent(with(Category::InvalidContent, "says that this is too large")),
+            300..=399 => CallError::Permanent(with(
+                Category::Account,
+                "answers from another address now; connect the account again with the new one",
+            )),
+            _ => CallError::Permanent(with(Category::PlatformRejected, "refused this")),
+        }
+    }
+
+    /// The platform asked for a pause until `until`.
+    pub fn rate_limited(&self, until: Option<DateTime<Utc>>, code: Option<&str>) -> CallError {
+        let latest = self.clock.now() + LONGEST_PAUSE;
+        let failure = Failure::of(Category::RateLimited, format!("{} asks to wait before more is sent.", self.name()))
+            .from_platform(code.unwrap_or("429"));
+        CallError::RateLimited { until: until.map(|at| at.min(latest)), failure }
+    }
+
+    /// The same, for a number of seconds from now.
+    pub fn rate_limited_for(&self, seconds: i64) -> CallError {
+        let pause = TimeDelta::try_seconds(seconds.max(0)).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
+        self.rate_limited(Some(self.clock.now() + pause), None)
+    }
+
+    /// A call of which it is open whether the platform did what it was asked to.
+    fn unclear(&self, effect: Effect, what: &str, code: Option<&str>) -> CallError {
+        let name = self.name();
+        let failure = |category, message| {
+            let failure = Failure::of(category, message);
+            match code {
+                Some(code) => failure.from_platform(code),
+                None => failure,
+            }
+        };
+        match effect {
+            Effect::Harmless => CallError::Transient(failure(Category::PlatformError, format!("{name} {what}."))),
+            Effect::Publishes => CallError::Unknown(failure(
+                Category::OutcomeUnknown,
+                format!("{name} {what} after the post was sent: it may have been published."),
+            )),
+        }
+    }
+
+    /// There is no answer.
+    fn no_answer(&self, effect: Effect, error: &HttpError) -> CallError {
+        let name = self.name();
+        match error {
+            HttpError::Blocked(_) => CallError::Permanent(Failure::coded(
+                Category::Account,
+                BLOCKED,
+                format!("The address of this {name} account leads to a network that may not be called."),
+            )),
+            HttpError::Invalid(_) => CallError::Permanent(Failure::of(
+                Category::Account,
+                format!("The address or the credentials of this {name} account cannot be used; connect it again."),
+            )),
+            _ if error.may_have_arrived() && effect == Effect::Publishes => CallError::Unknown(Failure::of(
+                Category::OutcomeUnknown,
+                format!("The connection to {name} ended before an answer came: the post may have been published."),
+            )),
+            HttpError::Dns => CallError::network(format!("The address of {name} could not be found.")),
+            HttpError::Connect => CallError::network(format!("{name} could not be reached.")),
+            HttpError::Tls(_) => CallError::network(format!("No secure connection to {name} could be made.")),
+            HttpError::Timeout { .. } => CallError::network(format!("{name} did not answer in time.")),
+            HttpError::Broken => CallError::network(format!("The connection to {name} broke.")),
+        }
+    }
+}
+
+/// A failed call during connect: a refusal, or nothing useful. `address` is the field that names the address, if one does.
+pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> ConnectError {
+    match (error, address) {
+        (CallError::Permanent(failure), Some(field)) if failure.code == BLOCKED => {
+            ConnectError::Field { field, message: "The address must lead to a public network.".to_owned() }
+        }
+        (CallError::AuthExpired(f) | CallError::Reauth(f) | CallError::Permanent(f), _) => {
+            ConnectError::Refused(f.message)
+        }
+        (CallError::RateLimited { failure, .. }, _) => ConnectError::Unavailable(failure.message),
+        (CallError::Transient(f) | CallError::Unknown(f), _) => ConnectError::Unavailable(f.message),
+    }
+}
+
+/// A platform's own sentence, made fit to be quoted: one line of at most 200 characters without markup, `None` where
+/// nothing is left. `secrets` are never quoted, should the platform echo one.
+pub(super) fn said(text: &str, secrets: &[&str]) -> Option<String> {
+    if secrets.iter().any(|secret| !secret.is_empty() && text.contains(secret)) {
+        return None;
+    }
+    let mut plain = String::new();
+    let mut in_tag = false;
+    for c in text.chars() {
+        match c {
+            '<' => in_tag = true,
+            '>' if in_tag => in_tag = false,
+            _ if in_tag => {}
+            c if c.is_whitespace() || c.is_control() => plain.push(' '),
+            c => plain.push(c),
+        }
+    }
+    let mut line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = line.char_indices().nth(200) {
+        line.truncate(end);
+        line.push('…');
+    }
+    (!line.is_empty()).then_some(line)
+}
+
+/// When the platform wants to be asked again: `Retry-After` (RFC 9110, seconds or a date), else the reset of the limit
+/// (`RateLimit-Reset`, `X-RateLimit-Reset`: seconds from now, a unix time or a date, by platform).
+pub fn retry_at(headers: &HeaderMap, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    ["retry-after", "ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"]
+        .into_iter()
+        .find_map(|name| parse_time(headers.get(name)?.to_str().ok()?.trim(), now))
+        .map(|at| at.max(now))
+}
+
+fn parse_time(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    // Above this a number is a date: no platform asks for a pause of 30 years.
+    const FIRST_DATE: i64 = 1_000_000_000;
+    if let Ok(number) = text.parse::<f64>() {
+        let seconds = number.ceil() as i64;
+        return if seconds >= FIRST_DATE {
+            DateTime::from_timestamp(seconds, 0)
+        } else {
+            now.checked_add_signed(TimeDelta::try_seconds(seconds.max(0))?)
+        };
+    }
+    let date = DateTime::parse_from_rfc2822(text).or_else(|_| DateTime::parse_from_rfc3339(text)).ok()?;
+    Some(date.to_utc())
+}
+
+/// A body for a part of a form, without copying it.
+pub(super) fn part(bytes: &Bytes, filename: &str, mime_type: &str) -> Option<reqwest::multipart::Part> {
+    let length = bytes.len() as u64;
+    reqwest::multipart::Part::stream_with_length(bytes.clone(), length)
+        .file_name(filename.to_owned())
+        .mime_str(mime_type)
+        .ok()
+}

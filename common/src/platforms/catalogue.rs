@@ -1,0 +1,333 @@
+//! What clients are told of each platform: one [`Descriptor`] for each, in the order of [`Platform::ALL`].
+//!
+//! The numbers are the platforms' own, each from the page named beside it. A limit that an instance or a site sets for
+//! itself stands here with the software's default.
+//!
+//! **To add a platform:** its row in [`CATALOGUE`], at the place that its variant has in [`Platform`].
+
+use crate::domain::platform::{
+    Capabilities, ConnectMethod, ConversationType, CredentialField, Descriptor, FieldType, MediaRules, Mode, Platform,
+    TextRules, TextUnit,
+};
+use ConversationType::{Comment, Dm, Mention};
+
+/// The descriptor of a platform.
+pub fn descriptor(platform: Platform) -> &'static Descriptor {
+    &CATALOGUE[platform as usize]
+}
+
+/// Every descriptor, in the order of [`Platform::ALL`].
+pub fn all() -> &'static [Descriptor] {
+    &CATALOGUE
+}
+
+const JPEG: &str = "image/jpeg";
+const PNG: &str = "image/png";
+const GIF: &str = "image/gif";
+const WEBP: &str = "image/webp";
+const MB: u64 = 1_000_000;
+
+const fn field(name: &'static str, label: &'static str, field_type: FieldType, required: bool) -> CredentialField {
+    CredentialField { name, label, field_type, required }
+}
+
+const fn text(max: u32, unit: TextUnit) -> TextRules {
+    TextRules { max: Some(max), unit, max_bytes: None, max_with_media: None, url_weight: None }
+}
+
+const fn images(max_images: u32, mime_types: &'static [&'static str], max_bytes: Option<u64>) -> MediaRules {
+    MediaRules { max_images, required: false, mime_types, max_bytes }
+}
+
+const fn required(rules: MediaRules) -> MediaRules {
+    MediaRules { required: true, ..rules }
+}
+
+const fn by_credentials(
+    platform: Platform,
+    name: &'static str,
+    credential_fields: &'static [CredentialField],
+    capabilities: Capabilities,
+) -> Descriptor {
+    let (mode, connect_method) = (Mode::SelfConnect, ConnectMethod::Credentials);
+    Descriptor { platform, name, mode, connect_method, credential_fields, capabilities }
+}
+
+const fn by_page(platform: Platform, name: &'static str, mode: Mode, capabilities: Capabilities) -> Descriptor {
+    let connect_method = ConnectMethod::AuthorizeUrl;
+    Descriptor { platform, name, mode, connect_method, credential_fields: &[], capabilities }
+}
+
+static CATALOGUE: [Descriptor; Platform::ALL.len()] = [
+    TELEGRAM,
+    BLUESKY,
+    WORDPRESS,
+    WOOCOMMERCE,
+    SANDBOX,
+    MASTODON,
+    SHOPIFY,
+    FACEBOOK,
+    INSTAGRAM,
+    THREADS,
+    TWITTER,
+    LINKEDIN,
+    PINTEREST,
+    TIKTOK,
+    GOOGLE_BUSINESS,
+    REDDIT,
+    TUMBLR,
+];
+
+/// Telegram Bot API: `sendMessage` (1–4096 characters after entities parsing), `sendPhoto` (caption 0–1024, at most 10 MB),
+/// `sendMediaGroup` (2–10). It counts in UTF-16 code units, as its entities do.
+const TELEGRAM: Descriptor = by_credentials(
+    Platform::Telegram,
+    "Telegram",
+    &[
+        field("bot_token", "Bot token", FieldType::Password, true),
+        field("chat_id", "Chat id or @name of the channel", FieldType::Text, true),
+    ],
+    Capabilities {
+        text: TextRules { max_with_media: Some(1024), ..text(4096, TextUnit::Utf16) },
+        media: images(10, &[JPEG, PNG, WEBP], Some(10 * MB)),
+        required_options: &[],
+        replies: &[Dm, Comment],
+        analytics: true,
+    },
+);
+
+/// Lexicons `app.bsky.feed.post` (maxGraphemes 300, maxLength 3000) and `app.bsky.embed.images` (4; 2,000,000 bytes, of
+/// which the guides still say 1,000,000).
+const BLUESKY: Descriptor = by_credentials(
+    Platform::Bluesky,
+    "Bluesky",
+    &[
+        field("identifier", "Handle or e-mail", FieldType::Text, true),
+        field("app_password", "App password", FieldType::Password, true),
+        field("service", "Address of the personal data server", FieldType::Url, false),
+    ],
+    Capabilities {
+        text: TextRules { max_bytes: Some(3000), ..text(300, TextUnit::Graphemes) },
+        media: images(4, &[JPEG, PNG, WEBP], Some(MB)),
+        required_options: &[],
+        replies: &[Dm, Comment, Mention],
+        analytics: true,
+    },
+);
+
+/// WordPress sets no limit; 100,000 is ours. The first image is the featured one, the others make a gallery.
+const WORDPRESS: Descriptor = by_credentials(
+    Platform::Wordpress,
+    "WordPress",
+    &[
+        field("site_url", "Address of the site", FieldType::Url, true),
+        field("username", "User name", FieldType::Text, true),
+        field("application_password", "Application password", FieldType::Password, true),
+    ],
+    Capabilities {
+        text: text(100_000, TextUnit::Characters),
+        media: images(20, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        replies: &[Comment],
+        analytics: true,
+    },
+);
+
+/// A post becomes a simple product. Reviews cannot be answered with a consumer key.
+const WOOCOMMERCE: Descriptor = by_credentials(
+    Platform::Woocommerce,
+    "WooCommerce",
+    &[
+        field("store_url", "Address of the store", FieldType::Url, true),
+        field("consumer_key", "Consumer key", FieldType::Password, true),
+        field("consumer_secret", "Consumer secret", FieldType::Password, true),
+    ],
+    Capabilities {
+        text: text(100_000, TextUnit::Characters),
+        media: images(20, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        replies: &[],
+        analytics: true,
+    },
+);
+
+const SANDBOX: Descriptor = by_credentials(
+    Platform::Sandbox,
+    "Sandbox",
+    &[field("handle", "Handle", FieldType::Text, true)],
+    Capabilities {
+        text: text(5000, TextUnit::Characters),
+        media: images(10, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        replies: &[Comment],
+        analytics: true,
+    },
+);
+
+/// The defaults of `/api/v2/instance`; an instance may set others. Mastodon counts graphemes, and every URL 23.
+const MASTODON: Descriptor = by_page(
+    Platform::Mastodon,
+    "Mastodon",
+    Mode::SelfConnectOauth,
+    Capabilities {
+        text: TextRules { url_weight: Some(23), ..text(500, TextUnit::Graphemes) },
+        media: images(4, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        replies: &[Dm, Comment, Mention],
+        analytics: true,
+    },
+);
+
+/// Admin API `articleCreate`: an article has one image.
+const SHOPIFY: Descriptor = by_page(
+    Platform::Shopify,
+    "Shopify",
+    Mode::SelfConnectOauth,
+    Capabilities {
+        text: TextRules { max: None, ..text(0, TextUnit::Characters) },
+        media: images(1, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        replies: &[],
+        analytics: false,
+    },
+);
+
+/// Graph API, page feed and photos.
+const FACEBOOK: Descriptor = by_page(
+    Platform::Facebook,
+    "Facebook",
+    Mode::Oauth,
+    Capabilities {
+        text: text(63_206, TextUnit::Characters),
+        media: images(10, &[JPEG, PNG, GIF], Some(4 * MB)),
+        required_options: &[],
+        replies: &[Dm, Comment],
+        analytics: true,
+    },
+);
+
+/// Instagram platform, content publishing: JPEG alone, at most 8 MB, at least one. Hashtags and mentions: `text::check`.
+const INSTAGRAM: Descriptor = by_page(
+    Platform::Instagram,
+    "Instagram",
+    Mode::Oauth,
+    Capabilities {
+        text: text(2200, TextUnit::Characters),
+        media: required(images(10, &[JPEG], Some(8 * MB))),
+        required_options: &[],
+        replies: &[Comment],
+        analytics: true,
+    },
+);
+
+/// Threads API, posts: 500 characters, an emoji counting as its UTF-8 bytes.
+const THREADS: Descriptor = by_page(
+    Platform::Threads,
+    "Threads",
+    Mode::Oauth,
+    Capabilities {
+        text: text(500, TextUnit::Weighted),
+        media: images(10, &[JPEG, PNG], Some(8 * MB)),
+        required_options: &[],
+        replies: &[Comment],
+        analytics: true,
+    },
+);
+
+/// X, "Counting characters" and media best practices.
+const TWITTER: Descriptor = by_page(
+    Platform::Twitter,
+    "X",
+    Mode::Oauth,
+    Capabilities {
+        text: TextRules { url_weight: Some(23), ..text(280, TextUnit::Weighted) },
+        media: images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)),
+        required_options: &[],
+        replies: &[Dm, Mention],
+        analytics: true,
+    },
+);
+
+/// LinkedIn, Posts API and "little text format": what has to be escaped counts twice.
+const LINKEDIN: Descriptor = by_page(
+    Platform::Linkedin,
+    "LinkedIn",
+    Mode::Oauth,
+    Capabilities {
+        text: text(3000, TextUnit::Weighted),
+        media: images(9, &[JPEG, PNG, GIF], None),
+        required_options: &[],
+        replies: &[],
+        analytics: false,
+    },
+);
+
+/// Pinterest v5, pins: the text is the description; the title (100) is an option.
+const PINTEREST: Descriptor = by_page(
+    Platform::Pinterest,
+    "Pinterest",
+    Mode::Oauth,
+    Capabilities {
+        text: text(800, TextUnit::Characters),
+        media: required(images(5, &[JPEG, PNG, GIF, WEBP], None)),
+        required_options: &["board"],
+        replies: &[],
+        analytics: true,
+    },
+);
+
+/// TikTok, content posting API, photos: the text is the description, counted in UTF-16; the title (90) is an option.
+const TIKTOK: Descriptor = by_page(
+    Platform::Tiktok,
+    "TikTok",
+    Mode::Oauth,
+    Capabilities {
+        text: text(4000, TextUnit::Utf16),
+        media: required(images(35, &[JPEG, WEBP], None)),
+        required_options: &[],
+        replies: &[],
+        analytics: false,
+    },
+);
+
+/// Google Business Profile, `localPosts`.
+const GOOGLE_BUSINESS: Descriptor = by_page(
+    Platform::GoogleBusiness,
+    "Google Business Profile",
+    Mode::Oauth,
+    Capabilities {
+        text: text(1500, TextUnit::Characters),
+        media: images(1, &[JPEG, PNG], Some(5 * MB)),
+        required_options: &[],
+        replies: &[],
+        analytics: false,
+    },
+);
+
+/// Reddit, `/api/submit` as a self post: no images (their upload is no part of the public API).
+const REDDIT: Descriptor = by_page(
+    Platform::Reddit,
+    "Reddit",
+    Mode::Oauth,
+    Capabilities {
+        text: text(40_000, TextUnit::Characters),
+        media: images(0, &[], None),
+        required_options: &["subreddit", "title"],
+        replies: &[],
+        analytics: false,
+    },
+);
+
+/// Tumblr, Neue Post Format: 4096 characters a text block, 30 images a post.
+const TUMBLR: Descriptor = by_page(
+    Platform::Tumblr,
+    "Tumblr",
+    Mode::Oauth,
+    Capabilities {
+        text: text(4096, TextUnit::Characters),
+        media: images(30, &[JPEG, PNG, GIF, WEBP], None),
+        required_options: &[],
+        replies: &[],
+        analytics: false,
+    },
+);

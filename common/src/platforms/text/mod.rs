@@ -1,0 +1,209 @@
+//! Counts a text as a platform counts it, and says what of a post the platform would refuse.
+//!
+//! The limits are data (`catalogue.rs`); what is here is how each [`TextUnit`] counts. `weighted` means that not every
+//! character counts one: how much each counts is the platform's own rule, and those three rules are here by name.
+//!
+//! **To add a rule:** a variant of [`Rule`], its arm in [`rule`] and in [`measure`], and a line in the tests.
+
+pub mod links;
+
+use serde::Serialize;
+use unicode_normalization::UnicodeNormalization;
+use unicode_properties::emoji::{
+    EmojiStatus, UnicodeEmoji, is_emoji_presentation_selector, is_regional_indicator, is_zwj,
+};
+use unicode_segmentation::UnicodeSegmentation;
+
+use crate::domain::platform::{Descriptor, Platform, TextRules, TextUnit};
+
+/// One thing that a platform would refuse.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// `content` or `media`.
+    pub field: &'static str,
+    /// A stable word: `text_too_long`, `too_many_images`, `image_required`, `too_many_hashtags`, `too_many_mentions`, `empty`.
+    pub code: &'static str,
+    /// One sentence that names the platform, what the post has and what is allowed.
+    pub message: String,
+}
+
+/// How a text stands to a platform's limits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TextCheck {
+    /// In the platform's unit.
+    pub length: u32,
+    /// `None` where the platform sets none.
+    pub limit: Option<u32>,
+    pub problems: Vec<Problem>,
+}
+
+/// Checks a post with `images` pictures against a platform's rules.
+pub fn check(descriptor: &Descriptor, text: &str, images: usize) -> TextCheck {
+    let (name, rules) = (descriptor.name, &descriptor.capabilities.text);
+    let length = length(descriptor.platform, rules, text);
+    let limit = if images > 0 { rules.max_with_media.or(rules.max) } else { rules.max };
+    let mut problems = Vec::new();
+    let mut content = |code, message| problems.push(Problem { field: "content", code, message });
+
+    if text.trim().is_empty() && images == 0 && !descriptor.capabilities.media.required {
+        content("empty", format!("{name} needs a text or an image."));
+    }
+    if let Some(limit) = limit.filter(|&limit| length > limit) {
+        let with = if images > 0 && rules.max_with_media.is_some() { " with media" } else { "" };
+        let unit = if rules.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" };
+        let message = format!("{name} takes at most {limit} {unit}{with}; this text counts {length}.");
+        content("text_too_long", message);
+    } else if let Some(limit) = rules.max_bytes.filter(|&limit| text.len() > limit as usize) {
+        content("text_too_long", format!("{name} takes at most {limit} bytes; this text has {}.", text.len()));
+    }
+    // Instagram's content publishing guide: at most 30 hashtags and 20 mentions in a caption.
+    if descriptor.platform == Platform::Instagram {
+        for (sign, most, code, what) in
+            [('#', 30, "too_many_hashtags", "hashtags"), ('@', 20, "too_many_mentions", "mentions")]
+        {
+            let count = marked_words(text, sign);
+            if count > most {
+                content(code, format!("{name} takes at most {most} {what}; this text has {count}."));
+            }
+        }
+    }
+    problems.extend(check_images(descriptor, images));
+    TextCheck { length, limit, problems }
+}
+
+fn check_images(descriptor: &Descriptor, images: usize) -> Option<Problem> {
+    let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
+    let most = rules.max_images;
+    let (code, message) = if images > most as usize {
+        let noun = if most == 1 { "image" } else { "images" };
+        let allowed = if most == 0 { "no images".to_owned() } else { format!("at most {most} {noun}") };
+        ("too_many_images", format!("{name} takes {allowed}; this post has {images}."))
+    } else if rules.required && images == 0 {
+        ("image_required", format!("{name} needs at least 1 image; this post has 0."))
+    } else {
+        return None;
+    };
+    Some(Problem { field: "media", code, message })
+}
+
+/// The required options of the platform that `options` lacks (absent, null, or an empty text).
+pub fn missing_options(
+    descriptor: &Descriptor,
+    options: &serde_json::Map<String, serde_json::Value>,
+) -> Vec<&'static str> {
+    let given = |name: &str| match options.get(name) {
+        None | Some(serde_json::Value::Null) => false,
+        Some(value) => value.as_str().is_none_or(|text| !text.trim().is_empty()),
+    };
+    descriptor.capabilities.required_options.iter().copied().filter(|name| !given(name)).collect()
+}
+
+/// The length of a text as the platform counts it.
+pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
+    let rule = rule(platform, rules.unit);
+    let composed;
+    let text = if rule == Rule::X {
+        composed = text.nfc().collect::<String>();
+        &composed
+    } else {
+        text
+    };
+    let total = match rules.url_weight {
+        None => measure(rule, text),
+        Some(weight) => {
+            let mut total = 0;
+            let mut from = 0;
+            for link in links::find(text, rule == Rule::X) {
+                total += measure(rule, &text[from..link.range.start]) + weight as usize;
+                from = link.range.end;
+            }
+            total + measure(rule, &text[from..])
+        }
+    };
+    u32::try_from(total).unwrap_or(u32::MAX)
+}
+
+/// How characters count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Characters,
+    Graphemes,
+    Utf16,
+    Utf8,
+    /// X, "Counting characters": most Latin, Greek, Cyrillic… characters 1, all others 2, an emoji sequence 2.
+    X,
+    /// Threads, "Posts": 500 characters, of which an emoji counts as many as it has UTF-8 bytes.
+    Threads,
+    /// LinkedIn, "Little text format": a character that has to be escaped counts with its backslash.
+    Linkedin,
+}
+
+fn rule(platform: Platform, unit: TextUnit) -> Rule {
+    match unit {
+        TextUnit::Characters => Rule::Characters,
+        TextUnit::Graphemes => Rule::Graphemes,
+        TextUnit::Utf16 => Rule::Utf16,
+        TextUnit::Utf8Bytes => Rule::Utf8,
+        TextUnit::Weighted => match platform {
+            Platform::Threads => Rule::Threads,
+            Platform::Linkedin => Rule::Linkedin,
+            _ => Rule::X,
+        },
+    }
+}
+
+fn measure(rule: Rule, text: &str) -> usize {
+    match rule {
+        Rule::Characters => text.chars().count(),
+        Rule::Graphemes => text.graphemes(true).count(),
+        Rule::Utf16 => text.encode_utf16().count(),
+        Rule::Utf8 => text.len(),
+        Rule::X => {
+            text.graphemes(true).map(|g| if is_emoji(g) { 2 } else { g.chars().map(x_weight).sum::<usize>() }).sum()
+        }
+        Rule::Threads => text.graphemes(true).map(|g| if is_emoji(g) { g.len() } else { g.chars().count() }).sum(),
+        Rule::Linkedin => text.chars().map(|c| 1 + usize::from("\\<>#~_|[]*(){}@".contains(c))).sum(),
+    }
+}
+
+fn x_weight(c: char) -> usize {
+    match c {
+        '\0'..='\u{10FF}' | '\u{2000}'..='\u{200D}' | '\u{2010}'..='\u{201F}' | '\u{2032}'..='\u{2037}' => 1,
+        _ => 2,
+    }
+}
+
+/// Whether a grapheme is shown as an emoji: by itself, or because a selector, a modifier or a joiner makes it one.
+fn is_emoji(grapheme: &str) -> bool {
+    let mut chars = grapheme.chars();
+    let Some(first) = chars.next() else { return false };
+    let by_itself = matches!(
+        first.emoji_status(),
+        EmojiStatus::EmojiPresentation
+            | EmojiStatus::EmojiPresentationAndModifierBase
+            | EmojiStatus::EmojiPresentationAndEmojiComponent
+            | EmojiStatus::EmojiPresentationAndModifierAndEmojiComponent
+    ) && !is_regional_indicator(first);
+    let made_one = |c: char| {
+        is_emoji_presentation_selector(c)
+            || is_zwj(c)
+            || is_regional_indicator(c)
+            || matches!(c, '\u{20E3}' | '\u{1F3FB}'..='\u{1F3FF}')
+    };
+    by_itself || (first.is_emoji_char() && chars.any(made_one))
+}
+
+/// How many words begin with `sign` and go on.
+fn marked_words(text: &str, sign: char) -> usize {
+    let mut previous = ' ';
+    let mut chars = text.chars().peekable();
+    let mut count = 0;
+    while let Some(c) = chars.next() {
+        let goes_on = chars.peek().is_some_and(|n| n.is_alphanumeric() || *n == '_');
+        if c == sign && goes_on && !previous.is_alphanumeric() {
+            count += 1;
+        }
+        previous = c;
+    }
+    count
+}

@@ -1,0 +1,177 @@
+//! WooCommerce, by its REST API v3 with a consumer key: a post becomes a simple product of the store.
+//!
+//! The product's SKU is its marker: the store keeps SKUs unique, so a repeated call is refused and the first product found.
+//!
+//! Source: WooCommerce REST API documentation, "Authentication over HTTPS" (Basic), "Products", "System status". Over plain
+//! http it would want OAuth 1.0a signatures: http is for networks that the operator allowed alone.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::Method;
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::address::{self, AddressCheck};
+use super::call::{Caller, Effect, connect_error};
+use super::wp::{Body, Failed, Rest, host_of, html, site_of, unique};
+use super::{
+    Account, CallError, Clients, ConnectError, Connected, Connector, Marker, MarkerSeed, Outgoing, Published,
+    Reconciled, Refreshed, Secrets, catalogue, marked,
+};
+use crate::clock::Clock;
+use crate::domain::platform::{AccountKind, Descriptor, Platform};
+
+pub(super) struct Woocommerce {
+    caller: Caller,
+    addresses: Arc<dyn AddressCheck>,
+}
+
+impl Woocommerce {
+    pub(super) fn new(clients: &Clients, clock: &Clock) -> Self {
+        Self {
+            caller: Caller::new(Platform::Woocommerce, clients.guarded.clone(), clock.clone()),
+            addresses: clients.addresses.clone(),
+        }
+    }
+
+    fn rest(&self, secrets: &Secrets, root: String) -> Result<Rest<'_>, CallError> {
+        Ok(Rest {
+            caller: &self.caller,
+            root,
+            user: secrets.need("consumer_key")?.expose_secret().trim().to_owned(),
+            password: secrets.need("consumer_secret")?,
+        })
+    }
+
+    fn stored(&self, secrets: &Secrets) -> Result<Rest<'_>, CallError> {
+        self.rest(secrets, secrets.need("api_root")?.expose_secret().to_owned())
+    }
+
+    /// The product of an earlier call. Stores search SKUs by their beginning, so the whole is compared.
+    async fn look_up(&self, rest: &Rest<'_>, sku: &str) -> Result<Option<Published>, CallError> {
+        let query = [("sku", sku)];
+        let found: Vec<Product> =
+            rest.call(Effect::Harmless, Method::GET, "wc/v3/products", &query, Body::None).await?;
+        Ok(found.into_iter().find(|product| product.sku == sku).map(Product::published))
+    }
+}
+
+#[async_trait]
+impl Connector for Woocommerce {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Woocommerce)
+    }
+
+    async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        let refused = |error| connect_error(error, Some("store_url"));
+        let typed = credentials.need("store_url").map_err(refused)?;
+        let store = address::typed(self.addresses.as_ref(), "store_url", typed.expose_secret()).await?;
+        // The second is for stores without pretty links.
+        for root in [format!("{store}/wp-json/"), format!("{store}/?rest_route=/")] {
+            let rest = self.rest(credentials, root).map_err(refused)?;
+            match status(&rest).await {
+                Ok(()) => {}
+                Err(failed) if failed.status == Some(404) => continue,
+                Err(failed) => return Err(refused(failed.error)),
+            }
+            let store = site_of(&rest.root);
+            return Ok(Connected {
+                name: host_of(&store),
+                username: None,
+                profile_url: Some(store.clone()),
+                avatar_url: None,
+                kind: AccountKind::Store,
+                token_expires_at: None,
+                secrets: credentials.with(&[("api_root", &rest.root)]),
+                external_id: store,
+            });
+        }
+        Err(ConnectError::Refused("No WooCommerce REST API was found at this address.".to_owned()))
+    }
+
+    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+        status(&self.stored(&account.secrets)?).await?;
+        Ok(Refreshed { secrets: None, token_expires_at: None })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        Marker::from_iter([("sku".to_owned(), Value::from(format!("crier-{}", unique(seed))))])
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+        let rest = self.stored(&account.secrets)?;
+        let sku = marked(&post.marker, "sku")?;
+        if post.attempt > 1
+            && let Some(published) = self.look_up(&rest, sku).await?
+        {
+            return Ok(published);
+        }
+        let body = product(post, sku);
+        let created: Result<Product, Failed> =
+            rest.call(Effect::Publishes, Method::POST, "wc/v3/products", &[], Body::Json(&body)).await;
+        match created {
+            Ok(product) => Ok(product.published()),
+            // The SKU is nobody else's: an earlier call of ours got through.
+            Err(failed) if failed.code == "product_invalid_sku" => self.look_up(&rest, sku).await?.ok_or(failed.error),
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+        let rest = self.stored(&account.secrets)?;
+        let found = self.look_up(&rest, marked(&post.marker, "sku")?).await?;
+        Ok(found.map_or(Reconciled::Absent, Reconciled::Found))
+    }
+}
+
+/// Asks for what only a key of a shop manager may see.
+async fn status(rest: &Rest<'_>) -> Result<(), Failed> {
+    // Of the long answer nothing is needed; `_fields` keeps it short where the store knows it.
+    let query = [("_fields", "environment.home_url")];
+    let _: Value = rest.call(Effect::Harmless, Method::GET, "wc/v3/system_status", &query, Body::None).await?;
+    Ok(())
+}
+
+/// The product. A post without words is named by its first picture.
+fn product(post: &Outgoing, sku: &str) -> Value {
+    let parts = html::split(&post.text);
+    let first = post.images.first();
+    let alt = first.and_then(|image| image.alt_text.as_deref()).filter(|alt| !alt.is_empty());
+    let name = match parts.title.as_str() {
+        "" => alt.or(first.map(|image| image.filename.as_str())).unwrap_or_default(),
+        title => title,
+    };
+    let images: Vec<Value> = post
+        .images
+        .iter()
+        .map(|image| json!({ "src": image.url, "alt": image.alt_text.as_deref().unwrap_or_default() }))
+        .collect();
+    json!({
+        "name": html::escape(name),
+        "type": "simple",
+        "status": "publish",
+        "sku": sku,
+        "description": html::paragraphs(&parts.body),
+        "images": images,
+    })
+}
+
+#[derive(Deserialize)]
+struct Product {
+    id: i64,
+    permalink: Option<String>,
+    #[serde(default)]
+    sku: String,
+}
+
+impl Product {
+    fn published(self) -> Published {
+        Published::new(self.id.to_string(), self.permalink)
+    }
+}

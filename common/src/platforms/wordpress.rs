@@ -1,0 +1,351 @@
+//! WordPress, by its REST API with an application password: a text becomes a post of the site.
+//!
+//! The post's slug is its marker: unguessable, stored first, looked up before every further try, because WordPress makes
+//! `-2` of a slug that is taken and publishes twice without a word.
+//!
+//! Sources: REST API handbook, "Discovery", "Posts", "Media", "Users"; `WP_REST_Posts_Controller` for what a status filter
+//! needs. A public GET answers 200 whatever the credentials, so these are checked at `/users/me` alone.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{HeaderMap, Method, header};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::address::{self, AddressCheck};
+use super::call::{Caller, Effect, connect_error};
+use super::wp::{Body, Failed, Rest, host_of, html, site_of, unique};
+use super::{
+    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Published,
+    Reconciled, Refreshed, Secrets, catalogue, marked,
+};
+use crate::clock::Clock;
+use crate::domain::failure::{Category, Failure};
+use crate::domain::platform::{AccountKind, Descriptor, Platform};
+
+/// How many redirects from the typed address are followed to the site's own (`http://` to `https://`, to `www.`).
+const MOST_REDIRECTS: usize = 4;
+
+/// The statuses in which a post of ours can be found again.
+const ANY_STATUS: &str = "publish,future,draft,pending,private";
+
+pub(super) struct Wordpress {
+    caller: Caller,
+    addresses: Arc<dyn AddressCheck>,
+}
+
+impl Wordpress {
+    pub(super) fn new(clients: &Clients, clock: &Clock) -> Self {
+        Self {
+            caller: Caller::new(Platform::Wordpress, clients.guarded.clone(), clock.clone()),
+            addresses: clients.addresses.clone(),
+        }
+    }
+
+    fn rest(&self, secrets: &Secrets) -> Result<Rest<'_>, CallError> {
+        Ok(Rest {
+            caller: &self.caller,
+            root: secrets.need("api_root")?.expose_secret().to_owned(),
+            user: secrets.need("username")?.expose_secret().to_owned(),
+            password: secrets.need("application_password")?,
+        })
+    }
+
+    /// The places where the site's REST API may be: what its front page says, else the two that WordPress uses.
+    async fn roots(&self, site: &str) -> Result<Vec<String>, ConnectError> {
+        let mut page = format!("{site}/");
+        for _ in 0..MOST_REDIRECTS {
+            let request = self.caller.request(Method::GET, &page);
+            let answer = self.caller.send(Effect::Harmless, request).await;
+            let answer = answer.map_err(|error| connect_error(error, Some("site_url")))?;
+            if let Some(root) = linked_root(&answer.headers, &page) {
+                return Ok(vec![root]);
+            }
+            let next = answer.status.is_redirection().then(|| location(&answer.headers, &page)).flatten();
+            let Some(next) = next else { break };
+            page = next;
+        }
+        let site = page.split(['?', '#']).next().unwrap_or(&page).trim_end_matches('/');
+        Ok(vec![format!("{site}/wp-json/"), format!("{site}/?rest_route=/")])
+    }
+
+    /// Logs in at the first of `roots` that is a REST API.
+    async fn log_in(
+        &self,
+        roots: Vec<String>,
+        user: &str,
+        password: &SecretString,
+    ) -> Result<(String, Me), ConnectError> {
+        for root in roots {
+            // The page may lead to another host: no credentials go where the typed address could not have led.
+            address::typed(self.addresses.as_ref(), "site_url", &root).await?;
+            let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password: password.clone() };
+            match me(&rest).await {
+                Ok(me) => return Ok((rest.root, me)),
+                // No REST API here: no such page, a page elsewhere, or a page in place of JSON.
+                Err(failed) if failed.status.is_some_and(|s| s == 404 || (300..400).contains(&s)) => {}
+                Err(failed) if failed.status.is_none() && is_unreadable(&failed.error) => {}
+                Err(failed) => return Err(connect_error(failed.error, Some("site_url"))),
+            }
+        }
+        Err(ConnectError::Refused("No WordPress REST API was found at this address.".to_owned()))
+    }
+
+    /// The post of an earlier call.
+    async fn look_up(&self, rest: &Rest<'_>, slug: &str) -> Result<Option<Published>, CallError> {
+        let query = [("slug", slug), ("status", ANY_STATUS), ("_fields", "id,link,slug")];
+        let found: Result<Vec<Post>, Failed> =
+            rest.call(Effect::Harmless, Method::GET, "wp/v2/posts", &query, Body::None).await;
+        let found = found.map_err(|failed| match failed.code.as_str() {
+            // The status filter is for those who may edit posts: the site took us for a visitor.
+            "rest_invalid_param" | "rest_forbidden_status" => CallError::Reauth(
+                Failure::of(
+                    Category::AuthExpired,
+                    "WordPress no longer accepts the credentials; connect the account again.",
+                )
+                .from_platform(&failed.code),
+            ),
+            _ => failed.error,
+        })?;
+        Ok(found.into_iter().find(|post| post.slug == slug).map(Post::published))
+    }
+
+    /// Uploads a picture under a name made of the slug, and gives it its alt text. On a further try the upload of an
+    /// earlier one is used again.
+    async fn upload(
+        &self,
+        rest: &Rest<'_>,
+        slug: &str,
+        index: usize,
+        image: &Image,
+        again: bool,
+    ) -> Result<Media, CallError> {
+        let name = format!("{slug}-{}", index + 1);
+        let mut media = None;
+        if again {
+            let query = [("slug", name.as_str()), ("_fields", "id,source_url,slug")];
+            let found: Vec<Media> = rest.call(Effect::Harmless, Method::GET, "wp/v2/media", &query, Body::None).await?;
+            media = found.into_iter().find(|m| m.slug == name);
+        }
+        let media = match media {
+            Some(media) => media,
+            None => {
+                let filename = format!("{name}.{}", extension(&image.mime_type));
+                let file = Body::File { bytes: image.bytes.clone(), mime_type: &image.mime_type, filename: &filename };
+                // No post shows it yet, so sending it twice harms nobody.
+                rest.call(Effect::Harmless, Method::POST, "wp/v2/media", &[], file).await?
+            }
+        };
+        if let Some(alt) = image.alt_text.as_deref().filter(|alt| !alt.is_empty()) {
+            let path = format!("wp/v2/media/{}", media.id);
+            let body = json!({ "alt_text": alt });
+            let _: Value = rest.call(Effect::Harmless, Method::POST, &path, &[], Body::Json(&body)).await?;
+        }
+        Ok(media)
+    }
+}
+
+#[async_trait]
+impl Connector for Wordpress {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Wordpress)
+    }
+
+    async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        let missing = |error| connect_error(error, None);
+        let typed = credentials.need("site_url").map_err(missing)?;
+        let user = credentials.need("username").map_err(missing)?;
+        let password = credentials.need("application_password").map_err(missing)?;
+        let user = user.expose_secret().trim();
+
+        let site = address::typed(self.addresses.as_ref(), "site_url", typed.expose_secret()).await?;
+        let (root, me) = self.log_in(self.roots(&site).await?, user, &password).await?;
+        if !me.may_publish() {
+            let message =
+                format!("The user {user} may not publish posts on this site; give it the role Author or Editor.");
+            return Err(ConnectError::Refused(message));
+        }
+        let site = site_of(&root);
+        let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password };
+        // The site's title is a courtesy: without it the host serves.
+        let query = [("_fields", "name")];
+        let index: Option<Index> = rest.call(Effect::Harmless, Method::GET, "", &query, Body::None).await.ok();
+        let name = index.and_then(|index| index.name).filter(|name| !name.trim().is_empty());
+        Ok(Connected {
+            name: name.unwrap_or_else(|| host_of(&site)),
+            username: Some(user.to_owned()),
+            profile_url: Some(site.clone()),
+            avatar_url: me.avatar(),
+            kind: AccountKind::Site,
+            token_expires_at: None,
+            secrets: credentials.with(&[("username", user), ("api_root", &rest.root)]),
+            external_id: site,
+        })
+    }
+
+    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+        let me = me(&self.rest(&account.secrets)?).await?;
+        if !me.may_publish() {
+            let message = "The WordPress user may not publish posts any more; give it the role Author or Editor.";
+            return Err(CallError::Permanent(Failure::of(Category::Account, message)));
+        }
+        Ok(Refreshed { secrets: None, token_expires_at: None })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        Marker::from_iter([("slug".to_owned(), Value::from(format!("post-{}", unique(seed))))])
+    }
+
+    fn can_reconcile(&self) -> bool {
+        true
+    }
+
+    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+        let rest = self.rest(&account.secrets)?;
+        let slug = marked(&post.marker, "slug")?;
+        let again = post.attempt > 1;
+        if again && let Some(published) = self.look_up(&rest, slug).await? {
+            return Ok(published);
+        }
+        let mut media = Vec::with_capacity(post.images.len());
+        for (index, image) in post.images.iter().enumerate() {
+            media.push(self.upload(&rest, slug, index, image, again).await?);
+        }
+        let body = post_body(post, slug, &media);
+        let created: Post = rest.call(Effect::Publishes, Method::POST, "wp/v2/posts", &[], Body::Json(&body)).await?;
+        Ok(created.published())
+    }
+
+    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+        let rest = self.rest(&account.secrets)?;
+        let found = self.look_up(&rest, marked(&post.marker, "slug")?).await?;
+        Ok(found.map_or(Reconciled::Absent, Reconciled::Found))
+    }
+}
+
+async fn me(rest: &Rest<'_>) -> Result<Me, Failed> {
+    let query = [("context", "edit")];
+    rest.call(Effect::Harmless, Method::GET, "wp/v2/users/me", &query, Body::None).await
+}
+
+/// The post: the first picture is the featured one, the others a gallery below the text.
+fn post_body(post: &Outgoing, slug: &str, media: &[Media]) -> Value {
+    let parts = html::split(&post.text);
+    // An option `title` leaves the whole text to the content.
+    let wished = post.options.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty());
+    let (title, text) = match wished {
+        Some(title) => (title, post.text.as_str()),
+        None => (parts.title.as_str(), parts.body.as_str()),
+    };
+    let mut content = html::paragraphs(text);
+    // WordPress refuses a post with neither title nor content: pictures without words are content themselves.
+    let gallery = if content.is_empty() { 0 } else { 1 };
+    if media.len() > gallery {
+        let figures: String = media.iter().zip(&post.images).skip(gallery).map(|(m, image)| figure(m, image)).collect();
+        let class = "wp-block-gallery has-nested-images columns-default is-cropped";
+        content.push_str(&format!(
+            "\n<!-- wp:gallery {{\"linkTo\":\"none\"}} -->\n<figure class=\"{class}\">{figures}</figure>\n<!-- /wp:gallery -->"
+        ));
+    }
+    let mut body =
+        json!({ "title": html::escape(title), "content": content.trim_start(), "status": "publish", "slug": slug });
+    if let Some(first) = media.first() {
+        body["featured_media"] = Value::from(first.id);
+    }
+    body
+}
+
+fn figure(media: &Media, image: &Image) -> String {
+    let (id, src) = (media.id, html::escape(&media.source_url));
+    let alt = html::escape(image.alt_text.as_deref().unwrap_or_default());
+    format!(
+        "<!-- wp:image {{\"id\":{id}}} -->\n<figure class=\"wp-block-image\"><img src=\"{src}\" alt=\"{alt}\" \
+         class=\"wp-image-{id}\"/></figure>\n<!-- /wp:image -->"
+    )
+}
+
+/// The root that a page names: `Link: <https://example.com/wp-json/>; rel="https://api.w.org/"`.
+fn linked_root(headers: &HeaderMap, page: &str) -> Option<String> {
+    let page = Url::parse(page).ok()?;
+    let values = headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
+    let target = values.flat_map(|value| value.split(',')).find_map(|link| {
+        let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
+        parameters.contains("https://api.w.org/").then_some(target)
+    })?;
+    let mut root = page.join(target).ok()?;
+    // A site behind a proxy may not know that it is reached by https.
+    if page.scheme() == "https" && root.scheme() == "http" && page.host_str() == root.host_str() {
+        root.set_scheme("https").ok()?;
+    }
+    Some(root.into())
+}
+
+fn location(headers: &HeaderMap, page: &str) -> Option<String> {
+    let target = headers.get(header::LOCATION)?.to_str().ok()?;
+    let next = Url::parse(page).ok()?.join(target).ok()?;
+    matches!(next.scheme(), "http" | "https").then(|| next.into())
+}
+
+fn is_unreadable(error: &CallError) -> bool {
+    matches!(error, CallError::Transient(failure) if failure.category == Category::PlatformError)
+}
+
+fn extension(mime_type: &str) -> &'static str {
+    match mime_type {
+        "image/png" => "png",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        _ => "jpg",
+    }
+}
+
+#[derive(Deserialize)]
+struct Index {
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Me {
+    /// An object; PHP writes an empty one as `[]`.
+    #[serde(default)]
+    capabilities: Value,
+    #[serde(default)]
+    avatar_urls: Value,
+}
+
+impl Me {
+    /// A site that does not tell (a plugin may hide it) is given the benefit: the post itself will show.
+    fn may_publish(&self) -> bool {
+        self.capabilities.is_null() || self.capabilities["publish_posts"] == Value::Bool(true)
+    }
+
+    fn avatar(&self) -> Option<String> {
+        self.avatar_urls["96"].as_str().map(str::to_owned)
+    }
+}
+
+#[derive(Deserialize)]
+struct Post {
+    id: i64,
+    link: Option<String>,
+    #[serde(default)]
+    slug: String,
+}
+
+impl Post {
+    fn published(self) -> Published {
+        Published::new(self.id.to_string(), self.link)
+    }
+}
+
+#[derive(Deserialize)]
+struct Media {
+    id: i64,
+    #[serde(default)]
+    source_url: String,
+    #[serde(default)]
+    slug: String,
+}

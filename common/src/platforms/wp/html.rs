@@ -1,0 +1,121 @@
+//! A post's text as a title and paragraphs of HTML, for WordPress and WooCommerce.
+
+/// The longest title that is taken from a text, in characters.
+const LONGEST_TITLE: usize = 120;
+
+/// A text in two parts, neither of them escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    pub title: String,
+    pub body: String,
+}
+
+/// The first line is the title, the rest the body. A text of one line is both. A first line that is too long for a title
+/// stays in the body, and the title is its beginning.
+pub fn split(text: &str) -> Parts {
+    let text = text.trim();
+    let (first, rest) = text.split_once('\n').map_or((text, ""), |(first, rest)| (first.trim(), rest.trim()));
+    if first.chars().count() > LONGEST_TITLE {
+        return Parts { title: shorten(first), body: text.to_owned() };
+    }
+    let body = if rest.is_empty() { first } else { rest };
+    Parts { title: first.to_owned(), body: body.to_owned() }
+}
+
+/// The beginning of `line`, cut between words where there is a gap in its second half.
+fn shorten(line: &str) -> String {
+    let cut: String = line.chars().take(LONGEST_TITLE - 1).collect();
+    let end = cut.rfind(char::is_whitespace).filter(|&at| at > cut.len() / 2).unwrap_or(cut.len());
+    format!("{}…", cut[..end].trim_end())
+}
+
+/// Paragraphs: an empty line ends one, a single line break stays one.
+pub fn paragraphs(text: &str) -> String {
+    let mut html = String::with_capacity(text.len() + 16);
+    let mut open = false;
+    for line in text.lines().map(str::trim_end) {
+        match (line.trim().is_empty(), open) {
+            (true, true) => {
+                html.push_str("</p>\n");
+                open = false;
+            }
+            (true, false) => {}
+            (false, true) => {
+                html.push_str("<br />\n");
+                html.push_str(&escape(line));
+            }
+            (false, false) => {
+                html.push_str("<p>");
+                html.push_str(&escape(line));
+                open = true;
+            }
+        }
+    }
+    if open {
+        html.push_str("</p>");
+    }
+    html.truncate(html.trim_end().len());
+    html
+}
+
+/// Text for HTML, an attribute included.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#039;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_first_line_is_the_title() {
+        assert_eq!(split("Title\n\nBody\nmore"), Parts { title: "Title".into(), body: "Body\nmore".into() });
+        assert_eq!(split("One line"), Parts { title: "One line".into(), body: "One line".into() });
+        assert_eq!(split(""), Parts { title: String::new(), body: String::new() });
+    }
+
+    #[test]
+    fn a_long_first_line_is_shortened_and_kept() {
+        let line = "word ".repeat(40).trim().to_owned();
+        let parts = split(&line);
+        assert!(parts.title.chars().count() <= 120 && parts.title.ends_with("word…"), "{}", parts.title);
+        assert_eq!(parts.body, line);
+        assert_eq!(split(&"x".repeat(120)).title, "x".repeat(120));
+        assert_eq!(split(&"ß".repeat(121)).title, format!("{}…", "ß".repeat(119)));
+    }
+
+    #[test]
+    fn paragraphs_and_line_breaks() {
+        assert_eq!(paragraphs("a\nb\n\n\nc < d\r\n"), "<p>a<br />\nb</p>\n<p>c &lt; d</p>");
+        assert_eq!(paragraphs(" \n"), "");
+    }
+
+    proptest! {
+        #[test]
+        fn no_markup_of_the_text_survives(text in r#"[a-z<>&"'/ \n]{0,60}"#) {
+            let html = paragraphs(&text).replace("<p>", "").replace("</p>", "").replace("<br />", "");
+            prop_assert!(!html.contains(['<', '>', '"', '\'']), "{}", html);
+        }
+
+        #[test]
+        fn a_title_is_never_too_long_and_nothing_is_lost(text in r"\PC{0,300}(\n\PC{0,50}){0,3}") {
+            let parts = split(&text);
+            prop_assert!(parts.title.chars().count() <= 120);
+            let kept = format!("{}{}", parts.title, parts.body);
+            prop_assert!(text.split_whitespace().all(|word| kept.contains(word)));
+        }
+    }
+}

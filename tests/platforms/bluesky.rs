@@ -1,0 +1,459 @@
+//! Bluesky against a server that answers as a personal data server does.
+
+use std::sync::{Arc, Mutex};
+
+use chrono::{TimeDelta, TimeZone, Utc};
+use crier_common::domain::failure::Category;
+use crier_common::domain::platform::{AccountKind, Platform};
+use crier_common::platforms::{Account, CallError, ConnectError, Outgoing, Reconciled};
+use serde_json::{Value, json};
+use wiremock::matchers::{bearer_token, body_bytes, body_json, header, method, path, query_param};
+use wiremock::{Match, Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use super::support::{Script, Then, account, connector, image, nobody, now, post, secrets, shown};
+
+const DID: &str = "did:plc:alice";
+
+/// A token whose claims say that it runs out on 1 January 2027.
+const ACCESS: &str = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjE3OTg3NjE2MDB9.c2ln";
+
+fn bluesky_account() -> Account {
+    account(
+        DID,
+        json!({
+            "identifier": "alice.example",
+            "app_password": "abcd-efgh",
+            "service": "",
+            "access_jwt": ACCESS,
+            "refresh_jwt": "refresh-1",
+        }),
+    )
+}
+
+fn xrpc(name: &str) -> wiremock::matchers::PathExactMatcher {
+    path(format!("/xrpc/{name}"))
+}
+
+fn error(status: u16, name: &str, message: &str) -> ResponseTemplate {
+    ResponseTemplate::new(status).set_body_json(json!({ "error": name, "message": message }))
+}
+
+fn session(access: &str, refresh: &str) -> Value {
+    json!({ "did": DID, "handle": "alice.example", "accessJwt": access, "refreshJwt": refresh, "active": true })
+}
+
+async fn answers(server: &MockServer, name: &str, answer: ResponseTemplate) {
+    Mock::given(xrpc(name)).respond_with(answer).mount(server).await;
+}
+
+/// Keeps one record under each key, and takes `putRecord` as a server does: an identical record again is no change, another
+/// one against `swapRecord: null` is `InvalidSwap`.
+#[derive(Clone, Default)]
+struct Repo(Arc<Mutex<Vec<Value>>>);
+
+impl Respond for Repo {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let mut kept = self.0.lock().unwrap();
+        let find = |kept: &[Value], rkey: &str| kept.iter().find(|put| put["rkey"] == *rkey).cloned();
+        let written = |rkey: &str| json!({ "uri": format!("at://{DID}/app.bsky.feed.post/{rkey}"), "cid": "bafy" });
+        if request.method == "GET" {
+            let rkey = request.url.query_pairs().find(|(name, _)| name == "rkey").unwrap().1.into_owned();
+            let Some(put) = find(&kept, &rkey) else { return error(400, "RecordNotFound", "Could not locate record") };
+            let mut record = written(&rkey);
+            record["value"] = put["record"].clone();
+            return ResponseTemplate::new(200).set_body_json(record);
+        }
+        let put: Value = request.body_json().unwrap();
+        let rkey = put["rkey"].as_str().unwrap().to_owned();
+        assert_eq!((&put["repo"], &put["swapRecord"]), (&json!(DID), &Value::Null));
+        assert!(put.as_object().unwrap().contains_key("swapRecord"), "without it the record would be replaced");
+        match find(&kept, &rkey) {
+            Some(old) if old["record"] != put["record"] => return error(400, "InvalidSwap", "Record was at bafy"),
+            Some(_) => {}
+            None => kept.push(put),
+        }
+        ResponseTemplate::new(200).set_body_json(written(&rkey))
+    }
+}
+
+/// A server with a repository.
+async fn pds() -> (MockServer, Repo) {
+    let (server, repo) = (MockServer::start().await, Repo::default());
+    for name in ["com.atproto.repo.putRecord", "com.atproto.repo.getRecord"] {
+        Mock::given(xrpc(name)).and(bearer_token(ACCESS)).respond_with(repo.clone()).mount(&server).await;
+    }
+    (server, repo)
+}
+
+async fn connect(server: &MockServer) -> Result<crier_common::platforms::Connected, ConnectError> {
+    let credentials = secrets(json!({ "identifier": " @alice.example", "app_password": "abcd-efgh" }));
+    connector(Platform::Bluesky, &server.uri()).connect(1, &credentials).await
+}
+
+async fn publish_answered(answer: ResponseTemplate) -> CallError {
+    let server = MockServer::start().await;
+    answers(&server, "com.atproto.repo.putRecord", answer).await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    bluesky.publish(&bluesky_account(), &post(bluesky.as_ref(), "Hi")).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn connecting_makes_a_session_and_looks_the_profile_up() {
+    let server = MockServer::start().await;
+    Mock::given(method("POST"))
+        .and(xrpc("com.atproto.server.createSession"))
+        .and(body_json(json!({ "identifier": "alice.example", "password": "abcd-efgh" })))
+        .respond_with(ResponseTemplate::new(200).set_body_json(session(ACCESS, "refresh-1")))
+        .expect(1)
+        .mount(&server)
+        .await;
+    Mock::given(xrpc("app.bsky.actor.getProfile"))
+        .and(query_param("actor", DID))
+        .and(bearer_token(ACCESS))
+        .respond_with(
+            ResponseTemplate::new(200).set_body_json(json!({ "displayName": "Alice", "avatar": "https://a/b" })),
+        )
+        .mount(&server)
+        .await;
+    let connected = connect(&server).await.unwrap();
+    assert_eq!((connected.external_id.as_str(), connected.name.as_str()), (DID, "Alice"));
+    assert_eq!(connected.username.as_deref(), Some("alice.example"));
+    assert_eq!(connected.profile_url.as_deref(), Some("https://bsky.app/profile/alice.example"));
+    assert_eq!(connected.avatar_url.as_deref(), Some("https://a/b"));
+    assert_eq!(connected.kind, AccountKind::Profile);
+    assert_eq!(connected.token_expires_at, Some(Utc.with_ymd_and_hms(2027, 1, 1, 0, 0, 0).unwrap()));
+    let kept = shown(&connected.secrets);
+    assert_eq!((&kept["access_jwt"], &kept["refresh_jwt"]), (&json!(ACCESS), &json!("refresh-1")));
+    assert_eq!((&kept["app_password"], &kept["service"]), (&json!("abcd-efgh"), &json!("")));
+}
+
+#[tokio::test]
+async fn a_server_without_profiles_is_connected_to_all_the_same() {
+    let server = MockServer::start().await;
+    answers(
+        &server,
+        "com.atproto.server.createSession",
+        ResponseTemplate::new(200).set_body_json(session("opaque", "r")),
+    )
+    .await;
+    answers(&server, "app.bsky.actor.getProfile", error(501, "MethodNotImplemented", "no")).await;
+    let connected = connect(&server).await.unwrap();
+    assert_eq!((connected.name.as_str(), connected.token_expires_at), ("alice.example", None));
+}
+
+#[tokio::test]
+async fn refused_credentials_and_accounts_that_are_shut() {
+    let inactive = json!({ "did": DID, "handle": "a.b", "accessJwt": "a", "refreshJwt": "r", "active": false, "status": "deactivated" });
+    for (answer, word) in [
+        (error(401, "AuthenticationRequired", "Invalid identifier or password"), "app password"),
+        (error(401, "AuthFactorTokenRequired", "A sign in code has been sent"), "app password"),
+        (error(400, "AccountTakedown", "Account has been taken down"), "suspended"),
+        (ResponseTemplate::new(200).set_body_json(inactive), "deactivated"),
+    ] {
+        let server = MockServer::start().await;
+        answers(&server, "com.atproto.server.createSession", answer).await;
+        let refusal = connect(&server).await.unwrap_err();
+        assert!(matches!(&refusal, ConnectError::Refused(message) if message.contains(word)), "{refusal:?}");
+    }
+    for answer in [error(429, "RateLimitExceeded", "Rate Limit Exceeded"), ResponseTemplate::new(502)] {
+        let server = MockServer::start().await;
+        answers(&server, "com.atproto.server.createSession", answer).await;
+        assert!(matches!(connect(&server).await, Err(ConnectError::Unavailable(_))));
+    }
+}
+
+#[tokio::test]
+async fn the_service_is_checked_and_kept() {
+    let server = MockServer::start().await;
+    answers(&server, "com.atproto.server.createSession", ResponseTemplate::new(200).set_body_json(session("a", "r")))
+        .await;
+    let bluesky = connector(Platform::Bluesky, &nobody().await);
+    let with = |service: &str| secrets(json!({ "identifier": "a.b", "app_password": "p", "service": service }));
+    let connected = bluesky.connect(1, &with(&format!("{}/?x=y", server.uri()))).await.unwrap();
+    assert_eq!(shown(&connected.secrets)["service"], json!(server.uri()));
+    for service in ["not a url", "ftp://example.com", "https://user:pass@example.com", "https://refused.example"] {
+        let refusal = bluesky.connect(1, &with(service)).await.unwrap_err();
+        assert!(matches!(refusal, ConnectError::Field { field: "service", .. }), "{service}: {refusal:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_post_is_a_record_under_its_own_key() {
+    let (server, repo) = pds().await;
+    Mock::given(xrpc("com.atproto.identity.resolveHandle"))
+        .and(query_param("handle", "bob.example"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "did": "did:plc:bob" })))
+        .mount(&server)
+        .await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    let outgoing = post(bluesky.as_ref(), "Ünder https://example.com #tag @bob.example @nobody.example");
+    let published = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
+
+    let rkey = outgoing.marker["rkey"].as_str().unwrap();
+    assert_eq!(rkey.len(), 13);
+    assert_eq!(published.external_id, format!("at://{DID}/app.bsky.feed.post/{rkey}"));
+    assert_eq!(published.url.unwrap(), format!("https://bsky.app/profile/{DID}/post/{rkey}"));
+    let puts = repo.0.lock().unwrap().clone();
+    assert_eq!(puts[0]["collection"], json!("app.bsky.feed.post"));
+    let facet = |start, end, feature| json!({ "index": { "byteStart": start, "byteEnd": end }, "features": [feature] });
+    assert_eq!(
+        puts[0]["record"],
+        json!({
+            "$type": "app.bsky.feed.post",
+            "text": outgoing.text,
+            "createdAt": "2026-03-01T12:00:00.000Z",
+            "facets": [
+                facet(7, 26, json!({ "$type": "app.bsky.richtext.facet#link", "uri": "https://example.com" })),
+                facet(27, 31, json!({ "$type": "app.bsky.richtext.facet#tag", "tag": "tag" })),
+                facet(32, 44, json!({ "$type": "app.bsky.richtext.facet#mention", "did": "did:plc:bob" })),
+            ],
+        })
+    );
+}
+
+/// The length header of a body that is there but empty, or none.
+struct NoBody;
+
+impl Match for NoBody {
+    fn matches(&self, request: &Request) -> bool {
+        request.body.is_empty() && !request.headers.contains_key("content-type")
+    }
+}
+
+#[tokio::test]
+async fn images_are_uploaded_first_and_embedded_with_alt_text_and_ratio() {
+    let (server, repo) = pds().await;
+    let blob = json!({ "$type": "blob", "ref": { "$link": "bafkrei" }, "mimeType": "image/png", "size": 12 });
+    Mock::given(method("POST"))
+        .and(xrpc("com.atproto.repo.uploadBlob"))
+        .and(bearer_token(ACCESS))
+        .and(header("content-type", "image/png"))
+        .and(body_bytes(b"bytes of cat".to_vec()))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "blob": blob })))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    let mut outgoing = post(bluesky.as_ref(), "Cat");
+    outgoing.images = vec![image("cat")];
+    bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
+    let embed = repo.0.lock().unwrap()[0]["record"]["embed"].clone();
+    let picture = json!({ "image": blob, "alt": "a <cat>", "aspectRatio": { "width": 400, "height": 300 } });
+    assert_eq!(embed, json!({ "$type": "app.bsky.embed.images", "images": [picture] }));
+}
+
+#[tokio::test]
+async fn an_upload_that_breaks_off_is_only_tried_again() {
+    let server = MockServer::start().await;
+    answers(&server, "com.atproto.repo.uploadBlob", ResponseTemplate::new(502)).await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    let mut outgoing = post(bluesky.as_ref(), "Cat");
+    outgoing.images = vec![image("cat")];
+    let error = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap_err();
+    assert!(matches!(error, CallError::Transient(_)), "nothing was published: {error:?}");
+}
+
+#[tokio::test]
+async fn the_same_post_twice_is_one_record() {
+    let (server, repo) = pds().await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    let outgoing = post(bluesky.as_ref(), "Once #only");
+    let first = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
+    let again = Outgoing { attempt: 2, ..outgoing };
+    assert_eq!(bluesky.publish(&bluesky_account(), &again).await.unwrap(), first);
+    assert_eq!(repo.0.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_earlier_call_with_another_text_counts_as_the_post() {
+    let (server, repo) = pds().await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    let outgoing = post(bluesky.as_ref(), "First words");
+    let first = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
+    let edited = Outgoing { text: "Second thoughts".to_owned(), ..outgoing.clone() };
+    assert_eq!(bluesky.publish(&bluesky_account(), &edited).await.unwrap(), first);
+
+    // Another's record under our key is no post of ours.
+    repo.0.lock().unwrap()[0]["record"]["createdAt"] = json!("2020-01-01T00:00:00.000Z");
+    let error = bluesky.publish(&bluesky_account(), &edited).await.unwrap_err();
+    assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::DuplicateContent), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_marker_is_the_same_for_the_same_target() {
+    let bluesky = connector(Platform::Bluesky, "http://127.0.0.1:1");
+    let (one, two) = (post(bluesky.as_ref(), "a"), post(bluesky.as_ref(), "b"));
+    assert_eq!(one.marker, two.marker);
+    let mut lost = one;
+    lost.marker.clear();
+    assert!(matches!(bluesky.publish(&bluesky_account(), &lost).await, Err(CallError::Transient(_))));
+}
+
+/// Publishes into a connection that breaks, then asks what became of it.
+async fn after_a_break(look_up: Then) -> (Result<Reconciled, CallError>, Vec<String>) {
+    let script = Script::start(vec![Then::HangUp, look_up]).await;
+    let bluesky = connector(Platform::Bluesky, &script.base);
+    let outgoing = post(bluesky.as_ref(), "Hi");
+    let error = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap_err();
+    assert!(matches!(&error, CallError::Unknown(f) if f.category == Category::OutcomeUnknown), "{error:?}");
+    assert!(bluesky.can_reconcile());
+    (bluesky.reconcile(&bluesky_account(), &outgoing).await, script.requests())
+}
+
+#[tokio::test]
+async fn after_a_break_the_record_tells_what_became_of_it() {
+    let uri = format!("at://{DID}/app.bsky.feed.post/x");
+    let (found, requests) = after_a_break(Then::Answer(200, json!({ "uri": uri, "cid": "c", "value": {} }))).await;
+    let Reconciled::Found(published) = found.unwrap() else { panic!("not found") };
+    assert_eq!(published.external_id, uri);
+    assert!(requests[1].starts_with("GET /xrpc/com.atproto.repo.getRecord?repo=did%3Aplc%3Aalice&collection="));
+
+    for (name, message) in [("RecordNotFound", "x"), ("InvalidRequest", "Could not locate record: at://x")] {
+        let (absent, _) = after_a_break(Then::Answer(400, json!({ "error": name, "message": message }))).await;
+        assert_eq!(absent.unwrap(), Reconciled::Absent);
+    }
+    let (failed, _) = after_a_break(Then::HangUp).await;
+    assert!(matches!(failed, Err(CallError::Transient(_))), "a look-up that fails tells nothing");
+}
+
+#[tokio::test]
+async fn errors_are_told_apart_by_their_names() {
+    let error_of = |status, name: &'static str, message: &'static str| publish_answered(error(status, name, message));
+    for name in ["ExpiredToken", "InvalidToken"] {
+        assert!(matches!(error_of(400, name, "Token has expired").await, CallError::AuthExpired(_)), "{name}");
+    }
+    assert!(matches!(error_of(401, "AuthMissing", "Authentication Required").await, CallError::Reauth(_)));
+    for (status, name, message, category) in [
+        (400, "AccountTakedown", "Account has been taken down", Category::Account),
+        (
+            400,
+            "InvalidRequest",
+            "Invalid app.bsky.feed.post record: Record/text must not be longer than 300 graphemes",
+            Category::InvalidContent,
+        ),
+        (400, "InvalidRequest", "Input/repo must be a valid did", Category::PlatformRejected),
+        (413, "PayloadTooLarge", "request entity too large", Category::InvalidContent),
+    ] {
+        let error = error_of(status, name, message).await;
+        assert!(matches!(&error, CallError::Permanent(f) if f.category == category), "{error:?}");
+        assert_eq!(error.failure().platform_code.as_deref(), Some(name));
+    }
+    assert!(matches!(error_of(500, "InternalServerError", "x").await, CallError::Unknown(_)));
+    assert!(matches!(error_of(502, "ExpiredToken", "a proxy that says so").await, CallError::Unknown(_)));
+}
+
+#[tokio::test]
+async fn a_rate_limit_is_told_by_its_reset() {
+    let reset = (now() + TimeDelta::minutes(5)).timestamp().to_string();
+    let answer = error(429, "RateLimitExceeded", "x").insert_header("RateLimit-Reset", reset.as_str());
+    let error = publish_answered(answer).await;
+    assert!(
+        matches!(error, CallError::RateLimited { until, .. } if until == Some(now() + TimeDelta::minutes(5))),
+        "{error:?}"
+    );
+}
+
+async fn refreshing(refresh: ResponseTemplate, create: ResponseTemplate) -> (Result<Value, CallError>, MockServer) {
+    let server = MockServer::start().await;
+    Mock::given(method("POST"))
+        .and(xrpc("com.atproto.server.refreshSession"))
+        .and(bearer_token("refresh-1"))
+        .and(NoBody)
+        .respond_with(refresh)
+        .expect(1)
+        .mount(&server)
+        .await;
+    Mock::given(method("POST"))
+        .and(xrpc("com.atproto.server.createSession"))
+        .and(body_json(json!({ "identifier": "alice.example", "password": "abcd-efgh" })))
+        .respond_with(create)
+        .mount(&server)
+        .await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    let refreshed = bluesky.refresh(&bluesky_account()).await;
+    (refreshed.map(|r| shown(&r.secrets.unwrap())), server)
+}
+
+#[tokio::test]
+async fn refreshing_stores_both_new_tokens() {
+    let fresh = ResponseTemplate::new(200).set_body_json(session("access-2", "refresh-2"));
+    let (secrets, _server) = refreshing(fresh, ResponseTemplate::new(500)).await;
+    let secrets = secrets.unwrap();
+    assert_eq!((&secrets["access_jwt"], &secrets["refresh_jwt"]), (&json!("access-2"), &json!("refresh-2")));
+    assert_eq!(secrets["app_password"], json!("abcd-efgh"));
+
+    let empty = ResponseTemplate::new(200).set_body_json(session("access-2", ""));
+    let (secrets, _server) = refreshing(empty, ResponseTemplate::new(500)).await;
+    assert_eq!(secrets.unwrap()["refresh_jwt"], json!("refresh-1"), "an empty token takes no other's place");
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_ran_out_is_made_up_for_by_the_app_password() {
+    for name in ["ExpiredToken", "InvalidToken"] {
+        let created = ResponseTemplate::new(200).set_body_json(session("access-3", "refresh-3"));
+        let (secrets, _server) = refreshing(error(400, name, "Token has been revoked"), created).await;
+        assert_eq!(secrets.unwrap()["refresh_jwt"], json!("refresh-3"));
+    }
+}
+
+#[tokio::test]
+async fn only_a_refused_app_password_expires_the_account() {
+    let expired = || error(400, "ExpiredToken", "Token has been revoked");
+    let (refused, _server) =
+        refreshing(expired(), error(401, "AuthenticationRequired", "Invalid identifier or password")).await;
+    assert!(matches!(refused, Err(CallError::Reauth(_))), "{refused:?}");
+    for (refresh, create) in [
+        (ResponseTemplate::new(502), ResponseTemplate::new(200)),
+        (expired(), ResponseTemplate::new(503)),
+        (expired(), error(429, "RateLimitExceeded", "x")),
+    ] {
+        let (passing, _server) = refreshing(refresh, create).await;
+        assert!(matches!(passing, Err(CallError::Transient(_) | CallError::RateLimited { .. })), "{passing:?}");
+    }
+    let mut other = session("a", "r");
+    other["did"] = json!("did:plc:mallory");
+    let (moved, _server) = refreshing(expired(), ResponseTemplate::new(200).set_body_json(other)).await;
+    assert!(matches!(moved, Err(CallError::Reauth(_))), "the handle is another's now");
+}
+
+#[tokio::test]
+async fn a_token_that_ran_out_is_refreshed_and_the_post_goes_out() {
+    let (server, repo) = pds().await;
+    Mock::given(xrpc("com.atproto.repo.putRecord"))
+        .and(bearer_token("stale"))
+        .respond_with(error(400, "ExpiredToken", "Token has expired"))
+        .mount(&server)
+        .await;
+    answers(
+        &server,
+        "com.atproto.server.refreshSession",
+        ResponseTemplate::new(200).set_body_json(session(ACCESS, "r2")),
+    )
+    .await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    let mut account = bluesky_account();
+    account.secrets = account.secrets.with(&[("access_jwt", "stale")]);
+    let outgoing = post(bluesky.as_ref(), "Hi");
+    assert!(matches!(bluesky.publish(&account, &outgoing).await, Err(CallError::AuthExpired(_))));
+    account.secrets = bluesky.refresh(&account).await.unwrap().secrets.unwrap();
+    bluesky.publish(&account, &outgoing).await.unwrap();
+    assert_eq!(repo.0.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn revoking_ends_the_session() {
+    let server = MockServer::start().await;
+    Mock::given(method("POST"))
+        .and(xrpc("com.atproto.server.deleteSession"))
+        .and(bearer_token("refresh-1"))
+        .and(NoBody)
+        .respond_with(ResponseTemplate::new(200))
+        .expect(1)
+        .mount(&server)
+        .await;
+    connector(Platform::Bluesky, &server.uri()).revoke(&bluesky_account()).await.unwrap();
+
+    let gone = MockServer::start().await;
+    answers(&gone, "com.atproto.server.deleteSession", error(400, "ExpiredToken", "x")).await;
+    connector(Platform::Bluesky, &gone.uri()).revoke(&bluesky_account()).await.unwrap();
+}

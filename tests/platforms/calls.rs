@@ -1,0 +1,123 @@
+//! How calls end, whatever the platform.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::clock::Clock;
+use crier_common::domain::failure::Category;
+use crier_common::domain::platform::Platform;
+use crier_common::http::HttpClient;
+use crier_common::platforms::CallError;
+use crier_common::platforms::call::{Caller, Effect, retry_at};
+use http::{HeaderMap, HeaderValue, Method};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use super::support::{Script, Then, nobody, now};
+
+fn caller() -> Caller {
+    let client = HttpClient::trusted(std::time::Duration::from_secs(20), 64);
+    Caller::new(Platform::Bluesky, client, Clock::manual(now()))
+}
+
+async fn sent(base: &str, effect: Effect) -> Result<Value, CallError> {
+    let caller = caller();
+    let answer = caller.send(effect, caller.request(Method::POST, base).body("x")).await?;
+    if answer.status.is_success() {
+        caller.read(effect, &answer)
+    } else {
+        Err(caller.by_status(effect, &answer, None, None))
+    }
+}
+
+async fn answered(answer: ResponseTemplate, effect: Effect) -> Result<Value, CallError> {
+    let server = MockServer::start().await;
+    Mock::given(any()).respond_with(answer).mount(&server).await;
+    sent(&server.uri(), effect).await
+}
+
+#[tokio::test]
+async fn only_a_call_that_publishes_can_end_unknown() {
+    for effect in [Effect::Harmless, Effect::Publishes] {
+        let unknown = effect == Effect::Publishes;
+        let hung_up = sent(&Script::start(vec![Then::HangUp]).await.base, effect).await.unwrap_err();
+        let broken = answered(ResponseTemplate::new(503), effect).await.unwrap_err();
+        let gibberish = answered(ResponseTemplate::new(200).set_body_string("<html>"), effect).await.unwrap_err();
+        let cut = answered(ResponseTemplate::new(200).set_body_json(json!({ "a": "b".repeat(100) })), effect)
+            .await
+            .unwrap_err();
+        for error in [hung_up, broken, gibberish, cut] {
+            assert_eq!(matches!(error, CallError::Unknown(_)), unknown, "{error:?}");
+            assert_eq!(matches!(error, CallError::Transient(_)), !unknown, "{error:?}");
+        }
+        let away = sent(&nobody().await, effect).await.unwrap_err();
+        assert!(matches!(away, CallError::Transient(f) if f.category == Category::Network));
+    }
+}
+
+#[tokio::test]
+async fn a_status_says_what_to_do() {
+    for (status, ends) in [
+        (401, "reauth"),
+        (403, "permanent"),
+        (404, "permanent"),
+        (408, "transient"),
+        (413, "permanent"),
+        (301, "permanent"),
+        (429, "rate"),
+    ] {
+        let error = answered(ResponseTemplate::new(status), Effect::Publishes).await.unwrap_err();
+        let ended = match &error {
+            CallError::Reauth(_) => "reauth",
+            CallError::Permanent(f) if !f.category.retryable() => "permanent",
+            CallError::Transient(f) if f.category.retryable() => "transient",
+            CallError::RateLimited { failure, until: None } if failure.category.retryable() => "rate",
+            _ => "other",
+        };
+        assert_eq!(ended, ends, "{status}: {error:?}");
+        assert_eq!(error.failure().platform_code.as_deref(), Some(status.to_string().as_str()));
+    }
+}
+
+#[tokio::test]
+async fn a_pause_is_never_longer_than_a_day() {
+    let answer = ResponseTemplate::new(429).insert_header("Retry-After", "9999999");
+    let error = answered(answer, Effect::Harmless).await.unwrap_err();
+    assert!(
+        matches!(error, CallError::RateLimited { until, .. } if until == Some(now() + TimeDelta::hours(24))),
+        "{error:?}"
+    );
+}
+
+fn at(name: &'static str, value: &str) -> Option<DateTime<Utc>> {
+    retry_at(&HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_str(value).unwrap())]), now())
+}
+
+#[test]
+fn when_to_come_back_is_read_in_every_form() {
+    let in_a_minute = Some(now() + TimeDelta::minutes(1));
+    let unix = (now() + TimeDelta::minutes(1)).timestamp().to_string();
+    for (name, value) in [
+        ("retry-after", "60"),
+        ("retry-after", "59.5"),
+        ("retry-after", "Sun, 01 Mar 2026 12:01:00 GMT"),
+        ("ratelimit-reset", unix.as_str()),
+        ("ratelimit-reset", "60"),
+        ("x-ratelimit-reset", "2026-03-01T12:01:00.000Z"),
+        ("x-rate-limit-reset", unix.as_str()),
+    ] {
+        assert_eq!(at(name, value), in_a_minute, "{name}: {value}");
+    }
+    assert_eq!(at("retry-after", "soon"), None);
+    assert_eq!(at("retry-after", "-5"), Some(now()));
+    assert_eq!(at("retry-after", "Sun, 01 Mar 2020 12:01:00 GMT"), Some(now()), "never in the past");
+}
+
+proptest! {
+    #[test]
+    fn no_header_is_too_strange(value in "[ -~]{0,40}") {
+        for name in ["retry-after", "ratelimit-reset"] {
+            prop_assert!(at(name, &value).is_none_or(|at| at >= now()));
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Connectors against servers that answer as the platforms' documents say.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bluesky;
+mod calls;
+mod registry;
+mod support;
+mod telegram;
+mod text;
+mod woocommerce;
+mod wordpress;

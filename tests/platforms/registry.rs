@@ -1,0 +1,140 @@
+//! The catalogue and the registry, against what the contract promises of the descriptors.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use crier_common::clock::Clock;
+use crier_common::domain::platform::{ConnectMethod, Descriptor, Mode, Platform};
+use crier_common::platforms::{
+    Account, CallError, ConnectError, Connected, Connector, Outgoing, PlatformConfig, PlatformsConfig, Published,
+    Reconciled, Refreshed, Registry, Secrets, catalogue, text,
+};
+use serde_json::{Map, json};
+
+use super::support::{clients, now};
+
+fn registry(config: PlatformsConfig) -> Registry {
+    Registry::new(config, &clients(), &Clock::manual(now()))
+}
+
+#[test]
+fn every_platform_has_its_descriptor_in_order() {
+    let registry = registry(PlatformsConfig::default());
+    let listed: Vec<Platform> = registry.all().iter().map(|d| d.platform).collect();
+    assert_eq!(listed, Platform::ALL);
+    for &platform in Platform::ALL {
+        let descriptor = registry.descriptor(platform);
+        assert_eq!(descriptor.platform, platform);
+        let by_form = descriptor.mode == Mode::SelfConnect;
+        assert_eq!(descriptor.connect_method == ConnectMethod::Credentials, by_form, "{platform}");
+        assert_eq!(!descriptor.credential_fields.is_empty(), by_form, "{platform}");
+        let media = &descriptor.capabilities.media;
+        assert_eq!(media.max_images == 0, media.mime_types.is_empty(), "{platform}");
+    }
+}
+
+#[test]
+fn modes_and_fields_are_the_contract_s() {
+    let of = |mode| Platform::ALL.iter().filter(move |&&p| catalogue::descriptor(p).mode == mode).count();
+    assert_eq!((of(Mode::SelfConnect), of(Mode::SelfConnectOauth), of(Mode::Oauth)), (5, 2, 10));
+    let fields = |platform| -> Vec<String> {
+        let shown = |f: &crier_common::domain::platform::CredentialField| {
+            format!("{} {}{}", f.name, f.field_type, if f.required { "" } else { "?" })
+        };
+        catalogue::descriptor(platform).credential_fields.iter().map(shown).collect()
+    };
+    assert_eq!(fields(Platform::Telegram), ["bot_token password", "chat_id text"]);
+    assert_eq!(fields(Platform::Bluesky), ["identifier text", "app_password password", "service url?"]);
+    assert_eq!(fields(Platform::Wordpress), ["site_url url", "username text", "application_password password"]);
+    assert_eq!(fields(Platform::Woocommerce), ["store_url url", "consumer_key password", "consumer_secret password"]);
+    assert_eq!(fields(Platform::Sandbox), ["handle text"]);
+    let sandbox = serde_json::to_value(catalogue::descriptor(Platform::Sandbox)).unwrap();
+    assert_eq!(sandbox["capabilities"]["text"]["max"], json!(5000));
+    assert_eq!(sandbox["capabilities"]["replies"], json!(["comment"]));
+    assert_eq!(sandbox["connect_method"], json!("credentials"));
+}
+
+#[test]
+fn required_options_are_asked_for() {
+    let reddit = catalogue::descriptor(Platform::Reddit);
+    let options = Map::from_iter([("subreddit".to_owned(), json!("rust")), ("title".to_owned(), json!(" "))]);
+    assert_eq!(text::missing_options(reddit, &Map::new()), ["subreddit", "title"]);
+    assert_eq!(text::missing_options(reddit, &options), ["title"]);
+}
+
+#[test]
+fn an_oauth_platform_needs_a_client_id_and_the_sandbox_to_be_registered() {
+    let mut config = PlatformsConfig::default();
+    let set = PlatformConfig { client_id: Some("id".to_owned()), ..PlatformConfig::default() };
+    let blank = PlatformConfig { client_id: Some(" ".to_owned()), ..PlatformConfig::default() };
+    config.platforms.insert(Platform::Twitter, set);
+    config.platforms.insert(Platform::Reddit, blank);
+    let mut registry = registry(config);
+    for (platform, configured) in [
+        (Platform::Telegram, true),
+        (Platform::Bluesky, true),
+        (Platform::Mastodon, true),
+        (Platform::Twitter, true),
+        (Platform::Reddit, false),
+        (Platform::Facebook, false),
+        (Platform::Sandbox, false),
+    ] {
+        assert_eq!(registry.configured(platform), configured, "{platform}");
+    }
+    assert!(registry.get(Platform::Sandbox).is_none() && registry.get(Platform::Twitter).is_none());
+    registry.register(Arc::new(Sandbox));
+    assert!(registry.configured(Platform::Sandbox) && registry.get(Platform::Sandbox).is_some());
+}
+
+#[test]
+fn an_address_that_is_none_is_named_by_its_variable() {
+    let good = PlatformsConfig::default().with_base_url(Platform::Telegram, "http://127.0.0.1:9/x/");
+    assert_eq!(good.validate(), Ok(()));
+    for bad in ["telegram", "ftp://example.com", "https://", "https://example.com/?a=b"] {
+        let config = PlatformsConfig::default().with_base_url(Platform::GoogleBusiness, bad);
+        let error = config.validate().unwrap_err();
+        assert_eq!(error.to_string(), "CRIER_GOOGLE_BUSINESS_BASE_URL must be an http:// or https:// URL", "{bad}");
+    }
+}
+
+#[test]
+fn secrets_show_nothing_and_keep_what_is_not_changed() {
+    let secrets = super::support::secrets(json!({ "a": "1", "b": "2" }));
+    assert_eq!(format!("{secrets:?}"), "Secrets([REDACTED])");
+    assert_eq!(
+        super::support::shown(&secrets.with(&[("b", "3"), ("c", "4")])),
+        json!({ "a": "1", "b": "3", "c": "4" })
+    );
+    assert!(matches!(secrets.need("d"), Err(CallError::Reauth(_))));
+    let published = Published { secrets: Some(secrets), ..Published::new("1", None) };
+    assert_eq!(serde_json::to_value(&published).unwrap(), json!({ "external_id": "1", "url": null }));
+}
+
+struct Sandbox;
+
+#[async_trait]
+impl Connector for Sandbox {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Sandbox)
+    }
+
+    async fn connect(&self, _: i64, _: &Secrets) -> Result<Connected, ConnectError> {
+        Err(ConnectError::Refused(String::new()))
+    }
+
+    async fn refresh(&self, _: &Account) -> Result<Refreshed, CallError> {
+        Err(CallError::network(""))
+    }
+
+    fn can_reconcile(&self) -> bool {
+        false
+    }
+
+    async fn publish(&self, _: &Account, _: &Outgoing) -> Result<Published, CallError> {
+        Err(CallError::network(""))
+    }
+
+    async fn reconcile(&self, _: &Account, _: &Outgoing) -> Result<Reconciled, CallError> {
+        Ok(Reconciled::CannotTell)
+    }
+}

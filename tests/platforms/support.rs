@@ -1,0 +1,147 @@
+//! A registry whose clients may call loopback, posts to send, and a server that breaks off on purpose.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::{DateTime, TimeZone, Utc};
+use crier_common::clock::Clock;
+use crier_common::domain::platform::Platform;
+use crier_common::http::HttpClient;
+use crier_common::platforms::address::AddressCheck;
+use crier_common::platforms::{
+    Account, Clients, Connector, Image, Marker, MarkerSeed, Outgoing, PlatformsConfig, Registry, Secrets,
+};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Lets every address through but those that hold `refused`.
+pub struct AnyAddress;
+
+#[async_trait]
+impl AddressCheck for AnyAddress {
+    async fn check(&self, url: &str) -> Result<(), String> {
+        if url.contains("refused") { Err("must lead to a public address".to_owned()) } else { Ok(()) }
+    }
+}
+
+pub fn now() -> DateTime<Utc> {
+    Utc.with_ymd_and_hms(2026, 3, 1, 12, 0, 0).unwrap()
+}
+
+pub fn clients() -> Clients {
+    let client = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
+    Clients { trusted: client.clone(), guarded: client, addresses: Arc::new(AnyAddress) }
+}
+
+/// The connector of `platform`, its base URL being `base`.
+pub fn connector(platform: Platform, base: &str) -> Arc<dyn Connector> {
+    let config = PlatformsConfig::default().with_base_url(platform, base);
+    Registry::new(config, &clients(), &Clock::manual(now())).get(platform).unwrap()
+}
+
+pub fn secrets(fields: Value) -> Secrets {
+    Secrets::from_json(fields.to_string()).unwrap()
+}
+
+/// What the secrets hold, for comparison.
+pub fn shown(secrets: &Secrets) -> Value {
+    serde_json::from_str(secrets.expose_json()).unwrap()
+}
+
+pub fn account(external_id: &str, fields: Value) -> Account {
+    Account { id: 1, workspace_id: 1, external_id: external_id.to_owned(), username: None, secrets: secrets(fields) }
+}
+
+pub fn marker(connector: &dyn Connector) -> Marker {
+    connector.marker(MarkerSeed { target_id: 7, at: now(), random: 99 })
+}
+
+pub fn post(connector: &dyn Connector, text: &str) -> Outgoing {
+    let (images, options) = (Vec::new(), Map::new());
+    Outgoing { target_id: 7, text: text.to_owned(), images, options, marker: marker(connector), attempt: 1 }
+}
+
+pub fn image(name: &str) -> Image {
+    Image {
+        bytes: Bytes::from(format!("bytes of {name}")),
+        mime_type: "image/png".to_owned(),
+        filename: format!("{name}.png"),
+        alt_text: Some(format!("a <{name}>")),
+        width: 400,
+        height: 300,
+        url: format!("https://crier.example/media/{name}.png"),
+    }
+}
+
+/// What a [`Script`] does with a request that it has read whole.
+pub enum Then {
+    Answer(u16, Value),
+    /// Closes the connection without a word.
+    HangUp,
+}
+
+/// A server that takes one request a connection and does with each what its script says.
+pub struct Script {
+    pub base: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Script {
+    pub async fn start(steps: Vec<Then>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
+        tokio::spawn(async move {
+            for step in steps {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let request = read_request(&mut stream).await;
+                seen.lock().unwrap().push(request);
+                if let Then::Answer(status, body) = step {
+                    let body = body.to_string();
+                    let head = format!(
+                        "HTTP/1.1 {status} x\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close",
+                        body.len()
+                    );
+                    stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
+                }
+                stream.shutdown().await.ok();
+            }
+        });
+        Self { base, requests }
+    }
+
+    /// The requests so far, head and body.
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().unwrap())
+            });
+            if body.len() >= length.unwrap_or(0) {
+                return text;
+            }
+        }
+        let read = stream.read(&mut buffer).await.unwrap();
+        assert!(read > 0, "the client hung up in the middle of a request");
+        bytes.extend_from_slice(&buffer[..read]);
+    }
+}
+
+/// The address of a server that is not there.
+pub async fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}

@@ -1,0 +1,169 @@
+//! How each platform counts, and what is refused.
+
+use crier_common::domain::platform::{Platform, TextRules, TextUnit};
+use crier_common::platforms::catalogue::descriptor;
+use crier_common::platforms::text::{check, length};
+use proptest::prelude::*;
+
+fn count(platform: Platform, text: &str) -> u32 {
+    length(platform, &descriptor(platform).capabilities.text, text)
+}
+
+fn problems(platform: Platform, text: &str, images: usize) -> Vec<(&'static str, &'static str)> {
+    check(descriptor(platform), text, images).problems.into_iter().map(|p| (p.field, p.code)).collect()
+}
+
+const FAMILY: &str = "👨‍👩‍👧‍👦";
+
+#[test]
+fn x_counts_by_weight() {
+    for (text, weight) in [
+        ("hello", 5),
+        ("häβЖ", 4),
+        ("日本語", 6),
+        ("’“”–", 4),
+        ("…", 2),
+        (FAMILY, 2),
+        ("👍🏽", 2),
+        ("🇦🇹", 2),
+        ("1️⃣", 2),
+        ("❤️", 2),
+        ("e\u{301}", 1),
+        ("https://example.com/a/very/long/path?that=counts#as-much", 23),
+        ("at https://t.co, see", 3 + 23 + 5),
+        ("example.com and t.co", 23 + 5 + 23),
+        ("me@example.com", 14),
+        ("क्ष", 3),
+    ] {
+        assert_eq!(count(Platform::Twitter, text), weight, "{text}");
+    }
+}
+
+#[test]
+fn the_other_units() {
+    assert_eq!(count(Platform::Bluesky, &format!("a{FAMILY}é")), 3);
+    assert_eq!(count(Platform::Telegram, "a👍"), 3);
+    assert_eq!(count(Platform::Mastodon, "see https://example.com/long/enough/to/be/longer, ok"), 4 + 23 + 4);
+    assert_eq!(count(Platform::Mastodon, "example.com"), 11);
+    assert_eq!(count(Platform::Threads, "ab👍"), 6);
+    assert_eq!(count(Platform::Threads, "日本"), 2);
+    assert_eq!(count(Platform::Linkedin, "a(b) @c"), 10);
+    assert_eq!(count(Platform::Facebook, "日👍"), 2);
+}
+
+#[test]
+fn a_limit_is_named_with_platform_and_length() {
+    let bluesky = check(descriptor(Platform::Bluesky), &"a".repeat(312), 0);
+    assert_eq!((bluesky.length, bluesky.limit), (312, Some(300)));
+    assert_eq!(bluesky.problems.len(), 1);
+    assert_eq!(bluesky.problems[0].message, "Bluesky takes at most 300 characters; this text counts 312.");
+    assert!(problems(Platform::Bluesky, &"a".repeat(300), 4).is_empty());
+
+    let caption = check(descriptor(Platform::Telegram), &"a".repeat(1025), 1);
+    assert_eq!(caption.limit, Some(1024));
+    assert_eq!(
+        caption.problems[0].message,
+        "Telegram takes at most 1024 characters with media; this text counts 1025."
+    );
+    assert!(problems(Platform::Telegram, &"a".repeat(4096), 0).is_empty());
+    assert_eq!(problems(Platform::Telegram, &"a".repeat(4097), 0), [("content", "text_too_long")]);
+}
+
+#[test]
+fn bluesky_has_a_second_limit_in_bytes() {
+    let text = FAMILY.repeat(130);
+    let bluesky = check(descriptor(Platform::Bluesky), &text, 0);
+    assert_eq!(bluesky.length, 130);
+    assert_eq!(bluesky.problems[0].message, format!("Bluesky takes at most 3000 bytes; this text has {}.", text.len()));
+}
+
+#[test]
+fn images_too_many_or_none() {
+    assert_eq!(problems(Platform::Bluesky, "x", 5), [("media", "too_many_images")]);
+    assert_eq!(problems(Platform::Instagram, "x", 0), [("media", "image_required")]);
+    assert_eq!(problems(Platform::Reddit, "x", 1), [("media", "too_many_images")]);
+    assert_eq!(problems(Platform::Sandbox, "x", 11), [("media", "too_many_images")]);
+    assert_eq!(problems(Platform::Sandbox, &"x".repeat(5001), 10), [("content", "text_too_long")]);
+    let message = &check(descriptor(Platform::GoogleBusiness), "x", 2).problems[0].message;
+    assert_eq!(message, "Google Business Profile takes at most 1 image; this post has 2.");
+    assert_eq!(problems(Platform::Sandbox, " \n", 0), [("content", "empty")]);
+    assert!(problems(Platform::Sandbox, "", 1).is_empty());
+}
+
+#[test]
+fn instagram_counts_hashtags_and_mentions() {
+    assert!(problems(Platform::Instagram, &"#a ".repeat(30), 1).is_empty());
+    assert_eq!(problems(Platform::Instagram, &"#a ".repeat(31), 1), [("content", "too_many_hashtags")]);
+    assert_eq!(problems(Platform::Instagram, &"@a ".repeat(21), 1), [("content", "too_many_mentions")]);
+    assert!(problems(Platform::Instagram, &"a@b # @ ".repeat(40), 1).is_empty());
+}
+
+fn rules(unit: TextUnit, url_weight: Option<u32>) -> TextRules {
+    TextRules { max: None, unit, max_bytes: None, max_with_media: None, url_weight }
+}
+
+fn any_platform() -> impl Strategy<Value = Platform> {
+    prop::sample::select(Platform::ALL)
+}
+
+/// Text in which URLs, emoji sequences and other scripts are likely.
+fn any_text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        r"\PC{0,8}",
+        Just("https://example.com/a_(b)".to_owned()),
+        Just("t.co".to_owned()),
+        Just(FAMILY.to_owned()),
+        Just("🇦🇹👍🏽\u{FE0F}\u{20E3}".to_owned()),
+        Just(" \n".to_owned()),
+        any::<char>().prop_map(String::from),
+    ];
+    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn units_add_up(a in any_text(), b in any_text()) {
+        let both = format!("{a}{b}");
+        for unit in [TextUnit::Characters, TextUnit::Utf16, TextUnit::Utf8Bytes] {
+            let of = |text: &str| length(Platform::Sandbox, &rules(unit, None), text);
+            prop_assert_eq!(of(&both), of(&a) + of(&b));
+        }
+        let graphemes = |text: &str| length(Platform::Sandbox, &rules(TextUnit::Graphemes, None), text);
+        prop_assert!(graphemes(&both) <= graphemes(&a) + graphemes(&b));
+    }
+
+    #[test]
+    fn the_coarser_unit_is_never_longer(text in any_text()) {
+        let of = |unit| length(Platform::Sandbox, &rules(unit, None), &text);
+        prop_assert!(of(TextUnit::Graphemes) <= of(TextUnit::Characters));
+        prop_assert!(of(TextUnit::Characters) <= of(TextUnit::Utf16));
+        prop_assert!(of(TextUnit::Utf16) <= of(TextUnit::Utf8Bytes));
+    }
+
+    #[test]
+    fn plain_ascii_words_count_alike_everywhere(text in "[a-z ]{0,200}", platform in any_platform()) {
+        prop_assert_eq!(count(platform, &text) as usize, text.len());
+    }
+
+    #[test]
+    fn x_does_not_care_how_an_accent_is_written(text in "[a-zéüñ ]{0,40}") {
+        let apart = text.replace('é', "e\u{301}").replace('ü', "u\u{308}").replace('ñ', "n\u{303}");
+        prop_assert_eq!(count(Platform::Twitter, &text), count(Platform::Twitter, &apart));
+    }
+
+    #[test]
+    fn a_url_counts_the_same_however_long(path in "[a-z0-9/]{0,200}") {
+        prop_assert_eq!(count(Platform::Twitter, &format!("https://example.com/{path}")), 23);
+        prop_assert_eq!(count(Platform::Mastodon, &format!("(https://example.com/{path})")), 25);
+    }
+
+    #[test]
+    fn a_text_is_refused_when_it_is_longer_than_its_limit(text in any_text(), images in 0_usize..40, platform in any_platform()) {
+        let checked = check(descriptor(platform), &text, images);
+        let over = checked.limit.is_some_and(|limit| checked.length > limit);
+        prop_assert!(!over || checked.problems.iter().any(|p| p.code == "text_too_long"));
+        let too_many = images > descriptor(platform).capabilities.media.max_images as usize;
+        prop_assert_eq!(too_many, checked.problems.iter().any(|p| p.code == "too_many_images"));
+        prop_assert!(checked.problems.iter().all(|p| p.message.starts_with(descriptor(platform).name)));
+    }
+}

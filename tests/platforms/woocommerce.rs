@@ -1,0 +1,194 @@
+//! WooCommerce against a server that answers as its REST API v3 does.
+
+use crier_common::domain::failure::Category;
+use crier_common::domain::platform::{AccountKind, Platform};
+use crier_common::platforms::{Account, CallError, ConnectError, Connected, Outgoing, Published, Reconciled};
+use serde_json::{Value, json};
+use wiremock::matchers::{basic_auth, body_json, method, path, query_param};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use super::support::{Script, Then, account, connector, image, nobody, post, secrets, shown};
+
+const SKU: &str = "crier-7-2r";
+
+fn store_account(base: &str) -> Account {
+    let root = format!("{base}/wp-json/");
+    account(base, json!({ "consumer_key": "ck_1", "consumer_secret": "cs_1", "api_root": root, "store_url": base }))
+}
+
+fn refused(status: u16, code: &str, message: &str) -> ResponseTemplate {
+    ResponseTemplate::new(status)
+        .set_body_json(json!({ "code": code, "message": message, "data": { "status": status } }))
+}
+
+fn product() -> Value {
+    json!({ "id": 31, "permalink": "https://shop.example/product/x/", "sku": SKU })
+}
+
+async fn store(status: ResponseTemplate) -> MockServer {
+    let server = MockServer::start().await;
+    Mock::given(path("/wp-json/wc/v3/system_status"))
+        .and(basic_auth("ck_1", "cs_1"))
+        .respond_with(status)
+        .mount(&server)
+        .await;
+    server
+}
+
+fn status() -> ResponseTemplate {
+    ResponseTemplate::new(200).set_body_json(json!({ "environment": { "home_url": "https://shop.example" } }))
+}
+
+async fn connect_to(store_url: &str) -> Result<Connected, ConnectError> {
+    let credentials = secrets(json!({ "store_url": store_url, "consumer_key": "ck_1", "consumer_secret": "cs_1" }));
+    connector(Platform::Woocommerce, "http://unused.example").connect(1, &credentials).await
+}
+
+async fn publish_answered(answer: ResponseTemplate) -> CallError {
+    let server = MockServer::start().await;
+    Mock::given(method("POST")).and(path("/wp-json/wc/v3/products")).respond_with(answer).mount(&server).await;
+    let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
+    woocommerce.publish(&store_account(&server.uri()), &post(woocommerce.as_ref(), "Hi")).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn connecting_checks_the_key() {
+    let server = store(status()).await;
+    let connected = connect_to(&format!("{}/", server.uri())).await.unwrap();
+    assert_eq!((connected.external_id, connected.name.as_str()), (server.uri(), "127.0.0.1"));
+    assert_eq!((connected.kind, connected.username), (AccountKind::Store, None));
+    assert_eq!(shown(&connected.secrets)["api_root"], json!(format!("{}/wp-json/", server.uri())));
+
+    let plain = MockServer::start().await;
+    Mock::given(query_param("rest_route", "/wc/v3/system_status")).respond_with(status()).mount(&plain).await;
+    let connected = connect_to(&plain.uri()).await.unwrap();
+    assert_eq!(shown(&connected.secrets)["api_root"], json!(format!("{}/?rest_route=/", plain.uri())));
+}
+
+#[tokio::test]
+async fn what_is_refused_at_connect() {
+    for (status, code) in [(401, "woocommerce_rest_cannot_view"), (403, "woocommerce_rest_cannot_view")] {
+        let server = store(refused(status, code, "Sorry, you cannot list resources.")).await;
+        let refusal = connect_to(&server.uri()).await.unwrap_err();
+        assert!(matches!(&refusal, ConnectError::Refused(m) if m.contains("cannot list")), "{refusal:?}");
+    }
+    let empty = MockServer::start().await;
+    assert!(matches!(connect_to(&empty.uri()).await, Err(ConnectError::Refused(m)) if m.contains("No WooCommerce")));
+    for url in ["shop", "http://refused.example"] {
+        let refusal = connect_to(url).await.unwrap_err();
+        assert!(matches!(refusal, ConnectError::Field { field: "store_url", .. }), "{refusal:?}");
+    }
+    assert!(matches!(connect_to(&nobody().await).await, Err(ConnectError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn a_post_is_a_simple_product() {
+    let server = MockServer::start().await;
+    Mock::given(method("POST"))
+        .and(path("/wp-json/wc/v3/products"))
+        .and(basic_auth("ck_1", "cs_1"))
+        .and(body_json(json!({
+            "name": "Mug &amp; plate",
+            "type": "simple",
+            "status": "publish",
+            "sku": SKU,
+            "description": "<p>Made by hand.</p>",
+            "images": [{ "src": "https://crier.example/media/mug.png", "alt": "a <mug>" }],
+        })))
+        .respond_with(ResponseTemplate::new(201).set_body_json(product()))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
+    let outgoing = Outgoing { images: vec![image("mug")], ..post(woocommerce.as_ref(), "Mug & plate\nMade by hand.") };
+    let published = woocommerce.publish(&store_account(&server.uri()), &outgoing).await.unwrap();
+    assert_eq!(published, Published::new("31", Some("https://shop.example/product/x/".to_owned())));
+}
+
+#[tokio::test]
+async fn a_post_without_words_is_named_by_its_image() {
+    let server = MockServer::start().await;
+    let answer = ResponseTemplate::new(201).set_body_json(product());
+    Mock::given(method("POST")).respond_with(answer).mount(&server).await;
+    let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
+    let mut outgoing = Outgoing { images: vec![image("mug")], ..post(woocommerce.as_ref(), "") };
+    woocommerce.publish(&store_account(&server.uri()), &outgoing).await.unwrap();
+    outgoing.images[0].alt_text = None;
+    woocommerce.publish(&store_account(&server.uri()), &outgoing).await.unwrap();
+    let names: Vec<Value> = server
+        .received_requests()
+        .await
+        .unwrap()
+        .iter()
+        .map(|request| request.body_json::<Value>().unwrap()["name"].clone())
+        .collect();
+    assert_eq!(names, [json!("a &lt;mug&gt;"), json!("mug.png")]);
+}
+
+#[tokio::test]
+async fn a_sku_that_is_taken_is_the_post_of_an_earlier_call() {
+    for found in [json!([product()]), json!([])] {
+        let server = MockServer::start().await;
+        let taken = refused(400, "product_invalid_sku", "Invalid or duplicated SKU.");
+        Mock::given(method("POST")).respond_with(taken).expect(1).mount(&server).await;
+        Mock::given(method("GET"))
+            .and(path("/wp-json/wc/v3/products"))
+            .and(query_param("sku", SKU))
+            .respond_with(ResponseTemplate::new(200).set_body_json(&found))
+            .expect(1)
+            .mount(&server)
+            .await;
+        let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
+        let result = woocommerce.publish(&store_account(&server.uri()), &post(woocommerce.as_ref(), "Hi")).await;
+        match found.as_array().unwrap().is_empty() {
+            false => assert_eq!(result.unwrap().external_id, "31"),
+            true => assert!(matches!(result, Err(CallError::Permanent(_)))),
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_are_told_apart_by_their_codes() {
+    let no_write = "The API key provided does not have write permissions.";
+    let error = publish_answered(refused(401, "woocommerce_rest_authentication_error", no_write)).await;
+    assert!(matches!(&error, CallError::Reauth(f) if f.message.contains("write permissions")), "{error:?}");
+    let error = publish_answered(refused(403, "woocommerce_rest_cannot_create", "Sorry")).await;
+    assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::Account), "{error:?}");
+    let error =
+        publish_answered(refused(400, "woocommerce_product_image_upload_error", "Error getting remote image")).await;
+    assert!(matches!(&error, CallError::Transient(f) if f.category == Category::Media), "{error:?}");
+    let error = publish_answered(refused(400, "rest_invalid_param", "Invalid parameter(s): name")).await;
+    assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::InvalidContent), "{error:?}");
+    assert!(matches!(publish_answered(ResponseTemplate::new(502)).await, CallError::Unknown(_)));
+    assert!(matches!(publish_answered(ResponseTemplate::new(429)).await, CallError::RateLimited { until: None, .. }));
+    let echo = publish_answered(refused(403, "x", "The secret cs_1 is wrong")).await;
+    assert!(!format!("{echo:?}").contains("cs_1"), "{echo:?}");
+}
+
+#[tokio::test]
+async fn after_a_break_the_sku_tells_what_became_of_it() {
+    let longer = json!([{ "id": 32, "permalink": null, "sku": format!("{SKU}5") }]);
+    for (found, expected) in [(json!([product()]), Some("31")), (json!([]), None), (longer, None)] {
+        let script = Script::start(vec![Then::HangUp, Then::Answer(200, found)]).await;
+        let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
+        let (account, outgoing) = (store_account(&script.base), post(woocommerce.as_ref(), "Hi"));
+        assert!(matches!(woocommerce.publish(&account, &outgoing).await, Err(CallError::Unknown(_))));
+        let reconciled = woocommerce.reconcile(&account, &outgoing).await.unwrap();
+        match (&reconciled, expected) {
+            (Reconciled::Found(published), Some(id)) => assert_eq!(published.external_id, id),
+            (Reconciled::Absent, None) => {}
+            _ => panic!("{reconciled:?}"),
+        }
+        assert!(script.requests()[1].starts_with("GET /wp-json/wc/v3/products?sku=crier-7-2r "));
+    }
+}
+
+#[tokio::test]
+async fn refreshing_checks_the_key() {
+    let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
+    let good = store(status()).await;
+    assert!(woocommerce.refresh(&store_account(&good.uri())).await.unwrap().secrets.is_none());
+    let bad = store(refused(401, "woocommerce_rest_cannot_view", "x")).await;
+    assert!(matches!(woocommerce.refresh(&store_account(&bad.uri())).await, Err(CallError::Reauth(_))));
+    assert!(matches!(woocommerce.refresh(&store_account(&nobody().await)).await, Err(CallError::Transient(_))));
+}
