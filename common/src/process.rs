@@ -306,6 +306,7 @@ pub fn platforms_of(config: &Config, store: &Store, guard: &Guard) -> Registry {
     let clients = Clients {
         trusted: HttpClient::trusted(timeout, PLATFORM_BODY),
         guarded: HttpClient::guarded(guard.clone(), timeout, PLATFORM_BODY),
+        addresses: Arc::new(guard.clone()),
     };
     let settings = PlatformsConfig { timeout, platforms: config.platforms.clone() };
     let mut registry = Registry::new(settings, &clients, store.clock());

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crier_common::process::{Process, StartError};
 use crier_common::queue::Transport;
 use crier_common::store::{Result, Store};
 use crier_common::telemetry::metrics;
@@ -41,6 +42,14 @@ pub const TASKS: &[Task] = &[
     Task { name: "measure", every: Duration::from_secs(10), run: |s| Box::pin(measure::run(s)) },
     Task { name: "clean_up", every: Duration::from_secs(60), run: |s| Box::pin(clean_up::run(s)) },
 ];
+
+/// The scheduler of a process, until it stops.
+pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
+    tracing::info!("the scheduler looks for what is due");
+    let scheduler = Scheduler { store: process.store.clone(), transport: process.transport.clone() };
+    scheduler.run(process.stop.clone()).await;
+    Ok(())
+}
 
 impl Scheduler {
     /// Runs every task until `stop`. A task that fails is logged and runs again at its next tick.

@@ -15,16 +15,16 @@ use crate::engine::Engine;
 const EVERY: Duration = Duration::from_secs(8);
 
 /// Beats until `stop`. `open` makes the store on the heartbeat's own thread (a pool belongs to the runtime that made it).
-pub fn start<F, Fut>(engine: Engine, open: F, stop: CancellationToken) -> std::io::Result<()>
-where
-    F: FnOnce() -> Fut + Send + 'static,
-    Fut: Future<Output = Option<Store>>,
-{
+pub fn start(
+    engine: Engine,
+    open: impl Future<Output = Option<Store>> + Send + 'static,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
     std::thread::Builder::new().name("heartbeat".into()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => runtime.block_on(async {
-                if let Some(store) = open().await {
+                if let Some(store) = open.await {
                     tokio::select! { () = beat(&engine, &store) => {}, () = stop.cancelled() => {} }
                     store.db().close().await;
                 }

@@ -6,8 +6,11 @@ use std::time::Duration;
 use apalis::layers::WorkerBuilderExt;
 use apalis_core::worker::builder::WorkerBuilder;
 use apalis_core::worker::context::WorkerContext;
+use chrono::TimeDelta;
 use crier_common::domain::job::Kind;
+use crier_common::process::{Process, StartError};
 use crier_common::queue::Transport;
+use crier_common::webhooks::Sender;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -18,9 +21,33 @@ pub mod jobs;
 
 use backend::{BellBackend, Rung};
 use engine::Engine;
+use jobs::{Deps, Registry};
 
 /// How long after the grace a broken-off job may take to be handed back.
 const HAND_BACK: Duration = Duration::from_secs(5);
+
+/// The worker of a process, until it stops.
+pub async fn serve(process: &Process) -> Result<(), StartError> {
+    let config = &process.config;
+    let delta = |d: Duration| TimeDelta::from_std(d).unwrap_or(TimeDelta::MAX);
+    let deps = Deps {
+        store: process.store.clone(),
+        platforms: process.platforms.clone(),
+        webhooks: Arc::new(Sender::new(process.guard.clone())),
+        latest_publish: delta(config.latest_publish),
+        platform_timeout: delta(config.worker.platform_timeout),
+    };
+    let registry = Registry::new(&deps, &config.worker.kinds);
+    let concurrency = config.worker.concurrency;
+    let engine = Engine::new(process.store.clone(), registry, concurrency * config.worker.kinds.len());
+    let beating = CancellationToken::new();
+    heartbeat::start(engine.clone(), process.store_for_thread(), beating.clone())
+        .map_err(|error| StartError::Io { what: "the heartbeat's thread".into(), error })?;
+    tracing::info!(worker = engine.worker(), concurrency, "the worker takes jobs");
+    run(engine, process.transport.clone(), concurrency, config.worker.drain, process.stop.clone()).await;
+    beating.cancel();
+    Ok(())
+}
 
 /// Runs jobs until `stop`; then claims no more, waits for what runs (at most `drain`), and hands back the rest.
 pub async fn run(

@@ -81,7 +81,7 @@ fn flags_go_before_variables_and_variables_before_the_file() {
     assert_eq!(config.ai.base_url.as_deref(), Some("http://file"));
     assert_eq!(config.worker.concurrency, 3);
     assert!(config.worker.kinds == [Kind::DeliverWebhook, Kind::Noop]);
-    assert_eq!(config.platforms.get(Platform::GoogleBusiness).client_id.as_deref(), Some("77"));
+    assert_eq!(config.platforms[&Platform::GoogleBusiness].client_id.as_deref(), Some("77"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use url::Url;
 
 use super::ConnectError;
+use crate::http::guard::{Guard, SchemePolicy};
 
 /// Judges an address before credentials are sent to it.
 #[async_trait]
@@ -14,6 +15,14 @@ pub trait AddressCheck: Send + Sync {
     /// Whether credentials may be sent there: https to a public address, or whatever the operator allowed. The message
     /// completes "The address …".
     async fn check(&self, url: &str) -> Result<(), String>;
+}
+
+/// The guard's own judgement; a name that cannot be looked up now is judged again when it is called.
+#[async_trait]
+impl AddressCheck for Guard {
+    async fn check(&self, url: &str) -> Result<(), String> {
+        self.check_resolved(url, SchemePolicy::HttpsOnly).await.map(drop).map_err(|refusal| refusal.to_string())
+    }
 }
 
 /// Asks for https and nothing more.

@@ -14,6 +14,7 @@ pub mod call;
 pub mod catalogue;
 pub mod config;
 mod registry;
+pub mod sandbox;
 mod telegram;
 pub mod text;
 mod woocommerce;

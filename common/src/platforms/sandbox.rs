@@ -180,7 +180,8 @@ impl Connector for Sandbox {
                 return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
             }
             Wish::Limit if post.attempt == 1 => {
-                let failure = Failure::of(Category::RateLimited, "The sandbox asks for a pause of 5 seconds ([limit]).");
+                let failure =
+                    Failure::of(Category::RateLimited, "The sandbox asks for a pause of 5 seconds ([limit]).");
                 return Err(CallError::RateLimited { until: Some(now + LIMIT), failure });
             }
             Wish::Flaky if post.attempt <= FLAKY_TRIES => {

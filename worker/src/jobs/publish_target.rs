@@ -28,11 +28,15 @@ use crate::engine::Run;
 
 mod ending;
 
+/// A publish may be several requests (pictures, look-ups), each with the platform's time-out; all of them within so many.
+const PUBLISH_CALLS: i32 = 2;
+
 pub struct PublishTarget {
     store: Store,
     platforms: Arc<Registry>,
     latest_publish: TimeDelta,
-    platform_timeout: TimeDelta,
+    /// The longest that a whole publish takes: what is not there after that never will be.
+    publish_timeout: TimeDelta,
 }
 
 /// Everything that the call needs.
@@ -58,7 +62,7 @@ impl PublishTarget {
             store: deps.store.clone(),
             platforms: deps.platforms.clone(),
             latest_publish: deps.latest_publish,
-            platform_timeout: deps.platform_timeout,
+            publish_timeout: deps.platform_timeout * PUBLISH_CALLS,
         }
     }
 
@@ -163,7 +167,7 @@ impl PublishTarget {
         if !p.connector.can_reconcile() {
             return Ok(Some(unknown()));
         }
-        let over = since + self.platform_timeout;
+        let over = since + self.publish_timeout;
         Ok(match run.call(p.connector.reconcile(&p.call, &p.outgoing)).await {
             Ok(Reconciled::Found(published)) => Some(How::Published(published)),
             Ok(Reconciled::CannotTell) => Some(unknown()),
@@ -188,10 +192,9 @@ impl PublishTarget {
 
     /// Publishes; an access token that has run out is renewed once.
     async fn publish(&self, run: &Run, p: &mut Prepared) -> Result<How> {
-        let first = run.call(p.connector.publish(&p.call, &p.outgoing)).await;
-        let result = match first {
+        let result = match self.call(run, p).await {
             Err(CallError::AuthExpired(failure)) => match self.refresh(p, failure).await? {
-                Ok(()) => run.call(p.connector.publish(&p.call, &p.outgoing)).await,
+                Ok(()) => self.call(run, p).await,
                 Err(error) => Err(error),
             },
             other => other,
@@ -206,6 +209,15 @@ impl PublishTarget {
             Ok(published) => How::Published(published),
             Err(error) => How::of(error, p.connector.can_reconcile()),
         })
+    }
+
+    /// One publish, which may be several requests, within one deadline.
+    async fn call(&self, run: &Run, p: &Prepared) -> std::result::Result<Published, CallError> {
+        let deadline = self.publish_timeout.to_std().unwrap_or_default();
+        match run.call(tokio::time::timeout(deadline, p.connector.publish(&p.call, &p.outgoing))).await {
+            Ok(result) => result,
+            Err(_) => Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time."))),
+        }
     }
 
     /// Gets new tokens and stores them before they are used.
@@ -249,7 +261,7 @@ impl Job for PublishTarget {
             Some(how) => how,
             None => self.publish(run, &mut p).await?,
         };
-        Ok(Box::new(Ended::after_call(p.target, how, started_at, self.platform_timeout)))
+        Ok(Box::new(Ended::after_call(p.target, how, started_at, self.publish_timeout)))
     }
 }
 

@@ -1,0 +1,9 @@
+//! `crier-scheduler`: rings for what is due, rescues what was lost.
+
+use std::process::ExitCode;
+
+use crier_common::config::Role;
+
+fn main() -> ExitCode {
+    crier_common::process::main(Role::Scheduler, |process| async move { crier_scheduler::serve(&process).await })
+}

@@ -1,0 +1,9 @@
+//! `crier-worker`: claims jobs and runs them.
+
+use std::process::ExitCode;
+
+use crier_common::config::Role;
+
+fn main() -> ExitCode {
+    crier_common::process::main(Role::Worker, |process| async move { crier_worker::serve(&process).await })
+}
