@@ -1,1 +1,4 @@
-fn main() {}
+//! The one binary of tests that drive more than one crate. `./scripts/test` runs it with what it needs.
+
+mod architecture;
+mod support;
