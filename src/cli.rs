@@ -177,7 +177,11 @@ pub fn parse() -> (Option<Command>, Source) {
     let all = keys::all();
     let fixed: Vec<String> = keys::fixed().map(keys::Key::flag).collect();
     let mut command = Cli::command().arg(
-        Arg::new("config").long("config").value_name("FILE").global(true).help("The file to read in place of crier.toml"),
+        Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .global(true)
+            .help("The file to read in place of crier.toml"),
     );
     for key in &all {
         let flag = key.flag();

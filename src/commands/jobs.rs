@@ -62,7 +62,9 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
             for id in ids {
                 let mut tx = cx.store.begin().await?;
                 let Some(kind) = operate::retry(&mut tx, id).await? else {
-                    return refused(format!("job {id} is not dead or cancelled, or its subject has another job by now"));
+                    return refused(format!(
+                        "job {id} is not dead or cancelled, or its subject has another job by now"
+                    ));
                 };
                 tx.commit().await?;
                 line(format_args!("Job {id} ({kind}) is ready again."));

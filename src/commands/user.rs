@@ -49,13 +49,7 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
     }
 }
 
-async fn add(
-    cx: &Context,
-    email: &str,
-    name: Option<String>,
-    plan: Option<String>,
-    workspace: Option<i64>,
-) -> Result {
+async fn add(cx: &Context, email: &str, name: Option<String>, plan: Option<String>, workspace: Option<i64>) -> Result {
     let well_formed = email.split_once('@').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty() && !b.contains('@'));
     if !well_formed || email.len() > 254 || email.chars().any(char::is_whitespace) {
         return refused(format!("`{email}` is no e-mail address"));
