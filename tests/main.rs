@@ -1,3 +1,5 @@
-//! The one integration test binary.
+//! The one binary of tests that drive more than one crate. `./scripts/test` runs it with what it needs.
 
+mod architecture;
 mod platforms;
+mod support;

@@ -1,0 +1,224 @@
+//! The rules of `docs/architecture.md` that no compiler checks, checked by reading the sources.
+//!
+//! **To add a rule:** a test that collects what breaks it with [`breaches`] and shows all of it at once.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines a file may have; a longer one has grown a second thing.
+const MAX_LINES: usize = 600;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All Rust files under a directory of the repository, by their path from its root.
+fn sources(dir: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(dir)];
+    while let Some(path) = open.pop() {
+        let entries = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
+        for path in entries {
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("a source can be read");
+                found.push((name_of(&path), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn name_of(path: &Path) -> String {
+    path.strip_prefix(root()).expect("is in the repository").display().to_string()
+}
+
+/// The parts of the sources that are ours: every directory with Rust in it.
+const DIRS: &[&str] = &["api", "benches", "common", "scheduler", "src", "tests", "worker"];
+
+/// The code of a file, line by line with its number: without comments and without the words in quotation marks. A `use`
+/// over several lines is one.
+fn code(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut in_use = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split("//").next().unwrap_or_default();
+        // Every other piece between quotation marks is a text.
+        let line = line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"");
+        let begins = line.trim_start().starts_with("use ") || line.trim_start().starts_with("pub use ");
+        match found.last_mut() {
+            Some((_, last)) if in_use => last.push_str(line.trim()),
+            _ => found.push((index + 1, line.clone())),
+        }
+        in_use = (in_use || begins) && !line.contains(';');
+    }
+    found
+}
+
+/// Where a line of the code breaks a rule.
+fn breaches(dir: &str, applies: impl Fn(&str) -> bool, breaks: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, text) in sources(dir).into_iter().filter(|(name, _)| applies(name)) {
+        for (number, line) in code(&text).into_iter().filter(|(_, line)| breaks(line)) {
+            found.push(format!("{name}:{number}: {}", line.trim()));
+        }
+    }
+    found
+}
+
+fn none(rule: &str, found: Vec<String>) {
+    assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
+}
+
+/// Whether a line names a path that begins with this word (`salvo::…`, `use salvo;`), and not one that ends with it.
+fn names(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = &line[at + word.len()..];
+        before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':')
+            && (after.starts_with("::") || after.starts_with(';') || after.starts_with(" as "))
+    })
+}
+
+/// The modules of `common` that a line names: `crate::store::x` and `crate::{clock, store::x}`.
+fn modules_of_common(line: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for (at, start) in line.match_indices("crate::") {
+        let rest = &line[at + start.len()..];
+        match rest.strip_prefix('{') {
+            None => found.extend(rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()),
+            Some(group) => {
+                let mut depth = 0;
+                let mut word_start = true;
+                for (index, c) in group.char_indices() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => word_start = true,
+                        c if word_start && depth == 0 && c.is_alphanumeric() => {
+                            found.extend(group[index..].split(|c: char| !c.is_alphanumeric() && c != '_').next());
+                            word_start = false;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Breaches of "this module of `common` imports only these".
+fn imports_only(module: &str, allowed: &[&str]) {
+    let modules: BTreeSet<String> = fs::read_dir(root().join("common/src"))
+        .expect("common is there")
+        .flatten()
+        .filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()))
+        .collect();
+    let (folder, file) = (format!("common/src/{module}/"), format!("common/src/{module}.rs"));
+    let found = breaches(
+        "common/src",
+        |name| name.starts_with(&folder) || name == file,
+        |line| {
+            let named = modules_of_common(line);
+            named.into_iter().any(|name| modules.contains(name) && name != module && !allowed.contains(&name))
+        },
+    );
+    none(&format!("common::{module} may import only {allowed:?}"), found);
+}
+
+#[test]
+fn the_roles_never_import_each_other() {
+    const ROLES: &[(&str, &str)] =
+        &[("api", "crier_api"), ("worker", "crier_worker"), ("scheduler", "crier_scheduler")];
+    for (dir, own) in ROLES {
+        let others: Vec<&str> = ROLES.iter().map(|(_, name)| *name).filter(|name| name != own).collect();
+        let found = breaches(dir, |_| true, |line| others.iter().any(|other| line.contains(other)));
+        none(&format!("{dir} must not import another role"), found);
+        let manifest = fs::read_to_string(root().join(dir).join("Cargo.toml")).expect("a manifest");
+        for other in others {
+            assert!(!manifest.contains(&other.replace('_', "-")), "{dir}/Cargo.toml must not depend on {other}");
+        }
+    }
+    none(
+        "common must not import a role",
+        breaches("common", |_| true, |line| ROLES.iter().any(|(_, role)| line.contains(role))),
+    );
+}
+
+#[test]
+fn inside_common_imports_run_one_way() {
+    imports_only("domain", &[]);
+    imports_only("clock", &[]);
+    imports_only("store", &["domain", "clock", "secrets"]);
+    imports_only("queue", &["store", "domain", "clock", "telemetry"]);
+}
+
+#[test]
+fn salvo_and_apalis_stay_in_their_places() {
+    let outside =
+        |places: &'static [&'static str]| move |name: &str| !places.iter().any(|place| name.starts_with(place));
+    for dir in DIRS {
+        let salvo = breaches(dir, outside(&["api/"]), |line| names(line, "salvo"));
+        none("salvo lives in api only", salvo);
+        let apalis = breaches(dir, outside(&["worker/", "common/src/queue"]), |line| {
+            ["apalis", "apalis_core", "apalis_redis", "apalis_cron"].iter().any(|word| names(line, word))
+        });
+        none("apalis lives in worker and in common/src/queue only", apalis);
+    }
+}
+
+#[test]
+fn sql_stays_in_the_store() {
+    let query = |line: &str| {
+        let builders = ["query(", "query!(", "query_as(", "query_as!(", "query_scalar(", "query_scalar!(", "raw_sql("];
+        line.contains("sqlx::migrate!") || builders.iter().any(|builder| line.contains(&format!("sqlx::{builder}")))
+    };
+    for dir in ["api/src", "common/src", "scheduler/src", "src", "worker/src"] {
+        let found = breaches(
+            dir,
+            |name| !name.starts_with("common/src/store"),
+            |line| query(line) || names(line, "sqlx::query") || line.contains("QueryBuilder"),
+        );
+        none("SQL is written in common/src/store only", found);
+    }
+}
+
+#[test]
+fn no_file_has_grown_too_long() {
+    let long: Vec<String> = DIRS
+        .iter()
+        .flat_map(|dir| sources(dir))
+        .map(|(name, text)| (name, text.lines().count()))
+        .filter(|(_, lines)| *lines > MAX_LINES)
+        .map(|(name, lines)| format!("{name}: {lines} lines"))
+        .collect();
+    none(&format!("a file has at most {MAX_LINES} lines; divide it by what it is about"), long);
+}
+
+#[test]
+fn both_engines_have_the_same_migrations() {
+    let names = |engine: &str| -> BTreeSet<PathBuf> {
+        let entries = fs::read_dir(root().join("migrations").join(engine)).into_iter().flatten().flatten();
+        entries.map(|entry| PathBuf::from(entry.file_name())).collect()
+    };
+    assert_eq!(names("postgres"), names("sqlite"), "a migration for one engine needs its like for the other");
+}
+
+#[test]
+fn the_reading_of_sources_finds_what_it_looks_for() {
+    assert!(names("use salvo::prelude::*;", "salvo") && names("    salvo::Router::new()", "salvo"));
+    assert!(!names("use crier_salvo::x;", "salvo") && !names("let salvo = 1", "salvo"));
+    let one_way = |line: &'static str| modules_of_common(line).into_iter().collect::<Vec<_>>();
+    assert_eq!(one_way("use crate::store::Db;"), ["store"]);
+    assert_eq!(one_way("use crate::{clock::Clock, store::{jobs, posts}, domain};"), ["clock", "domain", "store"]);
+    assert!(one_way("use super::x;").is_empty());
+    let lines = code("a // salvo::x\nlet b = \"salvo::y\" + c;\nuse crate::{\n    x,\n};\nd");
+    let lines: Vec<(usize, &str)> = lines.iter().map(|(number, line)| (*number, line.as_str())).collect();
+    assert_eq!(lines, [(1, "a "), (2, "let b = \"\" + c;"), (3, "use crate::{x,};"), (6, "d")]);
+    assert!(sources("tests").iter().any(|(name, _)| name == "tests/architecture.rs"));
+}

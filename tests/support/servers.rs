@@ -1,0 +1,290 @@
+//! Databases for tests: each test has a Postgres database and a Redis database of its own, empty but for the schema, on the
+//! servers that `./scripts/test` starts.
+//!
+//! Nothing here is shared between tests in memory, so it is the same whether they run as threads of one process or as
+//! processes of their own.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+/// A Postgres database that is dropped with this value.
+pub struct TestDatabase {
+    pub url: String,
+    name: String,
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        // The runtime of the test may be on its way out, or block this thread: one of its own is always there.
+        let dropped = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async { execute(&mut connect().await, sql).await })
+        })
+        .join();
+        if !std::thread::panicking() {
+            dropped.expect("no panic").expect("the database of the test can be dropped");
+        }
+    }
+}
+
+/// A database with the schema in it. `migrate` makes the schema in the database whose URL it is given; it is called once for
+/// all tests (and again when a migration has changed), the other databases are copies.
+pub async fn postgres<F>(migrate: impl FnOnce(String) -> F) -> TestDatabase
+where
+    F: Future<Output = ()>,
+{
+    let template = format!("schema_{:016x}", schema_hash());
+    let mut admin = connect().await;
+    // Under no lock, as almost always the template is there.
+    if !exists(&mut admin, &template).await {
+        make_template(&mut admin, &template, migrate).await;
+    }
+    copy(&mut admin, &template).await
+}
+
+async fn exists(admin: &mut PgConnection, database: &str) -> bool {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)")
+        .bind(database)
+        .fetch_one(admin)
+        .await
+        .expect("a list of databases")
+}
+
+async fn copy(admin: &mut PgConnection, template: &str) -> TestDatabase {
+    let name = format!("test_{:016x}", RandomState::new().build_hasher().finish());
+    let database = TestDatabase { url: with_database(&name), name };
+    execute(admin, format!("CREATE DATABASE {} TEMPLATE {template}", database.name))
+        .await
+        .expect("a copy of the schema");
+    database
+}
+
+async fn make_template<F>(admin: &mut PgConnection, template: &str, migrate: impl FnOnce(String) -> F)
+where
+    F: Future<Output = ()>,
+{
+    // Other tests, in this process or another, wait here for the first one; the lock ends with the connection.
+    let mut lock = connect().await;
+    execute(&mut lock, "SELECT pg_advisory_lock(4021)".to_owned()).await.expect("a lock");
+    if !exists(admin, template).await {
+        let draft = format!("{template}_draft");
+        for sql in [format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)"), format!("CREATE DATABASE {draft}")] {
+            execute(admin, sql).await.expect("a database for the schema");
+        }
+        migrate(with_database(&draft)).await;
+        for sql in [
+            // Nobody may be connected when it is renamed and copied; a pool may still be closing.
+            format!("ALTER DATABASE {draft} ALLOW_CONNECTIONS false"),
+            format!("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{draft}'"),
+            format!("ALTER DATABASE {draft} RENAME TO {template}"),
+        ] {
+            execute(admin, sql).await.expect("the schema can be kept as a template");
+        }
+    }
+}
+
+/// The URL of a Redis database that no other test has. Publish and subscribe are not divided by database: whoever
+/// subscribes must choose channels of its own (the number at the URL's end is unique).
+pub async fn redis() -> String {
+    let base = variable("CRIER_TEST_REDIS_URL");
+    let base = base.trim_end_matches('/');
+    let client = redis::Client::open(format!("{base}/0")).expect("CRIER_TEST_REDIS_URL is a URL");
+    let mut connection = client.get_multiplexed_async_connection().await.expect("the Redis of the tests answers");
+    let number: u64 = redis::cmd("INCR").arg("crier:tests").query_async(&mut connection).await.expect("a number");
+    // `./scripts/test` makes 10,000 databases; 0 is where they are counted.
+    let url = format!("{base}/{}", 1 + number % 9_999);
+    let mut own = redis::Client::open(url.as_str())
+        .expect("a URL")
+        .get_multiplexed_async_connection()
+        .await
+        .expect("a database of its own");
+    let _: () = redis::cmd("FLUSHDB").query_async(&mut own).await.expect("an empty database");
+    url
+}
+
+/// A Redis server of one test, for tests that stop it. Its data is in memory only. It ends with this value, and with the
+/// thread that started it.
+pub struct RedisServer {
+    port: u16,
+    child: Child,
+}
+
+impl RedisServer {
+    /// Starts a server on a free port and waits until it answers.
+    pub fn start() -> Self {
+        // Free a moment ago; on the rare day when somebody else was faster, another.
+        for _ in 0..5 {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let port = listener.local_addr().expect("an address").port();
+            drop(listener);
+            if let Some(child) = spawn_redis(port) {
+                return Self { port, child };
+            }
+        }
+        panic!("redis-server does not start; use ./scripts/test, which installs it");
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// Kills it at once; what it held is lost.
+    pub fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again, empty, on the same port.
+    pub fn restart(&mut self) {
+        self.stop();
+        self.child = spawn_redis(self.port).expect("the port is still free");
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn spawn_redis(port: u16) -> Option<Child> {
+    let mut child = Command::new("setpriv")
+        .args([
+            "--pdeathsig",
+            "KILL",
+            "redis-server",
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--port",
+        ])
+        .arg(port.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("setpriv (util-linux) and redis-server are installed; ./scripts/test does that");
+    for _ in 0..500 {
+        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return Some(child);
+        }
+        if child.try_wait().ok()?.is_some() {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    None
+}
+
+#[expect(clippy::disallowed_methods, reason = "says where the servers of the tests are")]
+fn variable(name: &str) -> String {
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set: run the tests with ./scripts/test, which starts the servers"))
+}
+
+async fn connect() -> PgConnection {
+    PgConnection::connect(&variable("CRIER_TEST_PG_URL")).await.expect("the Postgres of the tests answers")
+}
+
+async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
+    // Made of names that were made here.
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.map(drop)
+}
+
+/// The URL of another database on the same server.
+fn with_database(name: &str) -> String {
+    let url = variable("CRIER_TEST_PG_URL");
+    let (address, query) = url.split_once('?').map_or((url.as_str(), None), |(address, query)| (address, Some(query)));
+    let (server, _) = address.rsplit_once('/').expect("CRIER_TEST_PG_URL ends with /database");
+    match query {
+        Some(query) => format!("{server}/{name}?{query}"),
+        None => format!("{server}/{name}"),
+    }
+}
+
+/// Changes with the migrations, so that a server that outlives a run never hands out an old schema.
+fn schema_hash() -> u64 {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/postgres");
+    let mut files: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    let mut hasher = std::hash::DefaultHasher::new();
+    for file in files {
+        hasher.write(file.file_name().unwrap_or_default().as_encoded_bytes());
+        hasher.write(&std::fs::read(&file).unwrap_or_default());
+    }
+    hasher.finish()
+}
+
+mod tests {
+    //! Of what the other tests stand on.
+
+    use redis::AsyncCommands;
+
+    use super::*;
+
+    async fn migrate(url: String) {
+        let mut connection = PgConnection::connect(&url).await.expect("a new database");
+        execute(&mut connection, "CREATE TABLE kept (id bigint)".to_owned()).await.expect("a table");
+    }
+
+    #[tokio::test]
+    async fn each_test_has_a_copy_of_the_schema_that_goes_with_it() {
+        // Not `postgres`: the template of the other tests is their migrations', not this one.
+        let mut admin = connect().await;
+        let template = format!("selftest_{:016x}", RandomState::new().build_hasher().finish());
+        tokio::join!(make_template_alone(&template), make_template_alone(&template), make_template_alone(&template));
+        let (one, two) = (copy(&mut admin, &template).await, copy(&mut admin, &template).await);
+        let mut first = PgConnection::connect(&one.url).await.expect("a database");
+        execute(&mut first, "INSERT INTO kept VALUES (1)".to_owned()).await.expect("a row");
+        let mut second = PgConnection::connect(&two.url).await.expect("a database");
+        let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM kept").fetch_one(&mut second).await.expect("a table");
+        assert_eq!(rows, 0);
+        let name = one.name.clone();
+        // With a connection still open.
+        drop(one);
+        assert!(!exists(&mut admin, &name).await);
+        execute(&mut admin, format!("DROP DATABASE {template}")).await.expect("the template can go");
+    }
+
+    async fn make_template_alone(template: &str) {
+        make_template(&mut connect().await, template, migrate).await;
+    }
+
+    #[tokio::test]
+    async fn each_test_has_a_redis_database_of_its_own() {
+        let (one, two) = (redis().await, redis().await);
+        assert_ne!(one, two);
+        let open = async |url: &str| {
+            let client = redis::Client::open(url).expect("a URL");
+            client.get_multiplexed_async_connection().await.expect("Redis answers")
+        };
+        let (mut first, mut second) = (open(&one).await, open(&two).await);
+        let _: () = first.set("key", 1).await.expect("written");
+        let other: Option<i64> = second.get("key").await.expect("read");
+        assert_eq!(other, None);
+    }
+
+    #[test]
+    fn a_redis_server_can_be_stopped_and_started_again() {
+        let mut server = RedisServer::start();
+        let ping = |server: &RedisServer| -> redis::RedisResult<String> {
+            redis::cmd("PING").query(&mut redis::Client::open(server.url())?.get_connection()?)
+        };
+        assert_eq!(ping(&server).expect("it answers"), "PONG");
+        server.stop();
+        assert!(ping(&server).is_err());
+        server.restart();
+        assert_eq!(ping(&server).expect("it answers again"), "PONG");
+    }
+}
