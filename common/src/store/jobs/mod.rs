@@ -5,6 +5,10 @@
 //! - [`dispatch`]: due, unheard, rescue, sweep, purge — what the scheduler does;
 //! - [`operate`]: list, show, pause, retry, counts — what an operator does.
 
+use std::cmp::Reverse;
+
+use chrono::{DateTime, Utc};
+
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::job::{Kind, NewJob, Ring};
@@ -27,16 +31,35 @@ pub fn id_list(ids: &[i64]) -> String {
     out
 }
 
-/// A statement with a list of ids, bound as `$1`, between two pieces of SQL; a third piece may say how Postgres locks.
+/// A statement on the rows of a list of ids, bound as `$1`: two pieces of SQL, the first of which ends before the `IN`; a
+/// third piece may say how Postgres locks. There the list is unfolded into an array before the statement begins, so that the
+/// primary key finds the rows whatever the planner believes about the table.
 macro_rules! list_sql {
     ($conn:expr, $before:literal, $after:literal $(, lock $lock:literal)?) => {
         $conn.spelt(
-            concat!($before, " (SELECT value::bigint FROM json_array_elements_text($1::json)) ", $after $(, " ", $lock)?),
-            concat!($before, " (SELECT value FROM json_each($1)) ", $after),
+            concat!($before, " = ANY(ARRAY(SELECT value::bigint FROM json_array_elements_text($1::json))) ", $after $(, " ", $lock)?),
+            concat!($before, " IN (SELECT value FROM json_each($1)) ", $after),
         )
     };
 }
 pub(crate) use list_sql;
+
+/// A row to ring for, as `RETURNING kind, id, priority, run_at` gives it.
+#[derive(sqlx::FromRow)]
+struct Rung {
+    kind: Kind,
+    id: i64,
+    priority: i32,
+    run_at: DateTime<Utc>,
+}
+
+/// Rings for rows after the commit, in the order in which they should run: an `UPDATE` gives them in any.
+fn ring_in_order(tx: &mut Tx, mut rows: Vec<Rung>) {
+    rows.sort_by_key(|row| (Reverse(row.priority), row.run_at, row.id));
+    for row in rows {
+        tx.ring_later(Ring { kind: row.kind, id: row.id });
+    }
+}
 
 /// Enqueues inside the caller's transaction; the bell rings after its commit. `None` where the subject has a job of this
 /// kind already that has not ended.
