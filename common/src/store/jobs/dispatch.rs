@@ -15,7 +15,7 @@ pub const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 /// Makes due jobs ready, at most `limit`, and rings for them after the commit; gives how many.
 pub async fn ring_due(tx: &mut Tx, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "UPDATE jobs SET state = 'ready', dispatched_at = $1 WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING kind, id, priority, run_at",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $1 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
         "UPDATE jobs SET state = 'ready', dispatched_at = $1 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
     ring_rows(tx, sql, tx.now, limit).await
@@ -25,7 +25,7 @@ pub async fn ring_due(tx: &mut Tx, limit: i64) -> Result<usize> {
 /// was emptied or away, a full bell). `before`: rung before that time.
 pub async fn ring_unheard(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "UPDATE jobs SET dispatched_at = $3 WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY dispatched_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING kind, id, priority, run_at",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
         "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
     ring_rows(tx, sql, before, limit).await
@@ -55,7 +55,7 @@ pub struct Rescued {
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = tx.spelt(
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED",
         "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2",
     );
     let now = tx.now;
@@ -116,7 +116,7 @@ pub async fn next_due(conn: &mut Conn) -> Result<Option<DateTime<Utc>>> {
 
 /// Deletes jobs that ended before `ended` (dead ones before `dead`), at most `limit`; gives how many.
 pub async fn purge(tx: &mut Tx, ended: DateTime<Utc>, dead: DateTime<Utc>, limit: i64) -> Result<u64> {
-    const FIND: &str = "SELECT id FROM jobs WHERE state IN ('done', 'dead', 'cancelled') AND finished_at <= $1 AND (state <> 'dead' OR finished_at <= $2) ORDER BY finished_at LIMIT $3";
+    const FIND: &str = "SELECT id FROM jobs WHERE state IN ('done', 'dead', 'cancelled') AND finished_at <= $1 AND (state <> 'dead' OR finished_at <= $2) ORDER BY finished_at LIMIT (SELECT $3)";
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(FIND).bind(ended).bind(dead).bind(limit).fetch_all(c))?;
     let sql = list_sql!(tx, "DELETE FROM jobs WHERE id", "");
     Ok(execute!(tx, sql, id_list(&ids))?)
