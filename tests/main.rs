@@ -2,4 +2,5 @@
 
 mod architecture;
 mod platforms;
+mod store;
 mod support;
