@@ -5,5 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod accounts;
+mod idempotency;
 mod jobs;
 mod plans;
+mod tenants;
