@@ -1,1 +1,23 @@
-fn main() {}
+//! `crier`: all roles in one process, and the operator's commands, for either kind of installation.
+//!
+//! **To add a command:** its variant in `cli.rs`, a file in `commands/`, one arm in [`commands::run`].
+
+use std::process::ExitCode;
+
+mod cli;
+mod commands;
+mod first_start;
+mod output;
+mod serve;
+
+fn main() -> ExitCode {
+    let (command, source) = cli::parse();
+    let config = match crier_common::config::Config::load(&source, crier_common::config::Role::Crier) {
+        Ok(config) => config,
+        Err(error) => return error.exit(),
+    };
+    match command {
+        None | Some(cli::Command::Serve) => serve::run(config),
+        Some(command) => commands::run(config, command),
+    }
+}

@@ -1,6 +1,7 @@
 //! The one binary of tests that drive more than one crate. `./scripts/test` runs it with what it needs.
 
 mod architecture;
+mod faults;
 mod platforms;
 mod store;
 mod support;

@@ -131,6 +131,7 @@ async fn read(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) 
 fn build(guard: Option<&Guard>, timeout: Duration) -> reqwest::Client {
     // Fails where a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    #[expect(clippy::disallowed_methods, reason = "the one place that makes clients")]
     let mut builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())

@@ -69,7 +69,8 @@ pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Opt
     ids.iter().map(|id| by_id.remove(id)).collect()
 }
 
-type Settled = Result<Option<Outcome>, Arc<StoreError>>;
+/// How a settle ended; `Ok(None)`: the lease was lost, nothing was written.
+pub type Settled = Result<Option<Outcome>, Arc<StoreError>>;
 
 /// Settles together; where one of them spoils the transaction (a lost lease, an error), each goes alone.
 pub async fn settle_batch(store: Store, mut ends: Vec<(Claimed, Arc<dyn Ending>)>) -> Vec<Settled> {
@@ -106,7 +107,6 @@ async fn settle_all(store: &Store, ends: &[(Claimed, Arc<dyn Ending>)]) -> Resul
     Ok(outcomes)
 }
 
-/// `Ok(None)`: the lease was lost, nothing was written.
 async fn settle_one(store: &Store, job: &Claimed, ending: &dyn Ending) -> Settled {
     let settled = async {
         let mut tx = store.begin().await?;

@@ -21,7 +21,7 @@ use crate::jobs::{Ending, Registry};
 
 mod batch;
 
-use batch::{Batcher, claim_batch, settle_batch};
+use batch::{Batcher, Settled, claim_batch, settle_batch};
 
 /// Retries of a settle that the database refused for the moment.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
@@ -70,7 +70,7 @@ struct Inner {
     /// The grace is over: runs are broken off.
     abort: CancellationToken,
     claims: Batcher<i64, Option<Claimed>>,
-    settles: Batcher<(Claimed, Arc<dyn Ending>), Result<Option<Outcome>, Arc<StoreError>>>,
+    settles: Batcher<(Claimed, Arc<dyn Ending>), Settled>,
 }
 
 impl Engine {

@@ -1,0 +1,214 @@
+//! The command line: commands, and every configuration key as a flag.
+
+use std::path::PathBuf;
+
+use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use crier_common::config::{Source, keys};
+use crier_common::domain::access::{KeyMode, Role, Scopes};
+use crier_common::domain::job::{Kind, State};
+
+/// Publishes posts to social platforms, on your own machine.
+#[derive(Parser, Debug)]
+#[command(
+    name = "crier",
+    version,
+    after_help = "Examples:\n  crier                                  start everything, on SQLite in ./crier-data\n  crier user add ann@example.com         a user with a workspace of her own\n  crier key create --user ann@example.com\n  crier jobs list --state dead --json"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run the API, the worker and the scheduler in this process (the default).
+    Serve,
+    /// Bring the database to this version; the first time, make a workspace and the user owner@localhost.
+    Migrate,
+    /// Users.
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Members of brands.
+    #[command(subcommand)]
+    Member(MemberCommand),
+    /// API keys.
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Plans: what workspaces may use.
+    #[command(subcommand)]
+    Plan(PlanCommand),
+    /// Jobs: the work that waits, runs or died.
+    #[command(subcommand)]
+    Jobs(JobsCommand),
+}
+
+#[derive(Args, Debug, Clone, Copy)]
+pub struct Format {
+    /// Print JSON: an array of objects.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum UserCommand {
+    /// Add a user, in a workspace of its own unless one is named.
+    #[command(after_help = "Example:\n  crier user add ann@example.com --name Ann --plan pro")]
+    Add {
+        email: String,
+        #[arg(long)]
+        name: Option<String>,
+        /// The plan of the new workspace.
+        #[arg(long)]
+        plan: Option<String>,
+        /// An existing workspace to join.
+        #[arg(long, conflicts_with = "plan")]
+        workspace: Option<i64>,
+    },
+    /// List users.
+    List(Format),
+    /// Delete a user with the keys and webhooks; what the user wrote stays.
+    Delete { email: String },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum MemberCommand {
+    /// Add a member to a brand, or change the role.
+    #[command(after_help = "Example:\n  crier member add --brand 1 --user ann@example.com --role admin")]
+    Add {
+        #[arg(long)]
+        brand: i64,
+        #[arg(long)]
+        user: String,
+        /// owner, admin or editor.
+        #[arg(long, default_value = "editor")]
+        role: Role,
+    },
+    /// Take a member out of a brand.
+    Remove {
+        #[arg(long)]
+        brand: i64,
+        #[arg(long)]
+        user: String,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum KeyCommand {
+    /// Make a key and print it; it cannot be shown again.
+    #[command(after_help = "Example:\n  crier key create --user owner@localhost --scopes posts:read,posts:write")]
+    Create {
+        #[arg(long)]
+        user: String,
+        /// live or test.
+        #[arg(long, default_value = "live")]
+        mode: KeyMode,
+        /// all, or a list separated by commas.
+        #[arg(long, default_value = "all")]
+        scopes: Scopes,
+    },
+    /// List keys (never the keys themselves).
+    List(Format),
+    /// Delete a key; it stops working at once.
+    Delete { id: i64 },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum PlanCommand {
+    /// List the plans of this installation.
+    List(Format),
+    /// Put the workspace of a user on a plan.
+    #[command(after_help = "Example:\n  crier plan set --user ann@example.com pro")]
+    Set {
+        #[arg(long)]
+        user: String,
+        plan: String,
+    },
+    /// What is used of the caps, by workspace.
+    Usage {
+        /// Only the workspace of this user.
+        #[arg(long)]
+        user: Option<String>,
+        #[command(flatten)]
+        format: Format,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum JobsCommand {
+    /// List jobs, newest first.
+    #[command(after_help = "Example:\n  crier jobs list --kind publish_target --state dead --json")]
+    List {
+        #[arg(long)]
+        kind: Option<Kind>,
+        #[arg(long)]
+        state: Option<State>,
+        /// account:1, endpoint:2, brand:3.
+        #[arg(long)]
+        lane: Option<String>,
+        #[arg(long, default_value_t = 100)]
+        limit: i64,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Show one job.
+    Show {
+        id: i64,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Run dead or cancelled jobs again, with all their attempts.
+    Retry {
+        #[arg(required = true)]
+        ids: Vec<i64>,
+    },
+    /// Cancel jobs that have not begun.
+    Cancel {
+        #[arg(required = true)]
+        ids: Vec<i64>,
+    },
+    /// Claim no more jobs of a kind; what runs goes on.
+    Pause { kind: Kind },
+    /// Claim jobs of a kind again.
+    Resume { kind: Kind },
+}
+
+/// Reads the command line. Ends the process on `--help`, `--version` or a mistake (status 2).
+pub fn parse() -> (Option<Command>, Source) {
+    let all = keys::all();
+    let fixed: Vec<String> = keys::fixed().map(keys::Key::flag).collect();
+    let mut command = Cli::command().arg(
+        Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .global(true)
+            .help("The file to read in place of crier.toml"),
+    );
+    for key in &all {
+        let flag = key.flag();
+        // A platform's five keys are the same for each: they are in the README, and work, but would drown the others here.
+        let hidden = !fixed.contains(&flag);
+        let help = format!("{} [{}: {}]", key.meaning, key.variable(), key.default_text());
+        command = command.arg(
+            Arg::new(flag.clone())
+                .long(flag)
+                .value_name("VALUE")
+                .global(true)
+                .hide(hidden)
+                .hide_short_help(true)
+                .help(help)
+                .help_heading("Configuration"),
+        );
+    }
+    let matches = command.get_matches();
+    let mut deepest = &matches;
+    while let Some((_, sub)) = deepest.subcommand() {
+        deepest = sub;
+    }
+    let flags = all
+        .iter()
+        .filter_map(|key| Some((key.flag(), deepest.get_one::<String>(&key.flag())?.clone())))
+        .collect::<Vec<_>>();
+    let config = deepest.get_one::<String>("config").map(PathBuf::from);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    (cli.command, Source::of_process(config.as_deref(), flags))
+}

@@ -1,0 +1,63 @@
+//! `crier key create | list | delete`
+
+use chrono::{DateTime, Utc};
+use crier_common::domain::access::KeyMode;
+use crier_common::store::{keys, users};
+use secrecy::ExposeSecret;
+use serde::Serialize;
+
+use super::{Context, Result, refused};
+use crate::cli::KeyCommand;
+use crate::output::{line, rows};
+
+#[derive(Serialize)]
+struct Row {
+    id: i64,
+    user: String,
+    mode: KeyMode,
+    key: String,
+    scopes: String,
+    last_used_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+}
+
+pub async fn run(cx: &Context, command: KeyCommand) -> Result {
+    match command {
+        KeyCommand::Create { user, mode, scopes } => {
+            let mut tx = cx.store.begin().await?;
+            let Some(owner) = users::find_by_email(&mut tx, &user).await? else {
+                return refused(format!("there is no user {user}; make one with `crier user add {user}`"));
+            };
+            let key = keys::create(&mut tx, owner.id, mode, &scopes).await?;
+            tx.commit().await?;
+            line(key.expose_secret());
+            Ok(())
+        }
+        KeyCommand::List(format) => {
+            let all = keys::list(&mut cx.store.read().await?).await?;
+            let list: Vec<Row> = all
+                .into_iter()
+                .map(|k| Row {
+                    id: k.id,
+                    user: k.email,
+                    mode: k.mode,
+                    key: format!("{}…{}", k.prefix, k.last4),
+                    scopes: k.scopes,
+                    last_used_at: k.last_used_at,
+                    created_at: k.created_at,
+                })
+                .collect();
+            rows(&list, format.json);
+            Ok(())
+        }
+        KeyCommand::Delete { id } => {
+            let mut tx = cx.store.begin().await?;
+            if !keys::delete(&mut tx, id).await? {
+                return refused(format!("there is no key {id}; `crier key list` shows them"));
+            }
+            tx.commit().await?;
+            line(format_args!("Deleted key {id}; it no longer works."));
+            Ok(())
+        }
+    }
+}

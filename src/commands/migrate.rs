@@ -1,0 +1,18 @@
+//! `crier migrate`
+
+use super::{Context, Result};
+use crate::first_start;
+use crate::output::line;
+
+pub async fn run(cx: &Context) -> Result {
+    cx.store.db().migrate().await?;
+    if first_start::migrate(&cx.store, &cx.config).await? {
+        line(format_args!(
+            "The database is ready, with the user {owner}. Next: crier key create --user {owner}",
+            owner = first_start::OWNER
+        ));
+    } else {
+        line("The database is up to date.");
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The operator's commands. Each works while the service runs, on SQLite too: it opens the same database beside it, and
+//! the scheduler rings for the jobs that it makes ready.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crier_common::config::Config;
+use crier_common::domain::job::Silent;
+use crier_common::process::{StartError, open_store};
+use crier_common::store::{Store, StoreError};
+use crier_common::telemetry::logs;
+
+use crate::cli::Command;
+
+mod jobs;
+mod key;
+mod member;
+mod migrate;
+mod plan;
+mod user;
+
+/// What a command works with.
+pub struct Context {
+    pub config: Config,
+    pub store: Store,
+}
+
+/// Why a command did not do what it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// What is wrong, and what to do.
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("the database: {0}")]
+    Store(#[from] StoreError),
+}
+
+pub type Result = std::result::Result<(), CommandError>;
+
+pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
+    Err(CommandError::Refused(why.into()))
+}
+
+pub fn run(config: Config, command: Command) -> ExitCode {
+    logs::init(&config.log);
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return StartError::Io { what: "the runtime".into(), error }.exit(),
+    };
+    let done = runtime.block_on(async {
+        let store = open_store(&config, Arc::new(Silent)).await?;
+        let cx = Context { config, store };
+        if !matches!(command, Command::Migrate)
+            && let Err(error) = cx.store.db().is_current().await
+        {
+            let hint = if error.is_unavailable() { "is it running?" } else { "run `crier migrate` first" };
+            return refused(format!("the database is not ready ({error}); {hint}"));
+        }
+        let done = dispatch(&cx, command).await;
+        cx.store.db().close().await;
+        done
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(CommandError::Start(error)) => error.exit(),
+        Err(error) => {
+            use std::io::Write as _;
+            let _ = writeln!(std::io::stderr().lock(), "crier: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn dispatch(cx: &Context, command: Command) -> Result {
+    match command {
+        Command::Serve => Ok(()),
+        Command::Migrate => migrate::run(cx).await,
+        Command::User(command) => user::run(cx, command).await,
+        Command::Member(command) => member::run(cx, command).await,
+        Command::Key(command) => key::run(cx, command).await,
+        Command::Plan(command) => plan::run(cx, command).await,
+        Command::Jobs(command) => jobs::run(cx, command).await,
+    }
+}

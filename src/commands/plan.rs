@@ -1,0 +1,111 @@
+//! `crier plan list | set | usage`
+
+use std::collections::BTreeMap;
+
+use crier_common::domain::plan::Plan;
+use crier_common::store::{brands, usage, users};
+use serde::Serialize;
+
+use super::{Context, Result, refused};
+use crate::cli::PlanCommand;
+use crate::output::{line, rows};
+
+#[derive(Serialize)]
+struct PlanRow {
+    id: String,
+    brands: Option<u64>,
+    social_accounts: Option<u64>,
+    posts_per_month: Option<u64>,
+    storage_mib: Option<u64>,
+    ai_credits: Option<u64>,
+    requests_per_minute: Option<u64>,
+    analytics_days: Option<u64>,
+    features: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct UsageRow {
+    /// The workspace.
+    id: i64,
+    plan: String,
+    users: Vec<String>,
+    brands: i64,
+    brands_cap: Option<u64>,
+    posts_this_month: i64,
+    posts_per_month: Option<u64>,
+}
+
+pub async fn run(cx: &Context, command: PlanCommand) -> Result {
+    match command {
+        PlanCommand::List(format) => {
+            let list: Vec<PlanRow> = cx.config.plans.iter().map(row).collect();
+            rows(&list, format.json);
+            Ok(())
+        }
+        PlanCommand::Set { user, plan } => {
+            known(cx, &plan)?;
+            let mut tx = cx.store.begin().await?;
+            let Some(found) = users::find_by_email(&mut tx, &user).await? else {
+                return refused(format!("there is no user {user}; `crier user list` shows who is there"));
+            };
+            users::set_plan(&mut tx, found.workspace_id, &plan).await?;
+            tx.commit().await?;
+            line(format_args!("Workspace {} is on plan {plan}.", found.workspace_id));
+            Ok(())
+        }
+        PlanCommand::Usage { user, format } => show_usage(cx, user.as_deref(), format.json).await,
+    }
+}
+
+fn row(plan: &Plan) -> PlanRow {
+    PlanRow {
+        id: plan.name.clone(),
+        brands: plan.brands,
+        social_accounts: plan.social_accounts,
+        posts_per_month: plan.posts_per_month,
+        storage_mib: plan.storage_mib,
+        ai_credits: plan.ai_credits,
+        requests_per_minute: plan.requests_per_minute,
+        analytics_days: plan.analytics_days,
+        features: plan.features.iter().map(|f| f.as_str()).collect(),
+    }
+}
+
+/// Whether the installation has the plan.
+pub fn known(cx: &Context, plan: &str) -> Result {
+    if cx.config.plans.get(plan).is_some() {
+        return Ok(());
+    }
+    let names: Vec<&str> = cx.config.plans.names().collect();
+    refused(format!("there is no plan `{plan}`; the plans are: {}", names.join(", ")))
+}
+
+async fn show_usage(cx: &Context, user: Option<&str>, json: bool) -> Result {
+    let mut conn = cx.store.read().await?;
+    let mut workspaces: BTreeMap<i64, (String, Vec<String>)> = BTreeMap::new();
+    for found in users::list(&mut conn).await? {
+        let entry = workspaces.entry(found.workspace_id).or_insert_with(|| (found.plan.clone(), Vec::new()));
+        entry.1.push(found.email);
+    }
+    if let Some(email) = user.map(str::to_lowercase) {
+        workspaces.retain(|_, (_, emails)| emails.contains(&email));
+        if workspaces.is_empty() {
+            return refused(format!("there is no user {email}; `crier user list` shows who is there"));
+        }
+    }
+    let mut list = Vec::new();
+    for (id, (plan, emails)) in workspaces {
+        let caps = cx.config.plans.get(&plan);
+        list.push(UsageRow {
+            id,
+            users: emails,
+            brands: brands::count(&mut conn, id).await?,
+            brands_cap: caps.and_then(|p| p.brands),
+            posts_this_month: usage::posts(&mut conn, id, cx.store.now()).await?,
+            posts_per_month: caps.and_then(|p| p.posts_per_month),
+            plan,
+        });
+    }
+    rows(&list, json);
+    Ok(())
+}

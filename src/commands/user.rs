@@ -1,0 +1,77 @@
+//! `crier user add | list | delete`
+
+use chrono::{DateTime, Utc};
+use crier_common::store::users;
+use serde::Serialize;
+
+use super::{Context, Result, refused};
+use crate::cli::UserCommand;
+use crate::output::{line, rows};
+
+#[derive(Serialize)]
+struct Row {
+    id: i64,
+    email: String,
+    name: String,
+    workspace_id: i64,
+    plan: String,
+    created_at: DateTime<Utc>,
+}
+
+pub async fn run(cx: &Context, command: UserCommand) -> Result {
+    match command {
+        UserCommand::Add { email, name, plan, workspace } => add(cx, &email, name, plan, workspace).await,
+        UserCommand::List(format) => {
+            let users = users::list(&mut cx.store.read().await?).await?;
+            let list: Vec<Row> = users
+                .into_iter()
+                .map(|u| Row {
+                    id: u.id,
+                    email: u.email,
+                    name: u.name,
+                    workspace_id: u.workspace_id,
+                    plan: u.plan,
+                    created_at: u.created_at,
+                })
+                .collect();
+            rows(&list, format.json);
+            Ok(())
+        }
+        UserCommand::Delete { email } => {
+            let mut tx = cx.store.begin().await?;
+            if !users::delete(&mut tx, &email).await? {
+                return refused(format!("there is no user {email}; `crier user list` shows who is there"));
+            }
+            tx.commit().await?;
+            line(format_args!("Deleted {email}."));
+            Ok(())
+        }
+    }
+}
+
+async fn add(cx: &Context, email: &str, name: Option<String>, plan: Option<String>, workspace: Option<i64>) -> Result {
+    let well_formed = email.split_once('@').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty() && !b.contains('@'));
+    if !well_formed || email.len() > 254 || email.chars().any(char::is_whitespace) {
+        return refused(format!("`{email}` is no e-mail address"));
+    }
+    let mut tx = cx.store.begin().await?;
+    if users::find_by_email(&mut tx, email).await?.is_some() {
+        return refused(format!("there is a user {email} already"));
+    }
+    let workspace = match workspace {
+        Some(id) if users::workspace_plan(&mut tx, id).await?.is_none() => {
+            return refused(format!("there is no workspace {id}; `crier user list` shows them"));
+        }
+        Some(id) => id,
+        None => {
+            let plan = plan.as_deref().unwrap_or("unlimited");
+            super::plan::known(cx, plan)?;
+            users::create_workspace(&mut tx, &format!("Workspace of {email}"), plan).await?
+        }
+    };
+    let name = name.unwrap_or_else(|| email.split('@').next().unwrap_or(email).to_owned());
+    let id = users::create(&mut tx, workspace, email, &name).await?;
+    tx.commit().await?;
+    line(format_args!("Added {email} as user {id} in workspace {workspace}. Next: crier key create --user {email}"));
+    Ok(())
+}

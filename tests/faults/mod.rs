@@ -1,0 +1,4 @@
+//! Faults on real processes. Each test states a law of conservation and checks it from outside: what the API says, what
+//! the platform holds.
+
+mod kill;
