@@ -63,7 +63,7 @@ fn required_options_are_asked_for() {
 }
 
 #[test]
-fn an_oauth_platform_needs_a_client_id_and_the_sandbox_to_be_registered() {
+fn an_oauth_platform_needs_a_connector_and_the_sandbox_to_be_registered() {
     let mut config = PlatformsConfig::default();
     let set = PlatformConfig { client_id: Some("id".to_owned()), ..PlatformConfig::default() };
     let blank = PlatformConfig { client_id: Some(" ".to_owned()), ..PlatformConfig::default() };
@@ -74,7 +74,7 @@ fn an_oauth_platform_needs_a_client_id_and_the_sandbox_to_be_registered() {
         (Platform::Telegram, true),
         (Platform::Bluesky, true),
         (Platform::Mastodon, true),
-        (Platform::Twitter, true),
+        (Platform::Twitter, false),
         (Platform::Reddit, false),
         (Platform::Facebook, false),
         (Platform::Sandbox, false),

@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::Platform;
 use crate::http::{Answer, HttpClient, HttpError};
+use crate::telemetry::metrics;
 
 /// What repeating a call would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,9 @@ impl Caller {
 
     /// Sends. Any answer of the platform is `Ok`, whatever its status.
     pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<Answer, CallError> {
-        self.http.send(request).await.map_err(|error| self.no_answer(effect, &error))
+        let answer = self.http.send(request).await;
+        metrics::platform_request(self.platform.as_str(), answer.as_ref().ok().map(|a| a.status));
+        answer.map_err(|error| self.no_answer(effect, &error))
     }
 
     /// The body of a success. One that cannot be read leaves open what the call did.

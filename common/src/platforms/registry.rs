@@ -58,11 +58,14 @@ impl Registry {
         catalogue::descriptor(platform)
     }
 
-    /// Whether accounts of this platform can be connected here: an OAuth platform needs the operator's client id, the
+    /// Whether accounts of this platform can be connected here: an OAuth platform needs its connector and the operator's client id, the
     /// sandbox has to be switched on, all others need nothing.
     pub fn configured(&self, platform: Platform) -> bool {
         match catalogue::descriptor(platform).mode {
-            Mode::Oauth => self.config.of(platform).client_id.as_deref().is_some_and(|id| !id.trim().is_empty()),
+            Mode::Oauth => {
+                let client_id = self.config.of(platform).client_id.as_deref();
+                client_id.is_some_and(|id| !id.trim().is_empty()) && self.connectors.contains_key(&platform)
+            }
             Mode::SelfConnect => platform != Platform::Sandbox || self.connectors.contains_key(&platform),
             Mode::SelfConnectOauth => true,
         }

@@ -146,6 +146,12 @@ pub async fn expire(tx: &mut Tx, account_id: i64, error: &AccountError) -> Resul
     Ok(())
 }
 
+/// How many brands have the account.
+pub async fn attachments(conn: &mut Conn, account_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM brand_accounts WHERE account_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
+}
+
 /// Whether the account still belongs to the brand (a post scheduled to one that does not fails at its time).
 pub async fn is_attached(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT account_id FROM brand_accounts WHERE brand_id = $1 AND account_id = $2";
@@ -162,9 +168,7 @@ pub async fn disconnect(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<O
     if execute!(tx, "DELETE FROM brand_accounts WHERE brand_id = $1 AND account_id = $2", brand_id, account_id)? == 0 {
         return Ok(None);
     }
-    const LEFT: &str = "SELECT count(*) FROM brand_accounts WHERE account_id = $1";
-    let left: i64 = run!(tx, c => sqlx::query_scalar(LEFT).bind(account_id).fetch_one(c))?;
-    if left > 0 {
+    if attachments(tx, account_id).await? > 0 {
         return Ok(Some(DisconnectResult::Detached));
     }
     execute!(tx, "DELETE FROM social_accounts WHERE id = $1", account_id)?;

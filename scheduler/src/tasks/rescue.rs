@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crier_common::store::Result;
 use crier_common::store::jobs::dispatch::{self, Rescued, UNHEARD};
+use crier_common::store::{Result, Tx};
 use crier_common::subjects;
 use crier_common::telemetry::metrics::{self, RescueReason};
 
@@ -11,6 +11,8 @@ use crate::Scheduler;
 use crate::room::Room;
 
 const BATCH: i64 = 100;
+/// More than will ever be stuck: those behind them are reached.
+const EACH: i64 = 1_000;
 const RING_BATCH: i64 = 1_000;
 
 /// A part that fails does not keep the others from being done.
@@ -20,42 +22,56 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     Ok(None)
 }
 
-/// One job a transaction: where one of them cannot be taken back, the others are.
+/// Together; where one job cannot be taken back, each goes alone, so that the others are.
 async fn rescue(s: &Scheduler) -> Result<()> {
     loop {
-        let expired = dispatch::expired(&mut s.store.read().await?, s.store.now(), BATCH).await?;
-        let (mut taken, mut failed) = (0, None);
-        for id in &expired {
-            match rescue_one(s, *id).await {
-                Ok(Some(rescued)) => {
-                    taken += 1;
-                    tell(&rescued);
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::error!(job = id, %error, "a job whose worker vanished could not be taken back yet");
-                    failed = Some(error);
-                }
+        match rescue_together(s).await {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "jobs whose workers vanished could not be taken back together");
+                return rescue_each(s).await;
             }
-        }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        if taken == 0 {
-            return Ok(());
         }
     }
 }
 
-async fn rescue_one(s: &Scheduler, id: i64) -> Result<Option<Rescued>> {
+async fn rescue_together(s: &Scheduler) -> Result<usize> {
     let mut tx = s.store.begin().await?;
-    let Some(rescued) = dispatch::rescue_one(&mut tx, id).await? else { return Ok(None) };
-    if rescued.dead.is_some() {
-        let job = &rescued.job;
-        subjects::job_died(&mut tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
+    let rescued = dispatch::rescue(&mut tx, BATCH).await?;
+    for one in &rescued {
+        tell_subject(&mut tx, one).await?;
     }
     tx.commit().await?;
-    Ok(Some(rescued))
+    rescued.iter().for_each(tell);
+    Ok(rescued.len())
+}
+
+async fn rescue_each(s: &Scheduler) -> Result<()> {
+    let expired = dispatch::expired(&mut s.store.read().await?, s.store.now(), EACH).await?;
+    let mut failed = Ok(());
+    for id in expired {
+        let rescued = async {
+            let mut tx = s.store.begin().await?;
+            let Some(one) = dispatch::rescue_one(&mut tx, id).await? else { return Ok(()) };
+            tell_subject(&mut tx, &one).await?;
+            tx.commit().await?;
+            tell(&one);
+            Ok(())
+        };
+        if let Err(error) = rescued.await {
+            tracing::error!(job = id, %error, "a job whose worker vanished could not be taken back yet");
+            failed = Err(error);
+        }
+    }
+    failed
+}
+
+async fn tell_subject(tx: &mut Tx, Rescued { job, dead }: &Rescued) -> Result<()> {
+    match dead {
+        Some(_) => subjects::job_died(tx, job.kind, job.subject_id, job.trace.as_deref()).await,
+        None => Ok(()),
+    }
 }
 
 fn tell(Rescued { job, dead }: &Rescued) {

@@ -20,7 +20,7 @@ pub async fn ring_due(tx: &mut Tx, limit: i64) -> Result<usize> {
 /// The same, leaving kinds out for which the bell is full.
 pub async fn ring_due_except(tx: &mut Tx, full: &[Kind], limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING kind, id, priority, run_at",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
         "UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
     ring_rows(tx, sql, tx.now, limit, full).await
@@ -35,7 +35,7 @@ pub async fn ring_unheard(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Res
 /// The same, leaving kinds out for which the bell is full.
 pub async fn ring_unheard_except(tx: &mut Tx, full: &[Kind], before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "UPDATE jobs SET dispatched_at = $3 WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY dispatched_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING kind, id, priority, run_at",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
         "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
     ring_rows(tx, sql, before, limit, full).await
@@ -78,7 +78,7 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = tx.spelt(
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED",
         "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2",
     );
     let now = tx.now;
@@ -144,7 +144,7 @@ pub async fn next_due(conn: &mut Conn) -> Result<Option<DateTime<Utc>>> {
 
 /// Deletes jobs that ended before `ended` (dead ones before `dead`), at most `limit`; gives how many.
 pub async fn purge(tx: &mut Tx, ended: DateTime<Utc>, dead: DateTime<Utc>, limit: i64) -> Result<u64> {
-    const FIND: &str = "SELECT id FROM jobs WHERE state IN ('done', 'dead', 'cancelled') AND finished_at <= $1 AND (state <> 'dead' OR finished_at <= $2) ORDER BY finished_at LIMIT $3";
+    const FIND: &str = "SELECT id FROM jobs WHERE state IN ('done', 'dead', 'cancelled') AND finished_at <= $1 AND (state <> 'dead' OR finished_at <= $2) ORDER BY finished_at LIMIT (SELECT $3)";
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(FIND).bind(ended).bind(dead).bind(limit).fetch_all(c))?;
     let sql = list_sql!(tx, "DELETE FROM jobs WHERE id", "");
     Ok(execute!(tx, sql, id_list(&ids))?)

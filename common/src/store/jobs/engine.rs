@@ -16,9 +16,11 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
         kind: Kind,
         lane: Option<String>,
     }
-    let sql = list_sql!(tx, "SELECT id, kind, lane FROM jobs WHERE id",
-        "AND state = 'ready' AND NOT waiting AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id",
-        lock "FOR UPDATE SKIP LOCKED");
+    // On Postgres one look-up an id: `LIMIT 1` keeps it apart from the others, `state || ''` from the index of ready jobs.
+    let sql = tx.spelt(
+        "SELECT j.id, j.kind, j.lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id",
+        "SELECT id, kind, lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id",
+    );
     let list = id_list(ids);
     let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
     let mut lanes: Vec<(String, i64)> =
@@ -82,7 +84,7 @@ async fn lock_lane(tx: &mut Tx, lane: &str) -> Result<()> {
 pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
     // A row in a settle's or a rescue's hands is passed over: to wait for it while holding others could end in a deadlock.
     let sql = tx.spelt(
-        "UPDATE jobs SET lease_until = $2 WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE id = ANY(ARRAY(SELECT value::bigint FROM json_array_elements_text($1::json))) AND worker = $3 AND state = 'running' FOR UPDATE SKIP LOCKED))",
+        "WITH held AS MATERIALIZED (SELECT j.id FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id FROM jobs WHERE id = v.id AND worker = $3 AND state || '' = 'running' LIMIT 1 FOR UPDATE SKIP LOCKED) j) UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT id FROM held WHERE id = id + 0)",
         "UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT value FROM json_each($1)) AND worker = $3 AND state = 'running'",
     );
     let (list, until) = (id_list(ids), tx.now + LEASE);
@@ -141,7 +143,7 @@ pub(in crate::store) async fn wake_lanes(tx: &mut Tx, mut left: Vec<String>) -> 
 pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
     lock_lane(tx, lane).await?;
     let sql = tx.spelt(
-        "UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING kind, id, priority, run_at",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
         "UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2) RETURNING kind, id, priority, run_at",
     );
     let now = tx.now;
