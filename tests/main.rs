@@ -2,6 +2,7 @@
 
 mod architecture;
 mod faults;
+mod jobs;
 mod platforms;
 mod store;
 mod support;

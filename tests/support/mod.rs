@@ -1,5 +1,7 @@
 //! What several tests need.
 
+pub mod fake_platform;
+pub mod jobs;
 pub mod process;
 pub mod servers;
 pub mod store;
