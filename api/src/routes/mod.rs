@@ -1,0 +1,10 @@
+//! Every endpoint of the API, a folder a resource and a file a verb. How to add one: [`crate::endpoint`].
+
+use crate::endpoint::Endpoint;
+
+mod brands;
+
+/// All endpoints, in the order of the document.
+pub fn all() -> Vec<Endpoint> {
+    [brands::endpoints()].into_iter().flatten().collect()
+}
