@@ -67,4 +67,3 @@ async fn authorize(cx: &Context, _: &mut Tx) -> Result<Answer> {
         Mode::Oauth => Err(not_configured(platform)),
     }
 }
-

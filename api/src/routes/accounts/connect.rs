@@ -68,7 +68,9 @@ async fn prepare(cx: &Context) -> Result<Finish> {
         ConnectError::Refused(message) => ApiError::new(Code::InvalidCredentials, message),
         ConnectError::Unavailable(message) => unavailable(message),
     })?;
-    Ok(Finish::with((platform, connected), |cx, tx, found| Box::pin(async move { save(cx, tx, found.0, &found.1).await })))
+    Ok(Finish::with((platform, connected), |cx, tx, found| {
+        Box::pin(async move { save(cx, tx, found.0, &found.1).await })
+    }))
 }
 
 /// The form's fields as the descriptor lists them.

@@ -1,0 +1,3 @@
+//! The description of the API, made from its endpoints.
+
+pub mod schema;
