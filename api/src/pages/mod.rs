@@ -3,16 +3,11 @@
 //! **To add one:** a file here, its template in `api/templates/`, and a line in [`router`]. Templates escape by themselves;
 //! every page has the strict policy of [`html`].
 
-use std::sync::Arc;
-
 use askama::Template;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
-use salvo::affix_state;
 use salvo::writing::Text;
 use salvo::{Response, Router};
-
-use crate::app::App;
 
 mod sandbox;
 
@@ -20,8 +15,8 @@ mod sandbox;
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Every page, at the root of the host.
-pub fn router(app: Arc<App>) -> Router {
-    Router::new().hoop(affix_state::inject(app)).push(sandbox::router())
+pub fn router() -> Router {
+    sandbox::router()
 }
 
 /// Renders a page.

@@ -2,7 +2,7 @@
 
 use crate::endpoint::Endpoint;
 
-mod accounts;
+pub mod accounts;
 mod brands;
 mod webhooks;
 
