@@ -38,9 +38,15 @@ async fn a_connect_is_remembered(s: TestStore) {
         ..new_account("", "t")
     };
     let made = s.write(async |tx| accounts::save(tx, w.workspace, &new).await).await;
-    assert_eq!((made.workspace_id, made.platform, made.external_id.as_str()), (w.workspace, Platform::Bluesky, "did:plc:x"));
+    assert_eq!(
+        (made.workspace_id, made.platform, made.external_id.as_str()),
+        (w.workspace, Platform::Bluesky, "did:plc:x")
+    );
     assert_eq!((made.name.as_str(), made.username.as_deref(), made.kind), ("Demo", Some("demo"), AccountKind::Channel));
-    assert_eq!((made.profile_url.as_deref(), made.avatar_url.as_deref()), (Some("https://p.test"), Some("https://a.test")));
+    assert_eq!(
+        (made.profile_url.as_deref(), made.avatar_url.as_deref()),
+        (Some("https://p.test"), Some("https://a.test"))
+    );
     assert_eq!((made.status, made.last_error), (AccountStatus::Active, None));
     assert_eq!((made.token_expires_at, made.connected_at, made.created_at), (Some(s.later(3600)), s.now(), s.now()));
     let mut conn = s.conn().await;
@@ -99,7 +105,8 @@ async fn lists_are_paged_newest_first(s: TestStore) {
     }
     s.account(other, "9", "t").await;
     ids.reverse();
-    let list = async |page, per_page| accounts::list(&mut s.conn().await, w.brand, PageOf { page, per_page }).await.unwrap();
+    let list =
+        async |page, per_page| accounts::list(&mut s.conn().await, w.brand, PageOf { page, per_page }).await.unwrap();
     let (first, last, past) = (list(1, 2).await, list(3, 2).await, list(4, 2).await);
     assert_eq!(first.rows.iter().map(|a| a.id).collect::<Vec<_>>(), ids[..2]);
     assert_eq!(last.rows.iter().map(|a| a.id).collect::<Vec<_>>(), ids[4..]);
@@ -118,7 +125,11 @@ async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
     let open = async |id| accounts::with_secrets(&mut s.conn().await, &cipher(), id).await;
     let (account, secrets) = open(one.id).await.unwrap().unwrap();
     assert_eq!((account.external_id.as_str(), plain(&secrets)), ("1", "{\"token\":\"token-of-one\"}"));
-    s.sql(format!("UPDATE social_accounts SET secrets = (SELECT secrets FROM social_accounts WHERE id = {}) WHERE id = {}", one.id, two.id)).await;
+    s.sql(format!(
+        "UPDATE social_accounts SET secrets = (SELECT secrets FROM social_accounts WHERE id = {}) WHERE id = {}",
+        one.id, two.id
+    ))
+    .await;
     assert!(matches!(open(two.id).await, Err(StoreError::Secret(_))));
 }
 

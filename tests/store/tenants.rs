@@ -65,7 +65,8 @@ async fn a_deleted_user_takes_the_keys_along(s: TestStore) {
 async fn a_brand_is_seen_by_its_members_alone(s: TestStore) {
     let w = s.world().await;
     let other = s.world_of("bob@example.com").await;
-    let new = NewBrand { name: "Shop", description: Some("Bread"), website: Some("https://x.test"), timezone: "Asia/Tokyo" };
+    let new =
+        NewBrand { name: "Shop", description: Some("Bread"), website: Some("https://x.test"), timezone: "Asia/Tokyo" };
     let made = s.write(async |tx| brands::create(tx, w.workspace, w.user, Some(5), new).await).await.unwrap();
     assert_eq!((made.name.as_str(), made.timezone.as_str(), made.workspace_id), ("Shop", "Asia/Tokyo", w.workspace));
     assert_eq!((made.description.as_deref(), made.website.as_deref()), (Some("Bread"), Some("https://x.test")));
