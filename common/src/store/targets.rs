@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
+use super::jobs::list_sql;
 use super::{Conn, Result, Tx};
 use crate::domain::failure::Failure;
 use crate::domain::platform::Platform;
@@ -34,10 +35,7 @@ pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
 
 /// The account ids of many posts, for a list: `(post_id, account_id)` in order.
 pub async fn accounts_of(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<(i64, i64)>> {
-    let sql = conn.spelt(
-        "SELECT post_id, account_id FROM post_targets WHERE post_id IN (SELECT value::bigint FROM json_array_elements_text($1::json)) ORDER BY position, id",
-        "SELECT post_id, account_id FROM post_targets WHERE post_id IN (SELECT value FROM json_each($1)) ORDER BY position, id",
-    );
+    let sql = list_sql!(conn, "SELECT post_id, account_id FROM post_targets WHERE post_id", "ORDER BY position, id");
     let ids = super::jobs::id_list(post_ids);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
