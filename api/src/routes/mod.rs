@@ -3,8 +3,9 @@
 use crate::endpoint::Endpoint;
 
 mod brands;
+mod posts;
 
 /// All endpoints, in the order of the document.
 pub fn all() -> Vec<Endpoint> {
-    [brands::endpoints()].into_iter().flatten().collect()
+    [brands::endpoints(), posts::endpoints()].into_iter().flatten().collect()
 }
