@@ -114,6 +114,8 @@ pub enum Shape {
 pub struct Body {
     pub schema: fn(&mut Schema) -> Value,
     pub example: Value,
+    /// Whether there may be none.
+    pub optional: bool,
 }
 
 /// A query parameter.
@@ -214,7 +216,12 @@ impl Endpoint {
 
     /// Takes a JSON body of this type.
     pub fn body<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(Body { schema: T::schema, example }), ..self }
+        Self { body: Some(Body { schema: T::schema, example, optional: false }), ..self }
+    }
+
+    /// Takes a JSON body of this type, or none.
+    pub fn optional_body<T: Documented>(self, example: Value) -> Self {
+        Self { body: Some(Body { schema: T::schema, example, optional: true }), ..self }
     }
 
     pub fn query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {

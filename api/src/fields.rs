@@ -167,7 +167,14 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Ids: whole numbers from 1 on, none twice.
+    /// An id: a whole number from 1 on.
+    pub fn id(&self, name: &str) -> Given<i64> {
+        self.read(name, |value| {
+            value.as_i64().filter(|id| *id > 0).ok_or_else(|| "Must be an id: a whole number from 1 on.".to_owned())
+        })
+    }
+
+    /// Ids, none twice.
     pub fn ids(&self, name: &str) -> Given<Vec<i64>> {
         let list =
             self.read(name, |value| value.as_array().ok_or_else(|| "Must be an array of whole numbers.".to_owned()));

@@ -1,5 +1,8 @@
 //! Pages of a list, in the shape of Laravel's length-aware paginator.
 
+use std::str::FromStr;
+
+use crier_common::domain::UnknownWord;
 use crier_common::store::{Page, PageOf};
 use serde::Serialize;
 
@@ -22,6 +25,18 @@ pub fn wanted(query: &Query, problems: &mut FieldProblems) -> PageOf {
         }),
     };
     PageOf { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MOST_PER_PAGE) }
+}
+
+/// A filter by a word of an enumeration; another word is added to `problems`.
+pub fn word<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, problems: &mut FieldProblems) -> Option<T> {
+    let text = query.get(name)?;
+    match text.parse() {
+        Ok(word) => Some(word),
+        Err(UnknownWord { known, .. }) => {
+            problems.insert(name.to_owned(), vec![format!("Must be one of: {known}.")]);
+            None
+        }
+    }
 }
 
 /// A number too large to count to is past the end like any other.

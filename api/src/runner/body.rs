@@ -31,9 +31,12 @@ pub async fn read(req: &mut Request) -> Result<Bytes> {
     Ok(all.freeze())
 }
 
-/// The body as a JSON object.
-pub fn parse(headers: &HeaderMap, raw: &[u8]) -> Result<Map<String, Value>> {
+/// The body as a JSON object; none is an empty one where it is `optional`.
+pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<String, Value>> {
     let invalid = |message: String| ApiError::new(Code::InvalidJson, message);
+    if raw.is_empty() && optional {
+        return Ok(Map::new());
+    }
     if raw.is_empty() {
         return Err(invalid("A JSON object is needed as the body; this request has none.".to_owned()));
     }
@@ -60,7 +63,7 @@ mod tests {
     fn code(content_type: &str, raw: &[u8]) -> Option<Code> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
-        parse(&headers, raw).err().map(|e| e.code)
+        parse(&headers, raw, false).err().map(|e| e.code)
     }
 
     #[test]

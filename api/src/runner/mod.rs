@@ -80,9 +80,9 @@ impl Runner {
         };
         match &self.endpoint.how {
             How::Reads(handler) => {
-                if self.endpoint.body.is_some() {
+                if let Some(body) = &self.endpoint.body {
                     let raw = body::read(req).await?;
-                    cx.body = body::parse(req.headers(), &raw)?;
+                    cx.body = body::parse(req.headers(), &raw, body.optional)?;
                 }
                 handler.call(&cx, &mut conn).await
             }

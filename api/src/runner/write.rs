@@ -33,7 +33,10 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
     let raw = if endpoint.body.is_some() { body::read(req).await? } else { bytes::Bytes::new() };
     let slot = Slot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &raw) };
     // What stands under the key is told before what is wrong with the body.
-    let parsed = if endpoint.body.is_some() { body::parse(req.headers(), &raw) } else { Ok(Map::new()) };
+    let parsed = match &endpoint.body {
+        Some(body) => body::parse(req.headers(), &raw, body.optional),
+        None => Ok(Map::new()),
+    };
     match &endpoint.how {
         How::Reads(_) => Err(ApiError::bug("a read was run as a write")),
         How::Writes(handler) => {

@@ -33,9 +33,23 @@ pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_all(c))?)
 }
 
-/// The account ids of many posts, for a list: `(post_id, account_id)` in order.
-pub async fn accounts_of(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<(i64, i64)>> {
-    let sql = list_sql!(conn, "SELECT post_id, account_id FROM post_targets WHERE post_id", "ORDER BY position, id");
+/// What a list of posts shows of their targets.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Brief {
+    pub post_id: i64,
+    pub account_id: i64,
+    pub status: TargetStatus,
+    #[sqlx(json(nullable))]
+    pub error: Option<Failure>,
+}
+
+/// The targets of many posts in brief, each post's in order.
+pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<Brief>> {
+    let sql = list_sql!(
+        conn,
+        "SELECT post_id, account_id, status, error FROM post_targets WHERE post_id",
+        "ORDER BY position, id"
+    );
     let ids = super::jobs::id_list(post_ids);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }

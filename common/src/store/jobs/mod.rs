@@ -103,6 +103,13 @@ pub async fn is_running(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<
     Ok(id.is_some())
 }
 
+/// Those of the subjects whose job is in a worker's hands.
+pub async fn running_among(conn: &mut Conn, kind: Kind, subject_ids: &[i64]) -> Result<Vec<i64>> {
+    let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id IN", "AND kind = $2 AND state = 'running'");
+    let ids = id_list(subject_ids);
+    Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).bind(kind).fetch_all(c))?)
+}
+
 /// Makes the subject's waiting job due now, or enqueues a new one.
 pub async fn hasten(tx: &mut Tx, job: &NewJob) -> Result<()> {
     const SQL: &str = "UPDATE jobs SET state = 'ready', run_at = $3, dispatched_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready') RETURNING id";
