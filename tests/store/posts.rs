@@ -286,11 +286,15 @@ async fn the_accounts_of_many_posts_come_in_one_query(s: TestStore) {
     let (one, _) = s.post(w, &[5, 3, 4]).await;
     let (two, _) = s.post(w, &[3]).await;
     let (three, _) = s.post(w, &[8]).await;
-    let mut found = targets::briefs(&mut s.conn().await, &[two, one, 999]).await.unwrap();
-    found.sort_by_key(|row| row.0);
-    assert_eq!(found, [(one, 5), (one, 3), (one, 4), (two, 3)]);
-    assert!(targets::briefs(&mut s.conn().await, &[]).await.unwrap().is_empty());
-    assert_eq!(targets::briefs(&mut s.conn().await, &[three]).await.unwrap(), [(three, 8)]);
+    let brief = async |ids: &[i64]| {
+        let found = targets::briefs(&mut s.conn().await, ids).await.unwrap();
+        let mut pairs: Vec<_> = found.iter().map(|t| (t.post_id, t.account_id)).collect();
+        pairs.sort_by_key(|pair| pair.0);
+        pairs
+    };
+    assert_eq!(brief(&[two, one, 999]).await, [(one, 5), (one, 3), (one, 4), (two, 3)]);
+    assert!(brief(&[]).await.is_empty());
+    assert_eq!(brief(&[three]).await, [(three, 8)]);
 }
 
 async fn every_try_is_kept(s: TestStore) {

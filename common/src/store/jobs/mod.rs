@@ -105,7 +105,7 @@ pub async fn is_running(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<
 
 /// Those of the subjects whose job is in a worker's hands.
 pub async fn running_among(conn: &mut Conn, kind: Kind, subject_ids: &[i64]) -> Result<Vec<i64>> {
-    let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id IN", "AND kind = $2 AND state = 'running'");
+    let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id", "AND kind = $2 AND state = 'running'");
     let ids = id_list(subject_ids);
     Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).bind(kind).fetch_all(c))?)
 }
