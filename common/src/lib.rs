@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod http;
+pub mod limits;
 pub mod platforms;
 pub mod process;
 pub mod publishing;
@@ -17,3 +18,7 @@ pub mod store;
 pub mod subjects;
 pub mod telemetry;
 pub mod webhooks;
+
+// For `text_enum!`, which other crates use as well.
+#[doc(hidden)]
+pub use {serde, sqlx};

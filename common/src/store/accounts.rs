@@ -1,6 +1,6 @@
 //! Social accounts: one record for an external account in a workspace, attached to one or several brands.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
 
@@ -106,6 +106,19 @@ pub async fn with_secrets(
     Ok(Some((account, SecretString::from(text))))
 }
 
+/// Takes the account's refresh on a lease of `at_most`; `false` where another has it. Ended by [`renew`] or [`end_refresh`].
+pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> Result<bool> {
+    const SQL: &str = "UPDATE social_accounts SET refreshing_until = $2 WHERE id = $1 AND (refreshing_until IS NULL OR refreshing_until <= $3)";
+    let (until, now) = (tx.now + at_most, tx.now);
+    Ok(execute!(tx, SQL, account_id, until, now)? > 0)
+}
+
+/// Gives the refresh up, or back.
+pub async fn end_refresh(tx: &mut Tx, account_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE social_accounts SET refreshing_until = NULL WHERE id = $1", account_id)?;
+    Ok(())
+}
+
 /// Stores new tokens; the account is active again.
 pub async fn renew(
     tx: &mut Tx,
@@ -113,7 +126,7 @@ pub async fn renew(
     secrets: Option<&SecretString>,
     token_expires_at: Option<DateTime<Utc>>,
 ) -> Result<Option<SocialAccount>> {
-    const SQL: &str = "UPDATE social_accounts SET status = 'active', last_error = NULL, secrets = coalesce($2, secrets), token_expires_at = $3, updated_at = $4 WHERE id = $1 RETURNING *";
+    const SQL: &str = "UPDATE social_accounts SET status = 'active', last_error = NULL, secrets = coalesce($2, secrets), token_expires_at = $3, refreshing_until = NULL, updated_at = $4 WHERE id = $1 RETURNING *";
     let name = row_name(account.workspace_id, account.platform, &account.external_id);
     let sealed = match secrets {
         Some(s) => Some(tx.cipher.seal(&place(&name), s.expose_secret().as_bytes())?),

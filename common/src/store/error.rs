@@ -44,6 +44,11 @@ impl StoreError {
         matches!(self, Self::Database(sqlx::Error::Database(e)) if matches!(e.code().as_deref(), Some("40001" | "40P01")))
     }
 
+    /// The same again, a little later, may well succeed.
+    pub fn is_passing(&self) -> bool {
+        self.is_unavailable() || self.is_serialization()
+    }
+
     /// A row that must be unique is there already.
     pub fn is_unique_violation(&self) -> bool {
         matches!(self, Self::Database(sqlx::Error::Database(e)) if e.is_unique_violation())

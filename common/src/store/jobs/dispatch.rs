@@ -14,30 +14,36 @@ pub const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 
 /// Makes due jobs ready, at most `limit`, and rings for them after the commit; gives how many.
 pub async fn ring_due(tx: &mut Tx, limit: i64) -> Result<usize> {
+    ring_due_except(tx, &[], limit).await
+}
+
+/// The same, leaving kinds out for which the bell is full.
+pub async fn ring_due_except(tx: &mut Tx, full: &[Kind], limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $1 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
-        "UPDATE jobs SET state = 'ready', dispatched_at = $1 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
+        "UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
-    ring_rows(tx, sql, tx.now, limit).await
+    ring_rows(tx, sql, tx.now, limit, full).await
 }
 
 /// Rings again for ready jobs that nobody claimed: those whose bell was lost (a crash between commit and ring, a queue that
 /// was emptied or away, a full bell). `before`: rung before that time.
 pub async fn ring_unheard(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let sql = tx.spelt(
-        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
-        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
-    );
-    ring_rows(tx, sql, before, limit).await
+    ring_unheard_except(tx, &[], before, limit).await
 }
 
-async fn ring_rows(tx: &mut Tx, sql: &'static str, at: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let now = tx.now;
-    let rows: Vec<Rung> = if sql.contains("$3") {
-        run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).fetch_all(c))?
-    } else {
-        run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).fetch_all(c))?
-    };
+/// The same, leaving kinds out for which the bell is full.
+pub async fn ring_unheard_except(tx: &mut Tx, full: &[Kind], before: DateTime<Utc>, limit: i64) -> Result<usize> {
+    let sql = tx.spelt(
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
+        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
+    );
+    ring_rows(tx, sql, before, limit, full).await
+}
+
+async fn ring_rows(tx: &mut Tx, sql: &'static str, at: DateTime<Utc>, limit: i64, full: &[Kind]) -> Result<usize> {
+    let (now, full) = (tx.now, serde_json::json!(full).to_string());
+    let rows: Vec<Rung> = run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).bind(&full).fetch_all(c))?;
     let rung = rows.len();
     ring_in_order(tx, rows);
     Ok(rung)
@@ -51,6 +57,23 @@ pub struct Rescued {
     pub dead: Option<&'static str>,
 }
 
+/// The jobs whose lease ran out, the oldest first.
+pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
+    const SQL: &str = "SELECT id FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(now).bind(limit).fetch_all(c))?)
+}
+
+/// Takes one back, if its lease has run out and nobody else is at it.
+pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
+    let sql = tx.spelt(
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 FOR UPDATE SKIP LOCKED",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1",
+    );
+    let now = tx.now;
+    let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).fetch_all(c))?;
+    Ok(take_back(tx, expired).await?.pop())
+}
+
 /// Takes back jobs whose lease ran out, at most `limit`. The crash counts as an attempt; after the third one the job is
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
@@ -60,6 +83,11 @@ pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
+    take_back(tx, expired).await
+}
+
+async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
+    let now = tx.now;
     let mut out = Vec::with_capacity(expired.len());
     for job in expired {
         let dead = if job.crashes + 1 >= MAX_CRASHES {
