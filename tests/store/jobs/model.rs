@@ -148,7 +148,7 @@ impl Life {
                     let cancelled = self.s.write(async |tx| operate::cancel(tx, id).await).await;
                     let job = self.jobs.get_mut(&id).unwrap();
                     let waits = matches!(job.state, State::Scheduled | State::Ready);
-                    assert_eq!(cancelled, waits);
+                    assert_eq!(cancelled.is_some(), waits);
                     job.state = if waits { State::Cancelled } else { job.state };
                 }
             }
