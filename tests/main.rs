@@ -3,4 +3,5 @@
 mod architecture;
 mod faults;
 mod platforms;
+mod store;
 mod support;

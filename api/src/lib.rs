@@ -34,13 +34,15 @@ pub use serve::{serve, serve_on};
 /// The whole service: endpoints, their description, and the pages.
 pub fn service(app: Arc<App>) -> Service {
     let mut api = Router::with_path(answer::PREFIX.trim_start_matches('/'));
-    for endpoint in routes::all() {
+    let endpoints = routes::all();
+    api = api.push(openapi::serve::document(app.clone(), &endpoints));
+    for endpoint in endpoints {
         let endpoint = Arc::new(endpoint);
         let method = salvo::routing::filters::MethodFilter::new(endpoint.method.clone());
         let runner = runner::Runner { app: app.clone(), endpoint: endpoint.clone() };
         api = api.push(Router::with_path(pattern(endpoint.path)).filter(method).goal(runner));
     }
-    let router = Router::new().push(api).push(pages::router());
+    let router = Router::new().push(api).push(pages::router()).push(openapi::serve::reader());
     Service::new(router).hoop(gate::Gate { app })
 }
 

@@ -57,10 +57,12 @@ pub fn failed(target: &Target, failure: Failure) -> Ended {
 
 /// The job died without an end of its own (its process was killed again and again, or it ran out of tries).
 pub async fn job_died(tx: &mut Tx, target_id: i64, trace: Option<&str>) -> Result<()> {
-    let Some(target) = targets::find(tx, target_id).await? else { return Ok(()) };
-    if posts::lock(tx, target.post_id).await?.is_none() || target.status.is_terminal() {
+    let Some(Target { post_id, .. }) = targets::find(tx, target_id).await? else { return Ok(()) };
+    if posts::lock(tx, post_id).await?.is_none() {
         return Ok(());
     }
+    // Looked at again under the lock: its run may have ended while this waited.
+    let Some(target) = targets::find(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else { return Ok(()) };
     let failure = Failure::of(
         Category::Internal,
         "Crier could not finish publishing this; it was tried as often as is allowed. Publish it again to retry.",

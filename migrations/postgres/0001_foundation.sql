@@ -87,6 +87,8 @@ create table social_accounts (
     status           text not null check (status in ('active', 'expired')),
     secrets          bytea not null,
     token_expires_at timestamptz,
+    -- Someone is getting new tokens: a refresh token can be used once.
+    refreshing_until timestamptz,
     last_error       jsonb,
     connected_at     timestamptz not null,
     created_at       timestamptz not null,

@@ -6,6 +6,7 @@
 //!
 //! **To add a recurring task:** `tasks/<name>.rs` with a `run(&Scheduler)`, and one row in [`TASKS`].
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,11 @@ use crier_common::process::{Process, StartError};
 use crier_common::queue::Transport;
 use crier_common::store::{Result, Store};
 use crier_common::telemetry::metrics;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+mod room;
 pub mod tasks;
 
 use tasks::{clean_up, dispatch, measure, rescue};
@@ -64,13 +67,18 @@ impl Scheduler {
 
     async fn repeat(&self, task: &'static Task, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            let wait = match (task.run)(self).await {
-                Ok(sooner) => {
+            // A tick that panics must not end its task for good, unseen beside the others.
+            let wait = match AssertUnwindSafe((task.run)(self)).catch_unwind().await {
+                Ok(Ok(sooner)) => {
                     metrics::scheduler_tick(task.name, self.store.now());
                     sooner.unwrap_or(task.every)
                 }
-                Err(error) => {
+                Ok(Err(error)) => {
                     tracing::warn!(task = task.name, %error, "a task of the scheduler failed; it runs again");
+                    task.every.max(Duration::from_secs(1))
+                }
+                Err(_) => {
+                    tracing::error!(task = task.name, "a task of the scheduler panicked; it runs again");
                     task.every.max(Duration::from_secs(1))
                 }
             };

@@ -19,7 +19,8 @@ async fn every_post_goes_out_once(mut crier: Installation, rounds: u64) {
         // Half of them are accepted before the kill, the rest while it happens and after.
         let (before, after) = batch.split_at(batch.len() / 2);
         for n in before {
-            let body = json!({ "content": format!("post number {n:03} ends"), "schedule_type": "now", "accounts": [account] });
+            let body =
+                json!({ "content": format!("post number {n:03} ends"), "schedule_type": "now", "accounts": [account] });
             posts.push(crier.write(&path, body).await["id"].as_i64().expect("an id"));
         }
         let names = crier.names();
@@ -29,7 +30,8 @@ async fn every_post_goes_out_once(mut crier: Installation, rounds: u64) {
         crier.kill(victim);
         crier.start_all().await;
         for n in after {
-            let body = json!({ "content": format!("post number {n:03} ends"), "schedule_type": "now", "accounts": [account] });
+            let body =
+                json!({ "content": format!("post number {n:03} ends"), "schedule_type": "now", "accounts": [account] });
             posts.push(crier.write(&path, body).await["id"].as_i64().expect("an id"));
         }
     }

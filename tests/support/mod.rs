@@ -2,3 +2,4 @@
 
 pub mod process;
 pub mod servers;
+pub mod store;

@@ -5,51 +5,65 @@
 
 use std::time::Duration;
 
-use crier_common::store::Store;
 use crier_common::store::jobs::engine as rows;
+use crier_common::store::{Result, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 
 /// Three beats fit into a lease, with room for a slow one.
 const EVERY: Duration = Duration::from_secs(8);
+/// After a beat that failed: several fit between two.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Beats until `stop`. `open` makes the store on the heartbeat's own thread (a pool belongs to the runtime that made it).
-pub fn start(
-    engine: Engine,
-    open: impl Future<Output = Option<Store>> + Send + 'static,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
+pub fn start<F, Fut>(engine: Engine, open: F, stop: CancellationToken) -> std::io::Result<()>
+where
+    F: Fn() -> Fut + Send + 'static,
+    Fut: Future<Output = Option<Store>>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("heartbeat".into()).spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => runtime.block_on(async {
-                if let Some(store) = open.await {
-                    tokio::select! { () = beat(&engine, &store) => {}, () = stop.cancelled() => {} }
-                    store.db().close().await;
-                }
-            }),
-            Err(error) => tracing::error!(%error, "no heartbeat: jobs longer than a lease will be run again"),
-        }
+        runtime.block_on(async {
+            tokio::select! { () = live(&engine, open) => {}, () = stop.cancelled() => {} }
+        });
     })?;
     Ok(())
 }
 
-async fn beat(engine: &Engine, store: &Store) {
+async fn live<F, Fut>(engine: &Engine, open: F)
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Option<Store>>,
+{
+    // Without a heartbeat each job longer than a lease would be run again: no failure ends the trying.
+    let store = loop {
+        match open().await {
+            Some(store) => break store,
+            None => tokio::time::sleep(AGAIN).await,
+        }
+    };
+    let mut pause = EVERY;
     loop {
-        tokio::time::sleep(EVERY).await;
-        let held = engine.held();
-        if held.is_empty() {
-            continue;
-        }
-        let renewed = async {
-            let mut tx = store.begin().await?;
-            let renewed = rows::heartbeat(&mut tx, &held, engine.worker()).await?;
-            tx.commit().await?;
-            Ok::<_, crier_common::store::StoreError>(renewed)
+        tokio::time::sleep(pause).await;
+        pause = match beat(engine, &store).await {
+            Ok(_) => EVERY,
+            Err(error) => {
+                tracing::warn!(%error, jobs = engine.held().len(), "leases could not be renewed yet");
+                AGAIN
+            }
         };
-        if let Err(error) = renewed.await {
-            tracing::warn!(%error, jobs = held.len(), "leases could not be renewed yet");
-        }
     }
+}
+
+/// Renews the lease of each job that runs now; gives how many.
+pub async fn beat(engine: &Engine, store: &Store) -> Result<u64> {
+    let held = engine.held();
+    if held.is_empty() {
+        return Ok(0);
+    }
+    let mut tx = store.begin().await?;
+    let renewed = rows::heartbeat(&mut tx, &held, engine.worker()).await?;
+    tx.commit().await?;
+    Ok(renewed)
 }

@@ -41,7 +41,8 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     let concurrency = config.worker.concurrency;
     let engine = Engine::new(process.store.clone(), registry, concurrency * config.worker.kinds.len());
     let beating = CancellationToken::new();
-    heartbeat::start(engine.clone(), process.store_for_thread(), beating.clone())
+    let opener = process.clone();
+    heartbeat::start(engine.clone(), move || opener.store_for_thread(), beating.clone())
         .map_err(|error| StartError::Io { what: "the heartbeat's thread".into(), error })?;
     tracing::info!(worker = engine.worker(), concurrency, "the worker takes jobs");
     run(engine, process.transport.clone(), concurrency, config.worker.drain, process.stop.clone()).await;

@@ -1,8 +1,50 @@
-//! Pages for people.
+//! Pages for people: no key, no JSON, no script.
+//!
+//! **To add one:** a file here, its template in `api/templates/`, and a line in [`router`]. Templates escape by themselves;
+//! every page has the strict policy of [`html`].
 
-use salvo::Router;
+use askama::Template;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, StatusCode};
+use salvo::writing::Text;
+use salvo::{Response, Router};
 
-/// All pages. A page finds the [`App`](crate::App) in its depot, as an `Arc`.
+mod sandbox;
+
+/// Nothing but our own styles, and forms to ourselves.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Every page, at the root of the host.
 pub fn router() -> Router {
-    Router::new()
+    sandbox::router()
+}
+
+/// Renders a page.
+fn html(res: &mut Response, status: StatusCode, page: &impl Template) {
+    match page.render() {
+        Ok(text) => {
+            res.status_code(status);
+            res.render(Text::Html(text));
+        }
+        Err(error) => {
+            tracing::error!(%error, "a page could not be rendered");
+            plain(res, StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong on our side.");
+        }
+    }
+    headers(res);
+}
+
+/// A page that cannot be shown, in one sentence.
+fn plain(res: &mut Response, status: StatusCode, text: &'static str) {
+    res.status_code(status);
+    res.render(Text::Plain(text));
+    headers(res);
+}
+
+fn headers(res: &mut Response) {
+    let headers = res.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 }

@@ -2,10 +2,15 @@
 
 use crate::endpoint::Endpoint;
 
+pub mod accounts;
 mod brands;
 mod posts;
+mod webhooks;
 
 /// All endpoints, in the order of the document.
 pub fn all() -> Vec<Endpoint> {
-    [brands::endpoints(), posts::endpoints()].into_iter().flatten().collect()
+    [brands::endpoints(), accounts::endpoints(), posts::endpoints(), webhooks::endpoints()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

@@ -126,6 +126,13 @@ pub struct Claimed {
     pub trace: Option<String>,
 }
 
+impl Claimed {
+    /// One crash more and it is dead. Its neighbours may have caused the others: it is run alone now.
+    pub fn is_suspect(&self) -> bool {
+        self.crashes >= MAX_CRASHES - 1
+    }
+}
+
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -53,12 +53,18 @@ impl Wish {
 pub struct Sandbox {
     store: Store,
     public_url: String,
+    slow: Duration,
 }
 
 impl Sandbox {
     /// `public_url` without a slash at its end.
     pub fn new(store: Store, public_url: impl Into<String>) -> Self {
-        Self { store, public_url: public_url.into() }
+        Self { store, public_url: public_url.into(), slow: SLOW }
+    }
+
+    /// The same with another length of `[slow]`.
+    pub fn with_slow(self, slow: Duration) -> Self {
+        Self { slow, ..self }
     }
 
     fn page(&self, handle: &str) -> String {
@@ -188,7 +194,7 @@ impl Connector for Sandbox {
                 let failure = Failure::of(Category::PlatformError, "The sandbox failed for the moment ([flaky]).");
                 return Err(CallError::RateLimited { until: Some(now + FLAKY), failure });
             }
-            Wish::Slow => tokio::time::sleep(SLOW).await,
+            Wish::Slow => tokio::time::sleep(self.slow).await,
             Wish::Limit | Wish::Flaky | Wish::Nothing => {}
         }
         let id = self.put(handle, &key(post), &post.text).await.map_err(|e| unavailable(&e))?;

@@ -39,8 +39,10 @@ impl Transport for MemoryBell {
         true
     }
 
-    async fn room(&self) -> Option<usize> {
+    /// A kind that nobody listens to has none.
+    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
         let listeners = self.0.read().ok()?;
-        Some(listeners.iter().map(|(_, sender)| sender.capacity()).min().unwrap_or(0))
+        let of = |kind| listeners.iter().find(|(k, _)| *k == kind).map_or(0, |(_, sender)| sender.capacity());
+        Some(Kind::ALL.iter().map(|kind| (*kind, of(*kind))).collect())
     }
 }

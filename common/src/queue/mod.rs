@@ -25,6 +25,6 @@ pub trait Transport: Bell {
     /// Whether the bell can be reached now.
     fn is_up(&self) -> bool;
 
-    /// How many more ids the fullest kind takes before the bell is full; `None` while it cannot be reached.
-    async fn room(&self) -> Option<usize>;
+    /// How many more ids of each kind the bell takes; `None` while it cannot be reached.
+    async fn room(&self) -> Option<Vec<(Kind, usize)>>;
 }

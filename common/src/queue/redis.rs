@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisError};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::{CAPACITY, Transport};
@@ -34,6 +34,7 @@ pub struct RedisBell {
     sender: mpsc::Sender<Ring>,
     up: Arc<AtomicBool>,
     prefix: String,
+    asking: Mutex<Option<MultiplexedConnection>>,
     stop: CancellationToken,
 }
 
@@ -57,7 +58,7 @@ impl RedisBell {
         tokio::spawn(async move {
             tokio::select! { () = pusher.run() => {}, () = stopped.cancelled() => {} }
         });
-        Ok(Self { client, sender, up, prefix: prefix.to_owned(), stop })
+        Ok(Self { client, sender, up, prefix: prefix.to_owned(), asking: Mutex::default(), stop })
     }
 }
 
@@ -86,14 +87,20 @@ impl Transport for RedisBell {
         self.up.load(Ordering::Relaxed)
     }
 
-    async fn room(&self) -> Option<usize> {
-        let mut connection = connect(&self.client, ANSWER).await.ok()?;
+    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
+        // Asked several times a second: on a connection that is kept as long as it works.
+        let mut kept = self.asking.lock().await;
+        let mut connection = match kept.take() {
+            Some(connection) => connection,
+            None => connect(&self.client, ANSWER).await.ok()?,
+        };
         let mut pipe = redis::pipe();
         for kind in Kind::ALL {
             pipe.llen(key(&self.prefix, *kind));
         }
         let lengths: Vec<usize> = pipe.query_async(&mut connection).await.ok()?;
-        lengths.into_iter().max().map(|longest| CAPACITY.saturating_sub(longest))
+        *kept = Some(connection);
+        Some(Kind::ALL.iter().copied().zip(lengths.into_iter().map(|n| CAPACITY.saturating_sub(n))).collect())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Social accounts: one record for an external account in a workspace, attached to one or several brands.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
 
@@ -95,12 +95,6 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(&list).fetch_all(c))?)
 }
 
-/// Holds the brand's row until the end of the transaction, so that its cap is counted one at a time.
-pub async fn lock_brand(tx: &mut Tx, brand_id: i64) -> Result<()> {
-    execute!(tx, "UPDATE brands SET updated_at = updated_at WHERE id = $1", brand_id)?;
-    Ok(())
-}
-
 /// An account and its secrets (a JSON object), for a call to the platform.
 pub async fn with_secrets(
     conn: &mut Conn,
@@ -123,6 +117,19 @@ pub async fn with_secrets(
     Ok(Some((account, SecretString::from(text))))
 }
 
+/// Takes the account's refresh on a lease of `at_most`; `false` where another has it. Ended by [`renew`] or [`end_refresh`].
+pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> Result<bool> {
+    const SQL: &str = "UPDATE social_accounts SET refreshing_until = $2 WHERE id = $1 AND (refreshing_until IS NULL OR refreshing_until <= $3)";
+    let (until, now) = (tx.now + at_most, tx.now);
+    Ok(execute!(tx, SQL, account_id, until, now)? > 0)
+}
+
+/// Gives the refresh up, or back.
+pub async fn end_refresh(tx: &mut Tx, account_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE social_accounts SET refreshing_until = NULL WHERE id = $1", account_id)?;
+    Ok(())
+}
+
 /// Stores new tokens; the account is active again.
 pub async fn renew(
     tx: &mut Tx,
@@ -130,7 +137,7 @@ pub async fn renew(
     secrets: Option<&SecretString>,
     token_expires_at: Option<DateTime<Utc>>,
 ) -> Result<Option<SocialAccount>> {
-    const SQL: &str = "UPDATE social_accounts SET status = 'active', last_error = NULL, secrets = coalesce($2, secrets), token_expires_at = $3, updated_at = $4 WHERE id = $1 RETURNING *";
+    const SQL: &str = "UPDATE social_accounts SET status = 'active', last_error = NULL, secrets = coalesce($2, secrets), token_expires_at = $3, refreshing_until = NULL, updated_at = $4 WHERE id = $1 RETURNING *";
     let name = row_name(account.workspace_id, account.platform, &account.external_id);
     let sealed = match secrets {
         Some(s) => Some(tx.cipher.seal(&place(&name), s.expose_secret().as_bytes())?),
@@ -150,6 +157,12 @@ pub async fn expire(tx: &mut Tx, account_id: i64, error: &AccountError) -> Resul
     Ok(())
 }
 
+/// How many brands have the account.
+pub async fn attachments(conn: &mut Conn, account_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM brand_accounts WHERE account_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
+}
+
 /// Whether the account still belongs to the brand (a post scheduled to one that does not fails at its time).
 pub async fn is_attached(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT account_id FROM brand_accounts WHERE brand_id = $1 AND account_id = $2";
@@ -166,9 +179,7 @@ pub async fn disconnect(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<O
     if execute!(tx, "DELETE FROM brand_accounts WHERE brand_id = $1 AND account_id = $2", brand_id, account_id)? == 0 {
         return Ok(None);
     }
-    const LEFT: &str = "SELECT count(*) FROM brand_accounts WHERE account_id = $1";
-    let left: i64 = run!(tx, c => sqlx::query_scalar(LEFT).bind(account_id).fetch_one(c))?;
-    if left > 0 {
+    if attachments(tx, account_id).await? > 0 {
         return Ok(Some(DisconnectResult::Detached));
     }
     execute!(tx, "DELETE FROM social_accounts WHERE id = $1", account_id)?;

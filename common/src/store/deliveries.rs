@@ -28,6 +28,12 @@ pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<Delive
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
 }
 
+/// The same, holding the row: a replay and the end of an attempt go one at a time.
+pub async fn lock(tx: &mut Tx, delivery_id: i64) -> Result<Option<Delivery>> {
+    execute!(tx, "UPDATE webhook_deliveries SET updated_at = updated_at WHERE id = $1", delivery_id)?;
+    find_any(tx, delivery_id).await
+}
+
 /// One more attempt allowed, now, under the same id.
 pub async fn replay(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE webhook_deliveries SET max_attempts = max_attempts + 1, status = CASE WHEN status IN ('succeeded', 'failed') THEN 'pending' ELSE status END, next_attempt_at = $2, updated_at = $2 WHERE id = $1";

@@ -90,6 +90,7 @@ impl Store {
             conn,
             rings: Vec::new(),
             enqueued: Vec::new(),
+            lanes: Vec::new(),
             now: self.clock.now(),
             cipher: self.cipher.clone(),
             bell: self.bell.clone(),
@@ -103,6 +104,7 @@ pub struct Tx {
     conn: Conn,
     rings: Vec<Ring>,
     enqueued: Vec<Kind>,
+    lanes: Vec<String>,
     /// The time of the whole unit of work.
     pub now: DateTime<Utc>,
     pub cipher: Cipher,
@@ -133,8 +135,15 @@ impl Tx {
         self.enqueued.push(kind);
     }
 
-    /// Commits, then rings.
-    pub async fn commit(self) -> Result<()> {
+    /// Remembers that a job left its lane: whoever waits for the place is woken at the commit.
+    pub fn leave_lane(&mut self, lane: &str) {
+        self.lanes.push(lane.to_owned());
+    }
+
+    /// Wakes who waits for the lanes that were left, commits, then rings.
+    pub async fn commit(mut self) -> Result<()> {
+        let left = std::mem::take(&mut self.lanes);
+        jobs::engine::wake_lanes(&mut self, left).await?;
         match self.conn {
             Conn::PgTx(tx) => tx.commit().await?,
             Conn::SqliteTx(tx) => tx.commit().await?,

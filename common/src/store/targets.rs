@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
+use super::jobs::list_sql;
 use super::{Conn, Result, Tx};
 use crate::domain::failure::Failure;
 use crate::domain::platform::Platform;
@@ -44,9 +45,9 @@ pub struct Brief {
 
 /// The targets of many posts in brief, each post's in order.
 pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<Brief>> {
-    let sql = super::jobs::list_sql!(
+    let sql = list_sql!(
         conn,
-        "SELECT post_id, account_id, status, error FROM post_targets WHERE post_id IN",
+        "SELECT post_id, account_id, status, error FROM post_targets WHERE post_id",
         "ORDER BY position, id"
     );
     let ids = super::jobs::id_list(post_ids);

@@ -62,9 +62,9 @@ pub async fn find_for_update(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Resu
     find(tx, user_id, webhook_id).await
 }
 
-/// Stores url, events, is_active and disabled_reason; switched on again, it starts with a clean record.
+/// Stores what may change of an endpoint; switched on again, it starts with a clean record.
 pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
-    const SQL: &str = "UPDATE webhooks SET url = $2, events = $3, is_active = $4, disabled_reason = $5, failing_since = CASE WHEN $4 AND NOT is_active THEN NULL ELSE failing_since END, updated_at = $6 WHERE id = $1";
+    const SQL: &str = "UPDATE webhooks SET url = $2, events = $3, is_active = $4, disabled_reason = $5, description = $7, failing_since = CASE WHEN $4 AND NOT is_active THEN NULL ELSE failing_since END, updated_at = $6 WHERE id = $1";
     let now = tx.now;
     execute!(
         tx,
@@ -74,7 +74,8 @@ pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
         Json(&webhook.events),
         webhook.is_active,
         &webhook.disabled_reason,
-        now
+        now,
+        &webhook.description
     )?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use crier_common::store::Result;
 use crier_common::store::jobs::dispatch;
 
 use crate::Scheduler;
+use crate::room::Room;
 
 /// How often it looks; sooner where it knows that a job comes due.
 pub const EVERY: Duration = Duration::from_millis(250);
@@ -17,21 +18,26 @@ const BATCH: i64 = 1_000;
 /// Gives how long until the next job is due, where that is sooner than the tick.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     // An unreachable bell holds nothing up: what is made ready now is rung for again when it is back.
-    let mut room = s.transport.room().await.map_or(BATCH, |room| i64::try_from(room).unwrap_or(BATCH));
-    while room > 0 {
+    let room = Room::of(&*s.transport).await.unwrap_or(Room { full: Vec::new(), ids: BATCH });
+    let mut ids = room.ids;
+    while ids > 0 {
+        let limit = BATCH.min(ids);
         let mut tx = s.store.begin().await?;
-        let due = dispatch::ring_due(&mut tx, BATCH.min(room)).await?;
+        let due = dispatch::ring_due_except(&mut tx, &room.full, limit).await?;
         if due > 0 {
             tx.commit().await?;
         }
-        let due = i64::try_from(due).unwrap_or(BATCH);
-        room -= due;
-        if due < BATCH {
+        let due = i64::try_from(due).unwrap_or(limit);
+        ids -= due;
+        if due < limit {
             break;
         }
     }
     let mut conn = s.store.read().await?;
-    let next = dispatch::next_due(&mut conn).await?;
-    let until = next.map(|at| (at - s.store.now()).to_std().unwrap_or_default().max(Duration::from_millis(1)));
+    let now = s.store.now();
+    // What is due and was left (a full bell, another scheduler's locks) waits for the tick: looking at once would find it so
+    // again.
+    let next = dispatch::next_due(&mut conn).await?.filter(|at| *at > now);
+    let until = next.and_then(|at| (at - now).to_std().ok()).map(|wait| wait.max(Duration::from_millis(1)));
     Ok(until.filter(|wait| *wait < EVERY))
 }

@@ -2,41 +2,82 @@
 
 use std::time::Duration;
 
-use crier_common::store::Result;
-use crier_common::store::jobs::dispatch::{self, UNHEARD};
+use crier_common::store::jobs::dispatch::{self, Rescued, UNHEARD};
+use crier_common::store::{Result, Tx};
 use crier_common::subjects;
 use crier_common::telemetry::metrics::{self, RescueReason};
 
 use crate::Scheduler;
+use crate::room::Room;
 
 const BATCH: i64 = 100;
+/// More than will ever be stuck: those behind them are reached.
+const EACH: i64 = 1_000;
 const RING_BATCH: i64 = 1_000;
 
+/// A part that fails does not keep the others from being done.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    rescue(s).await?;
-    sweep(s).await?;
-    ring_again(s).await?;
+    let done = [rescue(s).await, sweep(s).await, ring_again(s).await];
+    done.into_iter().collect::<Result<Vec<()>>>()?;
     Ok(None)
 }
 
+/// Together; where one job cannot be taken back, each goes alone, so that the others are.
 async fn rescue(s: &Scheduler) -> Result<()> {
     loop {
-        let mut tx = s.store.begin().await?;
-        let rescued = dispatch::rescue(&mut tx, BATCH).await?;
-        for r in &rescued {
-            tracing::warn!(job = r.job.id, kind = %r.job.kind, trace = r.job.trace.as_deref(), dead = r.dead, "a job's worker vanished");
-            if r.dead.is_some() {
-                subjects::job_died(&mut tx, r.job.kind, r.job.subject_id, r.job.trace.as_deref()).await?;
+        match rescue_together(s).await {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "jobs whose workers vanished could not be taken back together");
+                return rescue_each(s).await;
             }
         }
-        if rescued.is_empty() {
-            return Ok(());
-        }
-        tx.commit().await?;
-        let poison = rescued.iter().filter(|r| r.dead == Some("poison")).count();
-        metrics::jobs_rescued(RescueReason::Poison, poison as u64);
-        metrics::jobs_rescued(RescueReason::LeaseExpired, (rescued.len() - poison) as u64);
     }
+}
+
+async fn rescue_together(s: &Scheduler) -> Result<usize> {
+    let mut tx = s.store.begin().await?;
+    let rescued = dispatch::rescue(&mut tx, BATCH).await?;
+    for one in &rescued {
+        tell_subject(&mut tx, one).await?;
+    }
+    tx.commit().await?;
+    rescued.iter().for_each(tell);
+    Ok(rescued.len())
+}
+
+async fn rescue_each(s: &Scheduler) -> Result<()> {
+    let expired = dispatch::expired(&mut s.store.read().await?, s.store.now(), EACH).await?;
+    let mut failed = Ok(());
+    for id in expired {
+        let rescued = async {
+            let mut tx = s.store.begin().await?;
+            let Some(one) = dispatch::rescue_one(&mut tx, id).await? else { return Ok(()) };
+            tell_subject(&mut tx, &one).await?;
+            tx.commit().await?;
+            tell(&one);
+            Ok(())
+        };
+        if let Err(error) = rescued.await {
+            tracing::error!(job = id, %error, "a job whose worker vanished could not be taken back yet");
+            failed = Err(error);
+        }
+    }
+    failed
+}
+
+async fn tell_subject(tx: &mut Tx, Rescued { job, dead }: &Rescued) -> Result<()> {
+    match dead {
+        Some(_) => subjects::job_died(tx, job.kind, job.subject_id, job.trace.as_deref()).await,
+        None => Ok(()),
+    }
+}
+
+fn tell(Rescued { job, dead }: &Rescued) {
+    tracing::warn!(job = job.id, kind = %job.kind, trace = job.trace.as_deref(), dead, "a job's worker vanished");
+    let reason = if *dead == Some("poison") { RescueReason::Poison } else { RescueReason::LeaseExpired };
+    metrics::jobs_rescued(reason, 1);
 }
 
 async fn sweep(s: &Scheduler) -> Result<()> {
@@ -46,18 +87,18 @@ async fn sweep(s: &Scheduler) -> Result<()> {
 }
 
 async fn ring_again(s: &Scheduler) -> Result<()> {
-    let Some(room) = s.transport.room().await else { return Ok(()) };
-    let mut room = i64::try_from(room).unwrap_or(RING_BATCH);
-    while room > 0 {
+    let Some(room) = Room::of(&*s.transport).await else { return Ok(()) };
+    let mut ids = room.ids;
+    while ids > 0 {
         let mut tx = s.store.begin().await?;
         let before = tx.now - UNHEARD;
-        let rung = dispatch::ring_unheard(&mut tx, before, RING_BATCH.min(room)).await?;
+        let rung = dispatch::ring_unheard_except(&mut tx, &room.full, before, RING_BATCH.min(ids)).await?;
         if rung == 0 {
             return Ok(());
         }
         tx.commit().await?;
         metrics::jobs_redispatched(rung as u64);
-        room -= i64::try_from(rung).unwrap_or(RING_BATCH);
+        ids -= i64::try_from(rung).unwrap_or(RING_BATCH);
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! Coalescing: what comes while a transaction is under way goes into the next one together; a lone item goes at once.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Store, StoreError};
+use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::jobs::Ending;
@@ -15,6 +17,8 @@ use crate::jobs::Ending;
 const LARGEST: usize = 100;
 /// How long a claim waits when the database refused one: the id is rung for again anyway.
 const CLAIM_PAUSE: Duration = Duration::from_millis(500);
+/// How often a claim is begun again that stood in another's way.
+const CLAIM_TRIES: usize = 3;
 
 /// Hands items to one task that works on all that are there at once.
 pub struct Batcher<I, O> {
@@ -25,7 +29,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
     /// `work` gives one answer for each item, in their order.
     pub fn start<F, Fut>(work: F) -> Self
     where
-        F: Fn(Vec<I>) -> Fut + Send + 'static,
+        F: Fn(Vec<I>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Vec<O>> + Send,
     {
         let (sender, mut receiver) = mpsc::unbounded_channel::<(I, oneshot::Sender<O>)>();
@@ -33,8 +37,14 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
             let mut batch = Vec::new();
             while receiver.recv_many(&mut batch, LARGEST).await > 0 {
                 let (items, answers): (Vec<I>, Vec<_>) = batch.drain(..).unzip();
-                for (answer, to) in work(items).await.into_iter().zip(answers) {
-                    let _ = to.send(answer);
+                // One batch that panics must not end all work for good.
+                match AssertUnwindSafe(async { work(items).await }).catch_unwind().await {
+                    Ok(done) => {
+                        for (answer, to) in done.into_iter().zip(answers) {
+                            let _ = to.send(answer);
+                        }
+                    }
+                    Err(_) => tracing::error!("a batch panicked"),
                 }
             }
         });
@@ -51,13 +61,14 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
 
 /// Claims ids together.
 pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Option<Claimed>> {
-    let claimed = async {
-        let mut tx = store.begin().await?;
-        let claimed = rows::claim(&mut tx, &ids, &worker).await?;
-        tx.commit().await?;
-        Ok::<_, StoreError>(claimed)
+    let mut tries = 1;
+    let claimed = loop {
+        match claim(&store, &worker, &ids).await {
+            Err(error) if error.is_serialization() && tries < CLAIM_TRIES => tries += 1,
+            other => break other,
+        }
     };
-    let mut by_id: HashMap<i64, Claimed> = match claimed.await {
+    let mut by_id: HashMap<i64, Claimed> = match claimed {
         Ok(claimed) => claimed.into_iter().map(|job| (job.id, job)).collect(),
         Err(error) => {
             tracing::warn!(%error, "jobs could not be claimed; the scheduler rings for them again");
@@ -69,54 +80,63 @@ pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Opt
     ids.iter().map(|id| by_id.remove(id)).collect()
 }
 
+async fn claim(store: &Store, worker: &str, ids: &[i64]) -> Result<Vec<Claimed>, StoreError> {
+    let mut tx = store.begin().await?;
+    let claimed = rows::claim(&mut tx, ids, worker).await?;
+    tx.commit().await?;
+    Ok(claimed)
+}
+
 /// How a settle ended; `Ok(None)`: the lease was lost, nothing was written.
 pub type Settled = Result<Option<Outcome>, Arc<StoreError>>;
 
-/// Settles together; where one of them spoils the transaction (a lost lease, an error), each goes alone.
-pub async fn settle_batch(store: Store, mut ends: Vec<(Claimed, Arc<dyn Ending>)>) -> Vec<Settled> {
-    if let [(job, ending)] = ends.as_slice() {
-        return vec![settle_one(&store, job, &**ending).await];
-    }
+type End = (Claimed, Arc<dyn Ending>);
+
+/// Settles together; where one of them spoils the transaction (a lost lease, an error, a panic), each goes alone.
+pub async fn settle_batch(store: Store, mut ends: Vec<End>) -> Vec<Settled> {
     // One order for all workers: two batches that touch the same rows then queue instead of standing in each other's way.
-    let order: Vec<i64> = ends.iter().map(|(job, _)| job.id).collect();
-    ends.sort_by_key(|(job, _)| (job.kind, job.subject_id));
-    let mut answers: HashMap<i64, Settled> = HashMap::new();
-    if let Ok(outcomes) = settle_all(&store, &ends).await {
-        answers.extend(ends.iter().map(|(job, _)| job.id).zip(outcomes.into_iter().map(|o| Ok(Some(o)))));
+    let order: Vec<_> = ends.iter().map(|(job, _)| key(job)).collect();
+    ends.sort_by_key(|(job, ending)| (job.kind, ending.order(), job.subject_id));
+    let mut answers: HashMap<(i64, i64), Settled> = HashMap::new();
+    let together = if ends.len() > 1 { settle(&store, &ends).await.ok().flatten() } else { None };
+    if let Some(outcomes) = together {
+        answers.extend(ends.iter().map(|(job, _)| key(job)).zip(outcomes.into_iter().map(|o| Ok(Some(o)))));
     } else {
-        for (job, ending) in &ends {
-            answers.insert(job.id, settle_one(&store, job, &**ending).await);
+        for end in &ends {
+            let settled = settle(&store, std::slice::from_ref(end)).await;
+            let settled = settled.map(|outcomes| outcomes.and_then(|mut outcomes| outcomes.pop()));
+            answers.insert(key(&end.0), settled.map_err(Arc::new));
         }
     }
-    order.iter().map(|id| answers.remove(id).unwrap_or(Ok(None))).collect()
+    order.iter().map(|key| answers.remove(key).unwrap_or(Ok(None))).collect()
 }
 
-/// All in one transaction, or `Err` and nothing.
-async fn settle_all(store: &Store, ends: &[(Claimed, Arc<dyn Ending>)]) -> Result<Vec<Outcome>, Option<StoreError>> {
-    let mut tx = store.begin().await?;
-    let mut outcomes = Vec::with_capacity(ends.len());
-    for (job, ending) in ends {
-        let outcome = ending.write(&mut tx, job).await?;
-        if !rows::settle(&mut tx, job, &outcome).await? {
-            tx.rollback().await?;
-            return Err(None);
-        }
-        outcomes.push(outcome);
-    }
-    tx.commit().await?;
-    Ok(outcomes)
+/// A frozen run of a job and the one that was rescued may end together.
+fn key(job: &Claimed) -> (i64, i64) {
+    (job.id, job.fence)
 }
 
-async fn settle_one(store: &Store, job: &Claimed, ending: &dyn Ending) -> Settled {
-    let settled = async {
+/// All in one transaction; `None` and nothing where a lease was lost.
+async fn settle(store: &Store, ends: &[End]) -> Result<Option<Vec<Outcome>>, StoreError> {
+    let settled = AssertUnwindSafe(async {
         let mut tx = store.begin().await?;
-        let outcome = ending.write(&mut tx, job).await?;
-        if !rows::settle(&mut tx, job, &outcome).await? {
-            tx.rollback().await?;
-            return Ok(None);
+        let mut outcomes = Vec::with_capacity(ends.len());
+        for (job, ending) in ends {
+            let outcome = ending.write(&mut tx, job).await?;
+            if !rows::settle(&mut tx, job, &outcome).await? {
+                tx.rollback().await?;
+                return Ok(None);
+            }
+            outcomes.push(outcome);
         }
         tx.commit().await?;
-        Ok(Some(outcome))
-    };
-    settled.await.map_err(|e: StoreError| Arc::new(e))
+        Ok(Some(outcomes))
+    });
+    let panicked = || StoreError::Decode("the end of a job panicked".into());
+    let settled = settled.catch_unwind().await.unwrap_or_else(|_| Err(panicked()))?;
+    // Counted once, whatever was tried before.
+    for ((_, ending), outcome) in ends.iter().zip(settled.iter().flatten()) {
+        ending.observe(outcome);
+    }
+    Ok(settled)
 }

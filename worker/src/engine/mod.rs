@@ -6,53 +6,33 @@
 //! nobody. A crash between any two steps leaves the lease to run out, and the job to whoever rescues it.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use chrono::TimeDelta;
-use crier_common::domain::job::{Claimed, Kind, LEASE, Outcome};
+use crier_common::domain::job::{Claimed, Kind, Outcome};
 use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Store, StoreError};
+use crier_common::store::{Result, Store, Tx};
 use crier_common::telemetry::metrics::{self, JobOutcome};
+use futures::FutureExt;
+use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
-use crate::jobs::{Ending, Registry};
+use crate::jobs::{Ending, Job, Registry};
 
 mod batch;
+mod run;
 
 use batch::{Batcher, Settled, claim_batch, settle_batch};
+pub use run::Run;
+use run::{Active, Place, Queued, Slot};
 
-/// Retries of a settle that the database refused for the moment.
+/// Between two tries to store the end of a run.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
-/// After how long a crash or a panic is tried again, by the attempt.
-const PANIC_PAUSE: TimeDelta = TimeDelta::seconds(10);
-
-/// The state that a run shares with the engine.
-#[derive(Debug, Clone)]
-pub struct Run {
-    pub job: Claimed,
-    /// Set while a call with an effect outside is under way: a run that is broken off then is like a crash in its middle.
-    in_call: Arc<AtomicBool>,
-}
-
-impl Run {
-    pub fn new(job: Claimed) -> Self {
-        Self { job, in_call: Arc::default() }
-    }
-
-    /// Runs a call with an effect outside.
-    pub async fn call<T>(&self, call: impl Future<Output = T>) -> T {
-        self.in_call.store(true, Ordering::SeqCst);
-        let out = call.await;
-        self.in_call.store(false, Ordering::SeqCst);
-        out
-    }
-
-    fn is_in_call(&self) -> bool {
-        self.in_call.load(Ordering::SeqCst)
-    }
-}
+/// How often the end of a run is tried that the database refuses for good, rather than for the moment.
+const SETTLE_TRIES: usize = 3;
 
 /// Runs jobs. Cheap to clone.
 #[derive(Clone)]
@@ -62,9 +42,15 @@ struct Inner {
     store: Store,
     registry: Registry,
     worker: String,
-    held: Mutex<HashSet<i64>>,
+    /// The jobs that run here, each with its fence.
+    held: Mutex<HashSet<(i64, i64)>>,
     slots: usize,
     busy: AtomicUsize,
+    /// Calls of [`Engine::run`] that have not ended: claims under way, too.
+    active: AtomicUsize,
+    /// Read by a run among others, written by one that must be alone.
+    gate: Arc<RwLock<()>>,
+    queued: Mutex<HashSet<i64>>,
     /// No new claims.
     draining: CancellationToken,
     /// The grace is over: runs are broken off.
@@ -93,6 +79,9 @@ impl Engine {
             held: Mutex::default(),
             slots,
             busy: AtomicUsize::new(0),
+            active: AtomicUsize::new(0),
+            gate: Arc::default(),
+            queued: Mutex::default(),
             draining: CancellationToken::new(),
             abort: CancellationToken::new(),
             claims,
@@ -104,9 +93,14 @@ impl Engine {
         &self.0.worker
     }
 
+    /// The kinds that this engine can run.
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.0.registry.kinds()
+    }
+
     /// The ids of the jobs that run now, for the heartbeat.
     pub fn held(&self) -> Vec<i64> {
-        self.0.held.lock().map(|held| held.iter().copied().collect()).unwrap_or_default()
+        self.0.held.lock().map(|held| held.iter().map(|(id, _)| *id).collect()).unwrap_or_default()
     }
 
     /// Claims no more; what runs goes on.
@@ -120,101 +114,116 @@ impl Engine {
         self.0.abort.cancel();
     }
 
-    /// Waits until nothing runs.
+    /// Waits until nothing runs and nothing is being claimed.
     pub async fn idle(&self) {
-        while self.0.busy.load(Ordering::SeqCst) > 0 {
+        while self.0.active.load(Ordering::SeqCst) > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
     /// Runs the job of an id that was rung, if it is still to be run. Gives whether it was.
     pub async fn run(&self, id: i64) -> bool {
-        if self.0.draining.is_cancelled() {
-            return false;
+        let (engine, active) = (self.clone(), Active::enter(&self.0));
+        // A task of its own: whoever waits for it may go away, and the job that was claimed is run to its end all the same.
+        let run = tokio::spawn(async move {
+            let _active = active;
+            engine.claim_and_run(id).await
+        });
+        run.await.unwrap_or(false)
+    }
+
+    async fn claim_and_run(&self, id: i64) -> bool {
+        let Some((job, place)) = self.claim(id).await else { return false };
+        let slot = Slot::take(&self.0, &job);
+        match self.0.registry.get(job.kind).filter(|_| !self.0.draining.is_cancelled()) {
+            Some(handler) => self.run_claimed(job, handler).await,
+            None => self.release(&job).await,
         }
-        let Some(job) = self.0.claims.submit(id).await.flatten() else { return false };
-        let _slot = Slot::take(self, job.id);
-        if self.0.draining.is_cancelled() {
-            self.release(&job).await;
-            return true;
-        }
-        self.run_claimed(job).await;
+        drop((slot, place));
         true
     }
 
-    async fn run_claimed(&self, job: Claimed) {
+    /// Claims a job, and finds it a place to run. One that was there at two crashes runs alone: at the third it is
+    /// poison, and its neighbours, of whom a crash makes suspects as well, are not to pay for it.
+    async fn claim(&self, id: i64) -> Option<(Claimed, Place)> {
+        let others = self.0.gate.clone().read_owned().await;
+        let job = self.claim_row(id).await?;
+        if !job.is_suspect() {
+            return Some((job, Place::Among { _others: others }));
+        }
+        // Not held while it waits for its turn: another's crash would count against it.
+        self.release(&job).await;
+        drop(others);
+        let _queued = Queued::enter(&self.0, id)?;
+        let nobody = self.0.gate.clone().write_owned().await;
+        let job = self.claim_row(id).await?;
+        Some((job, Place::Alone { _nobody: nobody }))
+    }
+
+    async fn claim_row(&self, id: i64) -> Option<Claimed> {
+        if self.0.draining.is_cancelled() {
+            return None;
+        }
+        self.0.claims.submit(id).await.flatten()
+    }
+
+    async fn run_claimed(&self, job: Claimed, handler: Arc<dyn Job>) {
         let started = Instant::now();
         let lateness = (self.0.store.now() - job.run_at).to_std().unwrap_or_default();
         metrics::job_started(job.kind.as_str(), lateness);
         let run = Run::new(job.clone());
-        let Some(handler) = self.0.registry.get(job.kind) else { return };
         let span = tracing::info_span!("job", id = job.id, kind = %job.kind, subject = job.subject_id, attempt = job.attempt, trace = job.trace.as_deref());
-        // A task of its own: a panic is caught there, and a run that computes long keeps no sibling from being polled.
-        let mut task = {
-            let run = run.clone();
-            tokio::spawn(tracing::Instrument::instrument(async move { handler.run(&run).await }, span.clone()))
-        };
         let ended = tokio::select! {
-            ended = &mut task => ended,
+            biased;
+            ended = AssertUnwindSafe(handler.run(&run)).catch_unwind().instrument(span.clone()) => ended,
             () = self.0.abort.cancelled() => {
-                task.abort();
-                let _ = task.await;
                 if !run.is_in_call() {
                     self.release(&job).await;
                 }
                 return;
             }
         };
+        let broken = |why| Arc::new(Broken::new(&job, &*handler, self.0.store.now(), why));
         let ending: Arc<dyn Ending> = match ended {
             Ok(Ok(ending)) => ending.into(),
             Ok(Err(error)) => {
                 span.in_scope(|| tracing::error!(%error, "the job could not be run"));
-                Arc::new(self.try_again(&job, "internal error"))
+                broken("internal error")
             }
-            Err(panic) => {
-                span.in_scope(|| tracing::error!(%panic, "the job panicked"));
-                Arc::new(Panicked(self.try_again(&job, "panicked")))
+            Err(_) => {
+                span.in_scope(|| tracing::error!("the job panicked"));
+                broken("panicked")
             }
         };
         self.settle(&job, ending, started).await;
     }
 
-    fn try_again(&self, job: &Claimed, why: &str) -> Outcome {
-        if job.attempt >= job.max_attempts {
-            return Outcome::Abort(why.to_owned());
-        }
-        Outcome::RetryAt(self.0.store.now() + PANIC_PAUSE * job.attempt.min(60), why.to_owned())
-    }
-
-    /// Settles, and goes on trying while the database is away: the effect is out, only its record is missing. When the
-    /// lease runs out meanwhile, another run finds out what became of it.
+    /// Settles, and goes on trying while the database is away: the effect is out, only its record is missing. Where the
+    /// lease runs out meanwhile and another run finds out what became of it, the fence makes this one write nothing.
     async fn settle(&self, job: &Claimed, ending: Arc<dyn Ending>, started: Instant) {
-        let give_up = Instant::now() + LEASE.to_std().unwrap_or_default();
-        loop {
-            let settled = self.0.settles.submit((job.clone(), ending.clone())).await;
-            let outcome = match settled {
-                Some(Ok(outcome)) => outcome,
-                Some(Err(error)) if Instant::now() < give_up && !self.0.abort.is_cancelled() => {
-                    tracing::warn!(job = job.id, %error, "the end of a job could not be stored yet");
-                    tokio::time::sleep(SETTLE_PAUSE).await;
-                    continue;
-                }
-                Some(Err(error)) => {
-                    tracing::error!(job = job.id, %error, "the end of a job could not be stored; it will be rescued");
-                    return;
-                }
-                None => return,
+        let mut refused = 0;
+        let outcome = loop {
+            let Some(settled) = self.0.settles.submit((job.clone(), ending.clone())).await else { return };
+            let error = match settled {
+                Ok(outcome) => break outcome,
+                Err(error) => error,
             };
-            let word = match &outcome {
-                Some(Outcome::Done) => JobOutcome::Done,
-                Some(Outcome::RetryAt(..)) => JobOutcome::Retried,
-                Some(Outcome::Abort(_)) => JobOutcome::Dead,
-                Some(Outcome::Cancelled(_)) => JobOutcome::Cancelled,
-                None => JobOutcome::LostLease,
-            };
-            metrics::job_finished(job.kind.as_str(), word, started.elapsed());
-            return;
-        }
+            refused += usize::from(!error.is_passing());
+            if refused >= SETTLE_TRIES || self.0.abort.is_cancelled() {
+                tracing::error!(job = job.id, %error, "the end of a job could not be stored; it will be rescued");
+                return;
+            }
+            tracing::warn!(job = job.id, %error, "the end of a job could not be stored yet");
+            tokio::select! { () = tokio::time::sleep(SETTLE_PAUSE) => {}, () = self.0.abort.cancelled() => {} }
+        };
+        let word = match &outcome {
+            Some(Outcome::Done) => JobOutcome::Done,
+            Some(Outcome::RetryAt(..)) => JobOutcome::Retried,
+            Some(Outcome::Abort(_)) => JobOutcome::Dead,
+            Some(Outcome::Cancelled(_)) => JobOutcome::Cancelled,
+            None => JobOutcome::LostLease,
+        };
+        metrics::job_finished(job.kind.as_str(), word, started.elapsed());
     }
 
     async fn release(&self, job: &Claimed) {
@@ -227,43 +236,24 @@ impl Engine {
             tracing::warn!(job = job.id, %error, "a job could not be handed back; it will be rescued");
         }
     }
-
-    /// The kinds that this engine can run.
-    pub fn kinds(&self) -> Vec<Kind> {
-        self.0.registry.kinds()
-    }
 }
 
-/// A job held: in the heartbeat's set, and counted as a busy slot.
-struct Slot<'e>(&'e Engine, i64);
+/// The end of a run that had none of its own: an error of the database, a panic. Where no attempt is left, the job is dead
+/// and its subject is told.
+struct Broken(Outcome);
 
-impl<'e> Slot<'e> {
-    fn take(engine: &'e Engine, id: i64) -> Self {
-        if let Ok(mut held) = engine.0.held.lock() {
-            held.insert(id);
-        }
-        let busy = engine.0.busy.fetch_add(1, Ordering::SeqCst) + 1;
-        metrics::worker_slots(busy, engine.0.slots.saturating_sub(busy));
-        Self(engine, id)
+impl Broken {
+    fn new(job: &Claimed, handler: &dyn Job, now: chrono::DateTime<chrono::Utc>, why: &str) -> Self {
+        Self(match job.attempt < job.max_attempts {
+            true => Outcome::RetryAt(now + handler.pause(job.attempt), why.to_owned()),
+            false => Outcome::Abort(why.to_owned()),
+        })
     }
 }
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        if let Ok(mut held) = self.0.0.held.lock() {
-            held.remove(&self.1);
-        }
-        let busy = self.0.0.busy.fetch_sub(1, Ordering::SeqCst) - 1;
-        metrics::worker_slots(busy, self.0.0.slots.saturating_sub(busy));
-    }
-}
-
-/// The end of a run that panicked: where no attempt is left, the subject is told.
-struct Panicked(Outcome);
 
 #[async_trait::async_trait]
-impl Ending for Panicked {
-    async fn write(&self, tx: &mut crier_common::store::Tx, job: &Claimed) -> Result<Outcome, StoreError> {
+impl Ending for Broken {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         if matches!(self.0, Outcome::Abort(_)) {
             crier_common::subjects::job_died(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }

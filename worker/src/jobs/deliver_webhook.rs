@@ -89,10 +89,17 @@ struct Attempted {
 impl Ending for Attempted {
     async fn write(&self, tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
         let (delivery, result) = (&self.delivery, &self.result);
-        // Read again: a replay may have raised the limit while the attempt was under way.
-        let max = deliveries::find_any(tx, delivery.id).await?.map_or(delivery.max_attempts, |d| d.max_attempts);
+        // The endpoint's row first, then the delivery's, as everywhere.
+        let failing_since = match result.outcome.is_success() {
+            true => webhooks::succeeded(tx, delivery.webhook_id).await.map(|()| None)?,
+            false => webhooks::failed(tx, delivery.webhook_id).await?,
+        };
+        // A replay may have raised the limit while the attempt was under way.
+        let Some(current) = deliveries::lock(tx, delivery.id).await? else {
+            return Ok(Outcome::Cancelled("the delivery is gone".into()));
+        };
         let number = delivery.attempts + 1;
-        let next = self.next_attempt(tx, number, max).await?;
+        let next = self.next_attempt(tx, number, current.max_attempts, failing_since).await?;
         let status = match (result.outcome, next) {
             (AttemptOutcome::Success, _) => DeliveryStatus::Succeeded,
             (_, Some(_)) => DeliveryStatus::Retrying,
@@ -109,36 +116,51 @@ impl Ending for Attempted {
             response_body: result.response_body.clone(),
         };
         deliveries::record(tx, &row, status, next).await?;
-        if status == DeliveryStatus::Succeeded {
-            metrics::webhook_delivered((tx.now - delivery.created_at).to_std().unwrap_or_default());
-        }
         Ok(match next {
             Some(at) => Outcome::RetryAt(at, row.error.unwrap_or_else(|| result.outcome.to_string())),
             None => Outcome::Done,
         })
     }
+
+    fn order(&self) -> i64 {
+        self.delivery.webhook_id
+    }
+
+    fn observe(&self, _outcome: &Outcome) {
+        if self.result.outcome.is_success() {
+            let ended_at = self.started_at + self.result.duration;
+            metrics::webhook_delivered((ended_at - self.delivery.created_at).to_std().unwrap_or_default());
+        }
+    }
 }
 
 impl Attempted {
-    /// When the next attempt is, `None` for never; keeps the endpoint's record, and disables one that is gone or has
-    /// failed for too long.
-    async fn next_attempt(&self, tx: &mut Tx, number: i32, max: i32) -> Result<Option<DateTime<Utc>>> {
+    /// When the next attempt is, `None` for never; disables an endpoint that is gone or has failed for too long.
+    async fn next_attempt(
+        &self,
+        tx: &mut Tx,
+        number: i32,
+        max: i32,
+        failing_since: Option<DateTime<Utc>>,
+    ) -> Result<Option<DateTime<Utc>>> {
         let webhook_id = self.delivery.webhook_id;
-        if self.result.outcome == AttemptOutcome::Success {
-            webhooks::succeeded(tx, webhook_id).await?;
+        if self.result.outcome.is_success() {
             return Ok(None);
         }
-        let since = webhooks::failed(tx, webhook_id).await?;
         if self.result.response_code == Some(410) {
             webhooks::disable(tx, webhook_id, "the endpoint answered 410 Gone").await?;
             return Ok(None);
         }
-        if since.is_some_and(|since| tx.now - since >= FAILING_FOR) {
+        if failing_since.is_some_and(|since| tx.now - since >= FAILING_FOR) {
             webhooks::disable(tx, webhook_id, "no delivery succeeded for 5 days").await?;
             return Ok(None);
         }
         let made = u32::try_from(number).unwrap_or(u32::MAX);
         let allowed = u32::try_from(max).unwrap_or(0);
+        if max > self.delivery.max_attempts {
+            // A replay came while this attempt was under way: the attempt that it asked for is made now.
+            return Ok(Some(tx.now));
+        }
         Ok(schedule::next_attempt(made, allowed, self.result.retry_after, tx.now, self.jitter))
     }
 }

@@ -26,6 +26,11 @@ pub trait Job: Send + Sync {
 
     /// An error is one of the database: the job is tried again.
     async fn run(&self, run: &Run) -> Result<Box<dyn Ending>>;
+
+    /// After how long a run is tried again that ended in an error or a panic; `attempt` from 1.
+    fn pause(&self, attempt: i32) -> TimeDelta {
+        TimeDelta::seconds(10) * attempt.clamp(1, 60)
+    }
 }
 
 /// How a run ends, as a value: it is written in the transaction that settles the job, and may be written again when that
@@ -33,6 +38,14 @@ pub trait Job: Send + Sync {
 #[async_trait]
 pub trait Ending: Send + Sync {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome>;
+
+    /// What is locked first: ends that share a transaction are written in this order, in every worker.
+    fn order(&self) -> i64 {
+        0
+    }
+
+    /// Called once, after the commit: for metrics.
+    fn observe(&self, _outcome: &Outcome) {}
 }
 
 /// A run that changed nothing but its job.

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
 use super::engine::wake_lane;
-use super::{id_list, list_sql};
+use super::{Rung, id_list, list_sql, ring_in_order};
 use crate::domain::job::{Claimed, Kind, MAX_CRASHES, Ring};
 
 /// A ready job whose bell nobody answered for so long is rung again.
@@ -14,34 +14,39 @@ pub const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 
 /// Makes due jobs ready, at most `limit`, and rings for them after the commit; gives how many.
 pub async fn ring_due(tx: &mut Tx, limit: i64) -> Result<usize> {
+    ring_due_except(tx, &[], limit).await
+}
+
+/// The same, leaving kinds out for which the bell is full.
+pub async fn ring_due_except(tx: &mut Tx, full: &[Kind], limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "UPDATE jobs SET state = 'ready', dispatched_at = $1 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING kind, id",
-        "UPDATE jobs SET state = 'ready', dispatched_at = $1 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2) RETURNING kind, id",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
+        "UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
-    ring_rows(tx, sql, tx.now, limit).await
+    ring_rows(tx, sql, tx.now, limit, full).await
 }
 
 /// Rings again for ready jobs that nobody claimed: those whose bell was lost (a crash between commit and ring, a queue that
 /// was emptied or away, a full bell). `before`: rung before that time.
 pub async fn ring_unheard(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let sql = tx.spelt(
-        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY dispatched_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING kind, id",
-        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id",
-    );
-    ring_rows(tx, sql, before, limit).await
+    ring_unheard_except(tx, &[], before, limit).await
 }
 
-async fn ring_rows(tx: &mut Tx, sql: &'static str, at: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let now = tx.now;
-    let rows: Vec<(Kind, i64)> = if sql.contains("$3") {
-        run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).fetch_all(c))?
-    } else {
-        run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).fetch_all(c))?
-    };
-    for (kind, id) in &rows {
-        tx.ring_later(Ring { kind: *kind, id: *id });
-    }
-    Ok(rows.len())
+/// The same, leaving kinds out for which the bell is full.
+pub async fn ring_unheard_except(tx: &mut Tx, full: &[Kind], before: DateTime<Utc>, limit: i64) -> Result<usize> {
+    let sql = tx.spelt(
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
+        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
+    );
+    ring_rows(tx, sql, before, limit, full).await
+}
+
+async fn ring_rows(tx: &mut Tx, sql: &'static str, at: DateTime<Utc>, limit: i64, full: &[Kind]) -> Result<usize> {
+    let (now, full) = (tx.now, serde_json::json!(full).to_string());
+    let rows: Vec<Rung> = run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).bind(&full).fetch_all(c))?;
+    let rung = rows.len();
+    ring_in_order(tx, rows);
+    Ok(rung)
 }
 
 /// A job whose worker let the lease run out.
@@ -52,15 +57,37 @@ pub struct Rescued {
     pub dead: Option<&'static str>,
 }
 
+/// The jobs whose lease ran out, the oldest first.
+pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
+    const SQL: &str = "SELECT id FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(now).bind(limit).fetch_all(c))?)
+}
+
+/// Takes one back, if its lease has run out and nobody else is at it.
+pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
+    let sql = tx.spelt(
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 FOR UPDATE SKIP LOCKED",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1",
+    );
+    let now = tx.now;
+    let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).fetch_all(c))?;
+    Ok(take_back(tx, expired).await?.pop())
+}
+
 /// Takes back jobs whose lease ran out, at most `limit`. The crash counts as an attempt; after the third one the job is
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = tx.spelt(
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED",
         "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2",
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
+    take_back(tx, expired).await
+}
+
+async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
+    let now = tx.now;
     let mut out = Vec::with_capacity(expired.len());
     for job in expired {
         let dead = if job.crashes + 1 >= MAX_CRASHES {
@@ -80,29 +107,33 @@ pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
             tx.ring_later(Ring { kind: job.kind, id: job.id });
         }
         if let Some(lane) = &job.lane {
-            wake_lane(tx, lane, 1).await?;
+            tx.leave_lane(lane);
         }
         out.push(Rescued { job, dead });
     }
     Ok(out)
 }
 
+/// How many lanes one sweep wakes at most: it holds their locks.
+const SWEPT: usize = 1_000;
+
 /// Wakes lanes whose pause is over, and lanes in which jobs wait although there is room (a woken job may be cancelled
-/// before it runs). Gives how many lanes were looked at.
+/// before it runs). Gives how many lanes were woken.
 pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let now = tx.now;
     execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
-    const WAITING: &str = "SELECT DISTINCT lane, kind FROM jobs WHERE state = 'ready' AND waiting AND lane NOT IN (SELECT lane FROM paused_lanes) LIMIT 1000";
-    let lanes: Vec<(String, Kind)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
-    for (lane, kind) in &lanes {
-        const BUSY: &str = "SELECT count(*) FROM jobs WHERE state = 'running' AND lane = $1";
-        let busy: i64 = run!(tx, c => sqlx::query_scalar(BUSY).bind(lane).fetch_one(c))?;
-        let room = kind.rules().lane_cap.unwrap_or(i64::MAX) - busy;
-        if room > 0 {
-            wake_lane(tx, lane, room).await?;
-        }
+    const WAITING: &str = "SELECT w.lane, w.kind, coalesce(r.busy, 0) FROM (SELECT DISTINCT lane, kind FROM jobs WHERE state = 'ready' AND waiting) w LEFT JOIN (SELECT lane, count(*) AS busy FROM jobs WHERE state = 'running' GROUP BY lane) r ON r.lane = w.lane WHERE w.lane NOT IN (SELECT lane FROM paused_lanes)";
+    let lanes: Vec<(String, Kind, i64)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
+    let room = |kind: Kind, busy| kind.rules().lane_cap.unwrap_or(i64::MAX) - busy;
+    let mut free: Vec<(String, i64)> =
+        lanes.into_iter().map(|(lane, kind, busy)| (lane, room(kind, busy))).filter(|(_, room)| *room > 0).collect();
+    // In the order of all who lock several lanes.
+    free.sort();
+    free.truncate(SWEPT);
+    for (lane, room) in &free {
+        wake_lane(tx, lane, *room).await?;
     }
-    Ok(lanes.len())
+    Ok(free.len())
 }
 
 /// When the next scheduled job comes due.
@@ -113,8 +144,8 @@ pub async fn next_due(conn: &mut Conn) -> Result<Option<DateTime<Utc>>> {
 
 /// Deletes jobs that ended before `ended` (dead ones before `dead`), at most `limit`; gives how many.
 pub async fn purge(tx: &mut Tx, ended: DateTime<Utc>, dead: DateTime<Utc>, limit: i64) -> Result<u64> {
-    const FIND: &str = "SELECT id FROM jobs WHERE state IN ('done', 'dead', 'cancelled') AND finished_at <= $1 AND (state <> 'dead' OR finished_at <= $2) ORDER BY finished_at LIMIT $3";
+    const FIND: &str = "SELECT id FROM jobs WHERE state IN ('done', 'dead', 'cancelled') AND finished_at <= $1 AND (state <> 'dead' OR finished_at <= $2) ORDER BY finished_at LIMIT (SELECT $3)";
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(FIND).bind(ended).bind(dead).bind(limit).fetch_all(c))?;
-    let sql = list_sql!(tx, "DELETE FROM jobs WHERE id IN", "");
+    let sql = list_sql!(tx, "DELETE FROM jobs WHERE id", "");
     Ok(execute!(tx, sql, id_list(&ids))?)
 }

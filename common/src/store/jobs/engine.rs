@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
-use super::{id_list, list_sql};
-use crate::domain::job::{Claimed, Kind, LEASE, Outcome, Ring};
+use super::{Rung, id_list, list_sql, ring_in_order};
+use crate::domain::job::{Claimed, Kind, LEASE, Outcome};
 
 /// Claims those of the ids that are ready. An id that is unknown, done, in another's hands or of a paused kind is left
 /// out; one whose lane is full or paused is set waiting, and whoever leaves the lane wakes it.
@@ -16,9 +16,11 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
         kind: Kind,
         lane: Option<String>,
     }
-    let sql = list_sql!(tx, "SELECT id, kind, lane FROM jobs WHERE id IN",
-        "AND state = 'ready' AND NOT waiting AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id",
-        lock "FOR UPDATE SKIP LOCKED");
+    // On Postgres one look-up an id: `LIMIT 1` keeps it apart from the others, `state || ''` from the index of ready jobs.
+    let sql = tx.spelt(
+        "SELECT j.id, j.kind, j.lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id",
+        "SELECT id, kind, lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id",
+    );
     let list = id_list(ids);
     let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
     let mut lanes: Vec<(String, i64)> =
@@ -42,7 +44,7 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
         }
     }
     if !park.is_empty() {
-        let sql = list_sql!(tx, "UPDATE jobs SET waiting = TRUE WHERE id IN", "");
+        let sql = list_sql!(tx, "UPDATE jobs SET waiting = TRUE WHERE id", "");
         execute!(tx, sql, id_list(&park))?;
     }
     if take.is_empty() {
@@ -50,7 +52,7 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     }
     let sql = list_sql!(
         tx,
-        "UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3 WHERE id IN",
+        "UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3 WHERE id",
         "RETURNING id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace"
     );
     let (list, until) = (id_list(&take), tx.now + LEASE);
@@ -80,7 +82,11 @@ async fn lock_lane(tx: &mut Tx, lane: &str) -> Result<()> {
 
 /// Renews the leases of the jobs that this worker holds. Independent of load: one statement for all of them.
 pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
-    let sql = list_sql!(tx, "UPDATE jobs SET lease_until = $2 WHERE id IN", "AND worker = $3 AND state = 'running'");
+    // A row in a settle's or a rescue's hands is passed over: to wait for it while holding others could end in a deadlock.
+    let sql = tx.spelt(
+        "WITH held AS MATERIALIZED (SELECT j.id FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id FROM jobs WHERE id = v.id AND worker = $3 AND state || '' = 'running' LIMIT 1 FOR UPDATE SKIP LOCKED) j) UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT id FROM held WHERE id = id + 0)",
+        "UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT value FROM json_each($1)) AND worker = $3 AND state = 'running'",
+    );
     let (list, until) = (id_list(ids), tx.now + LEASE);
     Ok(execute!(tx, sql, &list, until, worker)?)
 }
@@ -107,7 +113,7 @@ pub async fn settle(tx: &mut Tx, job: &Claimed, outcome: &Outcome) -> Result<boo
         return Ok(false);
     }
     if let Some(lane) = &job.lane {
-        wake_lane(tx, lane, 1).await?;
+        tx.leave_lane(lane);
     }
     Ok(true)
 }
@@ -116,25 +122,33 @@ pub async fn settle(tx: &mut Tx, job: &Claimed, outcome: &Outcome) -> Result<boo
 pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<()> {
     const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3 WHERE id = $1 AND fence = $2 AND state = 'running'";
     let long_ago = DateTime::<Utc>::UNIX_EPOCH;
-    execute!(tx, SQL, job.id, job.fence, long_ago)?;
-    if let Some(lane) = &job.lane {
-        wake_lane(tx, lane, 1).await?;
+    let held = execute!(tx, SQL, job.id, job.fence, long_ago)? > 0;
+    if let (true, Some(lane)) = (held, &job.lane) {
+        tx.leave_lane(lane);
+    }
+    Ok(())
+}
+
+/// Wakes as many jobs as left each lane: last thing in a transaction, and in one order. Whoever holds a lane's lock thus
+/// waits for no row, and for no lane that comes before, so that two transactions never stand in each other's way.
+pub(in crate::store) async fn wake_lanes(tx: &mut Tx, mut left: Vec<String>) -> Result<()> {
+    left.sort();
+    for same in left.chunk_by(|a, b| a == b) {
+        wake_lane(tx, &same[0], i64::try_from(same.len()).unwrap_or(i64::MAX)).await?;
     }
     Ok(())
 }
 
 /// Wakes up to `n` jobs that wait for a lane, unless it is paused.
-pub async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
+pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
     lock_lane(tx, lane).await?;
     let sql = tx.spelt(
-        "UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING kind, id",
-        "UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2) RETURNING kind, id",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
+        "UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2) RETURNING kind, id, priority, run_at",
     );
     let now = tx.now;
-    let woken: Vec<(Kind, i64)> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;
-    for (kind, id) in woken {
-        tx.ring_later(Ring { kind, id });
-    }
+    let woken: Vec<Rung> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;
+    ring_in_order(tx, woken);
     Ok(())
 }
 

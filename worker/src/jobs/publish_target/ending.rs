@@ -18,18 +18,24 @@ use super::expired;
 /// The pauses between tries (contract, section 3, Post), each ± 20 %.
 const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
 
-/// How a run ended.
+/// How a run ended. `open`: the end of a call is not known, so the next run (of this round, or of the one that a person
+/// asks for) finds out first.
 #[derive(Debug, Clone)]
 pub enum How {
     Published(Published),
     /// Final.
     Failed(Failure),
     /// Final: the account's access is refused as well.
-    Expired(Failure),
-    /// Final: it may be out there.
-    Unknown(Failure),
-    /// Again, at the time that the platform told, else after a pause. `open`: the call's end is not known, so the next
-    /// run asks first.
+    Expired {
+        failure: Failure,
+        open: bool,
+    },
+    /// Final: it may be out there. Not `open` where nobody but a person can find out.
+    Unknown {
+        failure: Failure,
+        open: bool,
+    },
+    /// Again, at the time that the platform told, else after a pause.
     Again {
         at: Option<DateTime<Utc>>,
         failure: Failure,
@@ -38,31 +44,87 @@ pub enum How {
 }
 
 impl How {
-    /// What an error of a call means.
+    pub fn failed(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+
+    /// What an error of a publish means.
     pub fn of(error: CallError, can_reconcile: bool) -> Self {
         match error {
             CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: false },
-            CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired(failure),
+            CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: false },
             CallError::Permanent(failure) => Self::Failed(failure),
             CallError::Transient(failure) => Self::Again { at: None, failure, open: false },
             CallError::Unknown(failure) if can_reconcile => Self::Again { at: None, failure, open: true },
-            CallError::Unknown(failure) => Self::Unknown(Failure {
-                code: Category::OutcomeUnknown.as_str().to_owned(),
-                category: Category::OutcomeUnknown,
-                message: format!(
-                    "{} It may have been published all the same: look at the platform, and publish it again only if it is missing.",
-                    failure.message
-                ),
-                platform_code: failure.platform_code,
-            }),
+            CallError::Unknown(failure) => Self::unknown(&failure, false),
         }
     }
 
-    /// The same, with the earlier call still open.
-    pub fn left_open(self) -> Self {
+    /// What an error of a question about an earlier call means: that call is as open as before.
+    pub fn of_question(error: CallError) -> Self {
+        match error {
+            CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: true },
+            CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: true },
+            CallError::Permanent(failure) | CallError::Transient(failure) | CallError::Unknown(failure) => {
+                Self::Again { at: None, failure, open: true }
+            }
+        }
+    }
+
+    /// The platform offers nothing to find out by.
+    pub fn cannot_tell() -> Self {
+        Self::Unknown {
+            failure: Failure::of(
+                Category::OutcomeUnknown,
+                "It is not known whether the platform published this, and it offers no way to find out. Look there, and publish it again only if it is missing.",
+            ),
+            open: false,
+        }
+    }
+
+    /// The account cannot be asked about an earlier call.
+    pub fn unknown_as_unfit(failure: &Failure) -> Self {
+        Self::Unknown {
+            failure: Failure::of(
+                Category::OutcomeUnknown,
+                format!(
+                    "It is not known whether the platform published this, and it cannot be asked. {}",
+                    failure.message
+                ),
+            ),
+            open: true,
+        }
+    }
+
+    fn unknown(failure: &Failure, open: bool) -> Self {
+        let message = format!(
+            "{} It may have been published all the same: look at the platform, and publish it again only if it is missing.",
+            failure.message
+        );
+        let platform_code = failure.platform_code.clone();
+        Self::Unknown { failure: Failure { platform_code, ..Failure::of(Category::OutcomeUnknown, message) }, open }
+    }
+
+    /// The same when no try is left.
+    fn exhausted(&self) -> Self {
         match self {
-            Self::Again { at, failure, .. } => Self::Again { at, failure, open: true },
-            other => other,
+            Self::Again { failure, open: true, .. } => Self::unknown(failure, true),
+            Self::Again { failure, .. } => Self::Failed(failure.clone()),
+            other => other.clone(),
+        }
+    }
+
+    /// The attempt's word and error.
+    fn facts(&self) -> (AttemptOutcome, Option<Failure>) {
+        match self {
+            Self::Published(_) => (AttemptOutcome::Published, None),
+            Self::Failed(failure) => (AttemptOutcome::Failed, Some(failure.clone())),
+            Self::Expired { failure, .. } => {
+                let told = Failure { platform_code: failure.platform_code.clone(), ..expired(&failure.message) };
+                (AttemptOutcome::Failed, Some(told))
+            }
+            Self::Unknown { failure, .. } => (AttemptOutcome::Unknown, Some(failure.clone())),
+            Self::Again { failure, .. } => (AttemptOutcome::Retried, Some(failure.clone())),
         }
     }
 }
@@ -101,7 +163,7 @@ impl Ended {
 }
 
 /// The pause after the given attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
-fn pause(attempt: i32, jitter: f64) -> TimeDelta {
+pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
     let index = usize::try_from(attempt - 1).unwrap_or(0).min(PAUSES.len() - 1);
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a few million milliseconds")]
     let millis = (PAUSES[index] as f64 * 1_000.0 * (0.8 + 0.4 * jitter)) as i64;
@@ -117,14 +179,13 @@ impl Ending for Ended {
         }
         let now = tx.now;
         let (how, next) = match &self.how {
-            How::Again { at, failure, open } => match self.next(job, *at, *open, now) {
+            How::Again { at, open, .. } => match self.next(job, *at, *open, now) {
                 Some(next) => (self.how.clone(), Some(next)),
-                None if *open => (How::of(CallError::Unknown(failure.clone()), false), None),
-                None => (How::Failed(failure.clone()), None),
+                None => (self.how.exhausted(), None),
             },
             other => (other.clone(), None),
         };
-        let (word, error) = self.facts(&how);
+        let (word, error) = how.facts();
         let ended = self.ended(&how, error.clone(), next, now);
         targets::add_attempt(
             tx,
@@ -138,31 +199,29 @@ impl Ending for Ended {
             },
         )
         .await?;
-        self.touch_account(tx, &how, next).await?;
+        self.touch_account(tx).await?;
         publishing::end_target(tx, &self.target, &ended, job.trace.as_deref()).await?;
-        observe(&self.target, word, &how);
         Ok(match next {
             Some(at) => Outcome::RetryAt(at, error.map(|e| e.message).unwrap_or_default()),
             None => Outcome::Done,
         })
     }
+
+    fn order(&self) -> i64 {
+        self.target.post_id
+    }
+
+    fn observe(&self, outcome: &Outcome) {
+        let how = if matches!(outcome, Outcome::RetryAt(..)) { self.how.clone() } else { self.how.exhausted() };
+        let platform = self.target.platform.as_str();
+        metrics::published(platform, how.facts().0);
+        if matches!(&self.how, How::Again { failure, .. } if failure.category == Category::RateLimited) {
+            metrics::platform_rate_limited(platform);
+        }
+    }
 }
 
 impl Ended {
-    /// The attempt's word and error.
-    fn facts(&self, how: &How) -> (AttemptOutcome, Option<Failure>) {
-        match how {
-            How::Published(_) => (AttemptOutcome::Published, None),
-            How::Failed(failure) => (AttemptOutcome::Failed, Some(failure.clone())),
-            How::Expired(failure) => {
-                let told = Failure { platform_code: failure.platform_code.clone(), ..expired(&failure.message) };
-                (AttemptOutcome::Failed, Some(told))
-            }
-            How::Unknown(failure) => (AttemptOutcome::Unknown, Some(failure.clone())),
-            How::Again { failure, .. } => (AttemptOutcome::Retried, Some(failure.clone())),
-        }
-    }
-
     fn ended(
         &self,
         how: &How,
@@ -190,41 +249,31 @@ impl Ended {
                 published_at: None,
                 call_open: *open,
             },
-            How::Failed(_) | How::Expired(_) | How::Unknown(_) => targets::Ended {
+            How::Failed(_) | How::Expired { .. } | How::Unknown { .. } => targets::Ended {
                 status: TargetStatus::Failed,
                 external_id: None,
                 url: None,
                 error,
                 next_attempt_at: None,
                 published_at: None,
-                // A person who publishes it again after an unknown end has decided.
-                call_open: false,
+                call_open: matches!(how, How::Expired { open: true, .. } | How::Unknown { open: true, .. }),
             },
         }
     }
 
     /// An access that is refused expires the account; a rate limit pauses its lane in all replicas.
-    async fn touch_account(&self, tx: &mut Tx, how: &How, next: Option<DateTime<Utc>>) -> Result<()> {
+    async fn touch_account(&self, tx: &mut Tx) -> Result<()> {
         let account_id = self.target.account_id;
-        match how {
-            How::Expired(failure) => {
+        match &self.how {
+            How::Expired { failure, .. } => {
                 let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
                 accounts::expire(tx, account_id, &error).await
             }
-            How::Again { failure, at: Some(_), .. } if failure.category == Category::RateLimited => {
-                let until = next.unwrap_or(tx.now);
-                rows::pause_lane(tx, &Lane::Account(account_id).to_string(), until).await
+            How::Again { failure, at: Some(until), .. } if failure.category == Category::RateLimited => {
+                rows::pause_lane(tx, &Lane::Account(account_id).to_string(), *until).await
             }
             _ => Ok(()),
         }
-    }
-}
-
-fn observe(target: &Target, word: AttemptOutcome, how: &How) {
-    let platform = target.platform.as_str();
-    metrics::published(platform, word);
-    if matches!(how, How::Again { failure, .. } if failure.category == Category::RateLimited) {
-        metrics::platform_rate_limited(platform);
     }
 }
 

@@ -1,0 +1,71 @@
+//! `POST /brands/{brand}/social-accounts/authorize`
+//!
+//! The browser flow itself is not there yet: no platform that needs it is configured, and each answers so.
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::platform::{Mode, Platform};
+use crier_common::store::Tx;
+use serde_json::json;
+
+use super::{TAG, interactive, not_configured};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Code, Result};
+use crate::openapi::schema::{record, request};
+
+crier_common::text_enum! {
+    /// What is connected: the person's default, or a page that the person chooses.
+    pub enum Target { Default = "default", Page = "page" }
+}
+
+request! {
+    /// Which platform a person is to be sent to.
+    pub struct NewAuthorization {
+        pub platform: Platform,
+        pub target: Option<Target> { "default": "default" },
+    }
+}
+
+record! {
+    /// A page for a person to open; the URL is a secret and works once.
+    pub struct Authorization {
+        pub platform: Platform,
+        pub authorization_url: String { "format": "uri" },
+        /// Seconds.
+        pub expires_in: i64,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/social-accounts/authorize", "authorizeSocialAccount", Scope::AccountsWrite)
+        .tag(TAG)
+        .summary("Get a URL at which a person connects an account")
+        .body::<NewAuthorization>(json!({ "platform": "facebook", "target": "page" }))
+        .answers::<Authorization>(200, Shape::One)
+        .refuses(&[
+            Code::ValidationFailed,
+            Code::InteractiveSetupRequired,
+            Code::PlatformNotConfigured,
+            Code::LimitReached,
+        ])
+        .writes(authorize)
+}
+
+async fn authorize(cx: &Context, _: &mut Tx) -> Result<Answer> {
+    let asked = cx.read(|f| {
+        let platform = f.required("platform", f.word("platform"));
+        let target = f.word("target").value();
+        Some(NewAuthorization { platform: platform?, target })
+    })?;
+    let NewAuthorization { platform, target } = asked;
+    tracing::debug!(%platform, target = target.unwrap_or(Target::Default).as_str(), "an authorization is asked for");
+    match cx.app.platforms.descriptor(platform).mode {
+        Mode::SelfConnect => {
+            let message = format!("{platform} is connected by credentials: use POST social-accounts.");
+            Err(ApiError::field("platform", message))
+        }
+        Mode::SelfConnectOauth => Err(interactive(platform)),
+        Mode::Oauth => Err(not_configured(platform)),
+    }
+}

@@ -1,0 +1,121 @@
+//! `POST /brands/{brand}/social-accounts`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::event::EventName;
+use crier_common::domain::platform::{Descriptor, Mode, Platform};
+use crier_common::platforms::{ConnectError, Connected, Secrets};
+use crier_common::store::accounts::NewAccount;
+use crier_common::store::{Tx, accounts, brands, events};
+use secrecy::SecretString;
+use serde_json::{Map, Value, json};
+
+use super::{SocialAccount, TAG, interactive, not_configured, unavailable};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::{ApiError, Code, Result};
+use crate::fields::{Fields, Problems};
+use crate::openapi::schema::request;
+
+/// No platform's key or address is longer.
+const LONGEST_CREDENTIAL: usize = 2048;
+
+request! {
+    /// Credentials for one platform, by the fields that its descriptor lists.
+    pub struct NewAccountCredentials {
+        pub platform: Platform,
+        pub credentials: Map<String, Value>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/social-accounts", "connectSocialAccount", Scope::AccountsWrite)
+        .tag(TAG)
+        .summary("Connect an account by credentials")
+        .description(
+            "The credentials are checked with the platform before they are saved. Connecting an account again renews its \
+             credentials and makes it active. Emits `account.connected`.",
+        )
+        .body::<NewAccountCredentials>(json!({ "platform": "sandbox", "credentials": { "handle": "demo" } }))
+        .answers::<SocialAccount>(201, Shape::Many)
+        .refuses(&[
+            Code::ValidationFailed,
+            Code::InvalidCredentials,
+            Code::InteractiveSetupRequired,
+            Code::PlatformNotConfigured,
+            Code::LimitReached,
+            Code::PlatformUnavailable,
+        ])
+        .holds_then_writes(prepare)
+}
+
+/// Checks the form, then the credentials with the platform.
+async fn prepare(cx: &Context) -> Result<Finish> {
+    let NewAccountCredentials { platform, credentials } = cx.read(|f| {
+        let platform = f.required("platform", f.word("platform"));
+        let credentials = f.required("credentials", f.object("credentials").map(Clone::clone));
+        Some(NewAccountCredentials { platform: platform?, credentials: credentials? })
+    })?;
+    let descriptor = cx.app.platforms.descriptor(platform);
+    match descriptor.mode {
+        Mode::SelfConnect => {}
+        Mode::SelfConnectOauth => return Err(interactive(platform)),
+        Mode::Oauth => {
+            let message = format!("{platform} is connected in a browser: use social-accounts/authorize.");
+            return Err(ApiError::field("platform", message));
+        }
+    }
+    let secrets = filled_in(&credentials, descriptor)?;
+    let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
+    let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(|error| match error {
+        ConnectError::Field { field, message } => ApiError::field(&format!("credentials.{field}"), message),
+        ConnectError::Refused(message) => ApiError::new(Code::InvalidCredentials, message),
+        ConnectError::Unavailable(message) => unavailable(message),
+    })?;
+    Ok(Finish::with((platform, connected), |cx, tx, found| {
+        Box::pin(async move { save(cx, tx, found.0, &found.1).await })
+    }))
+}
+
+/// The form's fields as the descriptor lists them.
+fn filled_in(form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secrets> {
+    let problems = Problems::default();
+    let within = Fields::new(form, &problems).within("credentials", form);
+    let mut found = Map::new();
+    for field in descriptor.credential_fields {
+        let given = within.text(field.name, usize::from(field.required)..=LONGEST_CREDENTIAL);
+        let value = if field.required { within.required(field.name, given) } else { given.value() };
+        if let Some(value) = value.filter(|v| !v.is_empty()) {
+            found.insert(field.name.to_owned(), Value::from(value));
+        }
+    }
+    problems.done()?;
+    Ok(Secrets::new(&found))
+}
+
+async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connected) -> Result<Answer> {
+    let brand = cx.brand()?.id;
+    if let Some(cap) = cx.plan.social_accounts {
+        brands::lock_workspace(tx, cx.caller.workspace_id).await?;
+        let known = accounts::has_external(tx, brand, platform, &connected.external_id).await?;
+        if !known && accounts::count(tx, brand).await? >= i64::try_from(cap).unwrap_or(i64::MAX) {
+            return Err(ApiError::limit_reached("social accounts for each brand", cap));
+        }
+    }
+    let new = NewAccount {
+        platform,
+        external_id: connected.external_id.clone(),
+        name: connected.name.clone(),
+        username: connected.username.clone(),
+        profile_url: connected.profile_url.clone(),
+        avatar_url: connected.avatar_url.clone(),
+        kind: connected.kind,
+        token_expires_at: connected.token_expires_at,
+        secrets: SecretString::from(connected.secrets.expose_json()),
+    };
+    let account = accounts::save(tx, cx.caller.workspace_id, &new).await?;
+    accounts::attach(tx, brand, account.id).await?;
+    let data = json!({ "brand_id": brand, "social_account_id": account.id, "platform": platform });
+    events::emit(tx, brand, EventName::AccountConnected, &data, cx.trace()).await?;
+    Answer::created(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)])
+}

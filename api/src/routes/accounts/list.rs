@@ -1,0 +1,31 @@
+//! `GET /brands/{brand}/social-accounts`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, Page, accounts};
+
+use super::{SocialAccount, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, FieldProblems, Result};
+use crate::pagination;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/social-accounts", "listSocialAccounts", Scope::AccountsRead)
+        .tag(TAG)
+        .summary("List the accounts of a brand, newest first")
+        .pages()
+        .answers::<SocialAccount>(200, Shape::Pages)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let mut problems = FieldProblems::new();
+    let page = pagination::wanted(&cx.query, &mut problems);
+    if !problems.is_empty() {
+        return Err(ApiError::validation(problems));
+    }
+    let found = accounts::list(conn, cx.brand()?.id, page).await?;
+    let rows = found.rows.into_iter().map(SocialAccount::from).collect();
+    pagination::answer(cx, page, Page { rows, total: found.total })
+}

@@ -1,0 +1,106 @@
+//! Social accounts: connected by credentials, refreshed, disconnected.
+
+use crier_common::domain::account::{self, AccountStatus};
+use crier_common::domain::platform::{AccountKind, Platform};
+use crier_common::platforms::{Account, Secrets};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::answer::{Planned, Stamp};
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Code, Result};
+use crate::openapi::schema::record;
+
+pub mod authorize;
+mod connect;
+mod disconnect;
+mod list;
+mod platforms;
+mod refresh;
+
+pub const TAG: &str = "Social accounts";
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        list::endpoint(),
+        connect::endpoint(),
+        platforms::endpoint(),
+        authorize::endpoint(),
+        refresh::endpoint(),
+        disconnect::endpoint(),
+    ]
+}
+
+record! {
+    /// Why an account stopped working.
+    pub struct AccountError {
+        pub code: String,
+        pub message: String,
+    }
+
+    /// An account at a platform. One external account is one record in a workspace, attached to one or several brands.
+    pub struct SocialAccount {
+        pub id: i64,
+        pub platform: Platform,
+        pub name: String,
+        pub username: Option<String>,
+        pub external_id: String,
+        pub profile_url: Option<String> { "format": "uri" },
+        pub avatar_url: Option<String> { "format": "uri" },
+        pub kind: AccountKind,
+        /// Only active accounts publish.
+        pub status: AccountStatus,
+        pub token_expires_at: Option<Planned>,
+        pub last_error: Option<AccountError>,
+        pub connected_at: Stamp,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl From<account::SocialAccount> for SocialAccount {
+    fn from(a: account::SocialAccount) -> Self {
+        Self {
+            id: a.id,
+            platform: a.platform,
+            name: a.name,
+            username: a.username,
+            external_id: a.external_id,
+            profile_url: a.profile_url,
+            avatar_url: a.avatar_url,
+            kind: a.kind,
+            status: a.status,
+            token_expires_at: a.token_expires_at.map(Planned),
+            last_error: a.last_error.map(|e| AccountError { code: e.code, message: e.message }),
+            connected_at: a.connected_at.into(),
+            created_at: a.created_at.into(),
+            updated_at: a.updated_at.into(),
+        }
+    }
+}
+
+fn interactive(platform: Platform) -> ApiError {
+    let message = format!("Accounts of {platform} are set up in the settings area, not through the API.");
+    ApiError::new(Code::InteractiveSetupRequired, message)
+}
+
+fn not_configured(platform: Platform) -> ApiError {
+    let message = format!("{platform} is not configured on this installation. Ask its operator to set it up.");
+    ApiError::new(Code::PlatformNotConfigured, message)
+}
+
+fn unavailable(message: String) -> ApiError {
+    ApiError::new(Code::PlatformUnavailable, message)
+}
+
+/// An account as a connector needs it.
+fn for_call(account: &account::SocialAccount, secrets: &SecretString) -> Result<Account> {
+    let secrets = Secrets::from_json(secrets.expose_secret().to_owned())
+        .ok_or_else(|| ApiError::bug("an account's secrets are no JSON object"))?;
+    Ok(Account {
+        id: account.id,
+        workspace_id: account.workspace_id,
+        external_id: account.external_id.clone(),
+        username: account.username.clone(),
+        secrets,
+    })
+}

@@ -1,0 +1,115 @@
+//! `GET /brands/{brand}/social-accounts/platforms`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::platform::{self, ConnectMethod, ConversationType, FieldType, Mode, Platform, TextUnit};
+use crier_common::store::Conn;
+
+use super::TAG;
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+
+record! {
+    /// A field of the credentials form.
+    pub struct CredentialField {
+        pub name: &'static str,
+        pub label: &'static str,
+        pub r#type: FieldType,
+        pub required: bool,
+    }
+
+    /// The limits of a platform's text; null where there is none.
+    pub struct TextRules {
+        pub max: Option<u32>,
+        pub unit: TextUnit,
+        /// A second limit, in UTF-8 bytes.
+        pub max_bytes: Option<u32>,
+        pub max_with_media: Option<u32>,
+        /// What every URL counts, whatever its length.
+        pub url_weight: Option<u32>,
+    }
+
+    /// The limits of a platform's pictures.
+    pub struct MediaRules {
+        pub max_images: u32,
+        pub required: bool,
+        pub mime_types: Vec<&'static str>,
+        pub max_bytes: Option<u64>,
+    }
+
+    /// What a platform can do.
+    pub struct Capabilities {
+        pub text: TextRules,
+        pub media: MediaRules,
+        /// What a post needs beyond text, in `overrides[].options`.
+        pub required_options: Vec<&'static str>,
+        pub replies: Vec<ConversationType>,
+        pub analytics: bool,
+    }
+
+    /// A platform that can be connected, and what it asks for. Read it rather than hard-code it.
+    pub struct PlatformDescriptor {
+        pub platform: Platform,
+        pub name: &'static str,
+        pub mode: Mode,
+        pub connect_method: ConnectMethod,
+        pub credential_fields: Vec<CredentialField>,
+        /// Whether this installation can connect it.
+        pub configured: bool { "x-extension": true },
+        pub capabilities: Capabilities { "x-extension": true },
+    }
+}
+
+impl PlatformDescriptor {
+    fn of(d: &platform::Descriptor, configured: bool) -> Self {
+        let fields = d.credential_fields.iter().map(|f| CredentialField {
+            name: f.name,
+            label: f.label,
+            r#type: f.field_type,
+            required: f.required,
+        });
+        let (text, media) = (&d.capabilities.text, &d.capabilities.media);
+        Self {
+            platform: d.platform,
+            name: d.name,
+            mode: d.mode,
+            connect_method: d.connect_method,
+            credential_fields: fields.collect(),
+            configured,
+            capabilities: Capabilities {
+                text: TextRules {
+                    max: text.max,
+                    unit: text.unit,
+                    max_bytes: text.max_bytes,
+                    max_with_media: text.max_with_media,
+                    url_weight: text.url_weight,
+                },
+                media: MediaRules {
+                    max_images: media.max_images,
+                    required: media.required,
+                    mime_types: media.mime_types.to_vec(),
+                    max_bytes: media.max_bytes,
+                },
+                required_options: d.capabilities.required_options.to_vec(),
+                replies: d.capabilities.replies.to_vec(),
+                analytics: d.capabilities.analytics,
+            },
+        }
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/social-accounts/platforms", "listPlatforms", Scope::AccountsRead)
+        .tag(TAG)
+        .summary("List the platforms that can be connected")
+        .answers::<PlatformDescriptor>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, _: &mut Conn) -> Result<Answer> {
+    let registry = &cx.app.platforms;
+    let all = registry.all().iter().map(|d| PlatformDescriptor::of(d, registry.configured(d.platform)));
+    Answer::ok(all.collect::<Vec<_>>())
+}

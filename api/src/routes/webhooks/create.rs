@@ -1,0 +1,66 @@
+//! `POST /webhooks`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::event::EventName;
+use crier_common::store::{Tx, webhooks};
+use serde_json::json;
+
+use super::{FEATURES, TAG, WebhookWithSecret, check_url, make_secret};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::{Code, Result};
+use crate::fields::Given;
+use crate::openapi::schema::request;
+
+request! {
+    /// A webhook endpoint to be made.
+    pub struct NewWebhook {
+        /// Public and https.
+        pub url: String { "format": "uri", "maxLength": 2048 },
+        pub events: Vec<EventName> { "minItems": 1 },
+        pub description: Option<String> { "maxLength": 255 },
+        pub is_active: Option<bool> { "default": true },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/webhooks", "createWebhook", Scope::WebhooksWrite)
+        .tag(TAG)
+        .summary("Register a webhook endpoint")
+        .description("The answer alone has the signing secret; keep it.")
+        .features(FEATURES)
+        .body::<NewWebhook>(json!({
+            "url": "https://example.com/hooks/crier", "events": ["post.published", "post.failed"],
+            "description": "Production", "is_active": true
+        }))
+        .answers::<WebhookWithSecret>(201, Shape::One)
+        .refuses(&[Code::ValidationFailed, Code::InvalidWebhookUrl])
+        .asks_then_writes(prepare)
+}
+
+async fn prepare(cx: &Context) -> Result<Finish> {
+    let new = cx.read(|f| {
+        let url = f.required("url", f.text("url", 1..=2048));
+        let events = f.required("events", f.words("events"));
+        let description = f.text("description", 0..=255).value();
+        let is_active = f.flag("is_active").value();
+        Some(NewWebhook { url: url?, events: events?, description, is_active })
+    })?;
+    check_url(cx, &Given::Value(new.url.clone())).await?;
+    Ok(Finish::with(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
+}
+
+async fn create(cx: &Context, tx: &mut Tx, new: &NewWebhook) -> Result<Answer> {
+    let secret = make_secret()?;
+    let row = webhooks::NewWebhook {
+        url: &new.url,
+        events: &new.events,
+        description: new.description.as_deref(),
+        is_active: new.is_active.unwrap_or(true),
+        secret: &secret,
+    };
+    let made = webhooks::create(tx, cx.caller.user_id, &row).await?;
+    let path = format!("/webhooks/{}", made.id);
+    Answer::created(&path, WebhookWithSecret::of(made, &secret))
+}

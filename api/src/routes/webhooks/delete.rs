@@ -1,0 +1,26 @@
+//! `DELETE /webhooks/{webhook}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, webhooks};
+
+use super::{FEATURES, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::delete("/webhooks/{webhook}", "deleteWebhook", Scope::WebhooksWrite)
+        .tag(TAG)
+        .summary("Delete a webhook endpoint with its deliveries")
+        .features(FEATURES)
+        .answers_nothing()
+        .writes(delete)
+}
+
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    if !webhooks::delete(tx, cx.caller.user_id, cx.id("webhook")?).await? {
+        return Err(ApiError::not_found("webhook endpoint"));
+    }
+    Ok(Answer::nothing())
+}

@@ -1,0 +1,83 @@
+//! `GET /webhooks/{webhook}/deliveries`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::event::EventName;
+use crier_common::domain::webhook::{self, DeliveryStatus};
+use crier_common::store::{Conn, Page, deliveries, webhooks};
+use serde_json::Value;
+
+use super::{FEATURES, TAG};
+use crate::answer::{Answer, Planned, Stamp};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, FieldProblems, Result};
+use crate::openapi::schema::record;
+use crate::pagination;
+
+record! {
+    /// A delivery of an event to an endpoint.
+    pub struct Delivery {
+        pub id: i64,
+        pub webhook_id: i64,
+        pub event: EventName,
+        pub status: DeliveryStatus,
+        pub response_code: Option<i32>,
+        pub attempts: i32,
+        pub max_attempts: i32,
+        pub duration_ms: Option<i64>,
+        pub error: Option<String>,
+        /// The first 1 KiB.
+        pub response_body: Option<String>,
+        /// The envelope as it is sent.
+        pub payload: Value { "type": "object" },
+        pub next_attempt_at: Option<Planned>,
+        pub last_attempt_at: Option<Stamp>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl From<webhook::Delivery> for Delivery {
+    fn from(d: webhook::Delivery) -> Self {
+        Self {
+            id: d.id,
+            webhook_id: d.webhook_id,
+            event: d.event,
+            status: d.status,
+            response_code: d.response_code,
+            attempts: d.attempts,
+            max_attempts: d.max_attempts,
+            duration_ms: d.duration_ms,
+            error: d.error,
+            response_body: d.response_body,
+            payload: serde_json::from_str(&d.payload).unwrap_or_default(),
+            next_attempt_at: d.next_attempt_at.map(Planned),
+            last_attempt_at: d.last_attempt_at.map(Stamp),
+            created_at: d.created_at.into(),
+            updated_at: d.updated_at.into(),
+        }
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/webhooks/{webhook}/deliveries", "listWebhookDeliveries", Scope::WebhooksRead)
+        .tag(TAG)
+        .summary("List the deliveries to a webhook endpoint, newest first")
+        .features(FEATURES)
+        .pages()
+        .answers::<Delivery>(200, Shape::Pages)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let found = webhooks::find(conn, cx.caller.user_id, cx.id("webhook")?).await?;
+    let webhook = found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?;
+    let mut problems = FieldProblems::new();
+    let page = pagination::wanted(&cx.query, &mut problems);
+    if !problems.is_empty() {
+        return Err(ApiError::validation(problems));
+    }
+    let found = deliveries::list(conn, webhook.id, page).await?;
+    let rows = found.rows.into_iter().map(Delivery::from).collect();
+    pagination::answer(cx, page, Page { rows, total: found.total })
+}

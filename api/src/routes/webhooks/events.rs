@@ -1,0 +1,37 @@
+//! `GET /webhook-events`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::event::EventName;
+use crier_common::store::Conn;
+use serde_json::Value;
+
+use super::{FEATURES, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+
+record! {
+    /// An event that can be sent.
+    pub struct Event {
+        pub name: EventName,
+        pub description: &'static str,
+        /// A whole envelope as an endpoint gets it.
+        pub sample: Value { "type": "object" },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/webhook-events", "listWebhookEvents", Scope::WebhooksRead)
+        .tag(TAG)
+        .summary("List the events that can be sent")
+        .features(FEATURES)
+        .answers::<Event>(200, Shape::Many)
+        .reads(events)
+}
+
+async fn events(_cx: &Context, _conn: &mut Conn) -> Result<Answer> {
+    let all = EventName::ALL.iter().map(|&name| Event { name, description: name.description(), sample: name.sample() });
+    Answer::ok(all.collect::<Vec<_>>())
+}

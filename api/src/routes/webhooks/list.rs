@@ -1,0 +1,24 @@
+//! `GET /webhooks`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, webhooks};
+
+use super::{FEATURES, TAG, Webhook};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/webhooks", "listWebhooks", Scope::WebhooksRead)
+        .tag(TAG)
+        .summary("List the webhook endpoints of the key's user")
+        .features(FEATURES)
+        .answers::<Webhook>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let all = webhooks::list(conn, cx.caller.user_id).await?;
+    Answer::ok(all.into_iter().map(Webhook::from).collect::<Vec<_>>())
+}

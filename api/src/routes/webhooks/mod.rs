@@ -1,0 +1,110 @@
+//! Webhook endpoints and their deliveries. They belong to the key's user, not to a brand.
+
+use crier_common::domain::event::EventName;
+use crier_common::domain::plan::Feature;
+use crier_common::domain::webhook;
+use crier_common::http::SchemePolicy;
+use crier_common::webhooks::new_secret;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::answer::Stamp;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Code, Result};
+use crate::fields::Given;
+use crate::openapi::schema::record;
+
+mod create;
+mod delete;
+mod deliveries;
+mod events;
+
+mod list;
+mod retry;
+mod rotate_secret;
+mod show;
+mod update;
+
+pub const TAG: &str = "Webhooks";
+const FEATURES: &[Feature] = &[Feature::Webhooks];
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        events::endpoint(),
+        list::endpoint(),
+        create::endpoint(),
+        show::endpoint(),
+        update::endpoint(),
+        delete::endpoint(),
+        rotate_secret::endpoint(),
+        deliveries::endpoint(),
+        retry::endpoint(),
+    ]
+}
+
+record! {
+    /// A webhook endpoint. Its secret is never among a read's fields.
+    pub struct Webhook {
+        pub id: i64,
+        pub url: String { "format": "uri" },
+        pub events: Vec<EventName>,
+        pub description: Option<String>,
+        pub is_active: bool,
+        /// Why the service switched it off; null where it did not.
+        pub disabled_reason: Option<String> { "x-extension": true },
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+
+    /// A webhook endpoint with its new signing secret, which is shown this once.
+    pub struct WebhookWithSecret {
+        pub id: i64,
+        pub url: String { "format": "uri" },
+        pub events: Vec<EventName>,
+        pub description: Option<String>,
+        pub is_active: bool,
+        /// Why the service switched it off; null where it did not.
+        pub disabled_reason: Option<String> { "x-extension": true },
+        /// The whole text is the key of the HMAC.
+        pub secret: String { "pattern": "^whsec_[A-Za-z0-9]{40}$" },
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl From<webhook::Webhook> for Webhook {
+    fn from(w: webhook::Webhook) -> Self {
+        Self {
+            id: w.id,
+            url: w.url,
+            events: w.events,
+            description: w.description,
+            is_active: w.is_active,
+            disabled_reason: w.disabled_reason,
+            created_at: w.created_at.into(),
+            updated_at: w.updated_at.into(),
+        }
+    }
+}
+
+impl WebhookWithSecret {
+    fn of(webhook: webhook::Webhook, secret: &SecretString) -> Self {
+        let Webhook { id, url, events, description, is_active, disabled_reason, created_at, updated_at } =
+            webhook.into();
+        let secret = secret.expose_secret().to_owned();
+        Self { id, url, events, description, is_active, disabled_reason, secret, created_at, updated_at }
+    }
+}
+
+/// The URL in the body, if there is one, once the guard has let it through.
+async fn check_url(cx: &Context, url: &Given<String>) -> Result<()> {
+    let Given::Value(url) = url else { return Ok(()) };
+    let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpsOnly).await;
+    checked.map(drop).map_err(|refusal| {
+        ApiError::new(Code::InvalidWebhookUrl, format!("The URL {refusal}. Give a public https:// address."))
+    })
+}
+
+fn make_secret() -> Result<SecretString> {
+    new_secret().map_err(|e| ApiError::bug(format!("no random secret: {e}")))
+}

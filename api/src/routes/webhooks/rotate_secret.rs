@@ -1,0 +1,29 @@
+//! `POST /webhooks/{webhook}/rotate-secret`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, webhooks};
+
+use super::{FEATURES, TAG, WebhookWithSecret, make_secret};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/webhooks/{webhook}/rotate-secret", "rotateWebhookSecret", Scope::WebhooksWrite)
+        .tag(TAG)
+        .summary("Issue a new signing secret")
+        .description("The old secret stops working at once. The answer alone has the new one; keep it.")
+        .features(FEATURES)
+        .answers::<WebhookWithSecret>(200, Shape::One)
+        .writes(rotate)
+}
+
+async fn rotate(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let found = webhooks::find_for_update(tx, cx.caller.user_id, cx.id("webhook")?).await?;
+    let mut webhook = found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?;
+    let secret = make_secret()?;
+    webhooks::set_secret(tx, webhook.id, &secret).await?;
+    webhook.updated_at = cx.now;
+    Answer::ok(WebhookWithSecret::of(webhook, &secret))
+}

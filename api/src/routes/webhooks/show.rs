@@ -1,0 +1,24 @@
+//! `GET /webhooks/{webhook}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, webhooks};
+
+use super::{FEATURES, TAG, Webhook};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/webhooks/{webhook}", "getWebhook", Scope::WebhooksRead)
+        .tag(TAG)
+        .summary("Read a webhook endpoint")
+        .features(FEATURES)
+        .answers::<Webhook>(200, Shape::One)
+        .reads(show)
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let found = webhooks::find(conn, cx.caller.user_id, cx.id("webhook")?).await?;
+    Answer::ok(Webhook::from(found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?))
+}

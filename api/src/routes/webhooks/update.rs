@@ -1,0 +1,73 @@
+//! `PUT /webhooks/{webhook}`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::event::EventName;
+use crier_common::store::{Tx, webhooks};
+use serde_json::json;
+
+use super::{FEATURES, TAG, Webhook, check_url};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::{ApiError, Code, Result};
+use crate::fields::Given;
+use crate::openapi::schema::request;
+
+request! {
+    /// What may change of a webhook endpoint; what is absent stays.
+    pub struct WebhookChange {
+        /// Public and https.
+        pub url: Given<String> { "format": "uri", "maxLength": 2048 },
+        pub events: Given<Vec<EventName>> { "minItems": 1 },
+        pub is_active: Given<bool>,
+        pub description: Given<String> { "maxLength": 255, "x-extension": true },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/webhooks/{webhook}", "updateWebhook", Scope::WebhooksWrite)
+        .tag(TAG)
+        .summary("Change a webhook endpoint")
+        .description(
+            "A changed URL applies to attempts not made yet. Switching a disabled endpoint on clears the reason.",
+        )
+        .features(FEATURES)
+        .body::<WebhookChange>(json!({ "events": ["post.failed"], "is_active": true }))
+        .answers::<Webhook>(200, Shape::One)
+        .refuses(&[Code::ValidationFailed, Code::InvalidWebhookUrl])
+        .asks_then_writes(prepare)
+}
+
+async fn prepare(cx: &Context) -> Result<Finish> {
+    // The resource comes before validation, and is looked at again when it is written.
+    let mut conn = cx.app.store.read().await?;
+    let found = webhooks::find(&mut conn, cx.caller.user_id, cx.id("webhook")?).await?;
+    found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?;
+    drop(conn);
+    let change = cx.read(|f| {
+        Some(WebhookChange {
+            url: f.text("url", 1..=2048),
+            events: f.words("events"),
+            is_active: f.flag("is_active"),
+            description: f.text("description", 0..=255),
+        })
+    })?;
+    check_url(cx, &change.url).await?;
+    Ok(Finish::with(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
+}
+
+async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<Answer> {
+    let found = webhooks::find_for_update(tx, cx.caller.user_id, cx.id("webhook")?).await?;
+    let mut webhook = found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?;
+    let change = change.clone();
+    webhook.url = change.url.value().unwrap_or(webhook.url);
+    webhook.events = change.events.value().unwrap_or(webhook.events);
+    webhook.description = change.description.map(Some).over(webhook.description, None);
+    if let Given::Value(active) = change.is_active {
+        webhook.is_active = active;
+        webhook.disabled_reason = None;
+    }
+    webhook.updated_at = cx.now;
+    webhooks::update(tx, &webhook).await?;
+    Answer::ok(Webhook::from(webhook))
+}

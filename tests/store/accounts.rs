@@ -1,0 +1,230 @@
+//! Social accounts: one record in a workspace, attached to several brands; tokens sealed.
+
+use crier_common::domain::account::{AccountError, AccountStatus, DisconnectResult};
+use crier_common::domain::platform::{AccountKind, Platform};
+use crier_common::store::accounts::{self, NewAccount};
+use crier_common::store::{PageOf, StoreError};
+use secrecy::SecretString;
+
+use crate::support::store::{TestStore, World, cipher, new_account, on_both, plain};
+
+on_both![
+    a_connect_is_remembered,
+    connecting_again_mends_the_record,
+    an_account_is_of_its_workspace_and_brands,
+    lists_are_paged_newest_first,
+    secrets_are_sealed_and_bound_to_their_row,
+    expire_and_renew,
+    a_disconnect_detaches_until_the_last_brand_lets_go,
+    two_brands_that_let_go_at_once_end_in_one_revoke,
+    a_connect_meanwhile_keeps_the_account,
+];
+
+const ALL: PageOf = PageOf { page: 1, per_page: 50 };
+
+async fn second_brand(s: &TestStore, w: World) -> World {
+    World { brand: s.brand(w.workspace, w.user).await, ..w }
+}
+
+async fn a_connect_is_remembered(s: TestStore) {
+    let w = s.world().await;
+    let new = NewAccount {
+        platform: Platform::Bluesky,
+        external_id: "did:plc:x".to_owned(),
+        profile_url: Some("https://p.test".to_owned()),
+        avatar_url: Some("https://a.test".to_owned()),
+        kind: AccountKind::Channel,
+        token_expires_at: Some(s.later(3600)),
+        ..new_account("", "t")
+    };
+    let made = s.write(async |tx| accounts::save(tx, w.workspace, &new).await).await;
+    assert_eq!(
+        (made.workspace_id, made.platform, made.external_id.as_str()),
+        (w.workspace, Platform::Bluesky, "did:plc:x")
+    );
+    assert_eq!((made.name.as_str(), made.username.as_deref(), made.kind), ("Demo", Some("demo"), AccountKind::Channel));
+    assert_eq!(
+        (made.profile_url.as_deref(), made.avatar_url.as_deref()),
+        (Some("https://p.test"), Some("https://a.test"))
+    );
+    assert_eq!((made.status, made.last_error), (AccountStatus::Active, None));
+    assert_eq!((made.token_expires_at, made.connected_at, made.created_at), (Some(s.later(3600)), s.now(), s.now()));
+    let mut conn = s.conn().await;
+    assert!(accounts::find(&mut conn, w.brand, made.id).await.unwrap().is_none(), "not attached yet");
+    drop(conn);
+    let attach = async || s.write(async |tx| accounts::attach(tx, w.brand, made.id).await).await;
+    assert!(attach().await);
+    assert!(!attach().await);
+    assert_eq!(accounts::find(&mut s.conn().await, w.brand, made.id).await.unwrap().unwrap().id, made.id);
+}
+
+async fn connecting_again_mends_the_record(s: TestStore) {
+    let w = s.world().await;
+    let first = s.account(w, "1", "old").await;
+    let error = AccountError { code: "account_expired".to_owned(), message: "Connect it again.".to_owned() };
+    s.write(async |tx| accounts::expire(tx, first.id, &error).await).await;
+    s.advance(60);
+    let again = NewAccount { name: "New name".to_owned(), username: None, ..new_account("1", "new") };
+    let again = s.write(async |tx| accounts::save(tx, w.workspace, &again).await).await;
+    assert_eq!((again.id, again.status, again.last_error), (first.id, AccountStatus::Active, None));
+    assert_eq!((again.name.as_str(), again.username, again.connected_at), ("New name", None, s.now()));
+    assert_eq!((again.created_at, again.updated_at), (first.created_at, s.now()));
+    let (_, secrets) = accounts::with_secrets(&mut s.conn().await, &cipher(), first.id).await.unwrap().unwrap();
+    assert_eq!(plain(&secrets), "{\"token\":\"new\"}");
+    assert_eq!(s.number("SELECT count(*) FROM social_accounts").await, 1);
+}
+
+async fn an_account_is_of_its_workspace_and_brands(s: TestStore) {
+    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+    let mine = s.account(w, "1", "t").await;
+    let theirs = s.account(other, "1", "t").await;
+    assert_ne!(mine.id, theirs.id, "the same account in two workspaces is two records");
+    let brother = second_brand(&s, w).await;
+    let mut conn = s.conn().await;
+    for brand in [other.brand, brother.brand, 999] {
+        assert!(accounts::find(&mut conn, brand, mine.id).await.unwrap().is_none());
+        assert!(!accounts::is_attached(&mut conn, brand, mine.id).await.unwrap());
+    }
+    assert!(accounts::find(&mut conn, w.brand, theirs.id).await.unwrap().is_none());
+    assert!(accounts::is_attached(&mut conn, w.brand, mine.id).await.unwrap());
+    assert!(accounts::has_external(&mut conn, w.brand, Platform::Sandbox, "1").await.unwrap());
+    assert!(!accounts::has_external(&mut conn, w.brand, Platform::Bluesky, "1").await.unwrap());
+    assert!(!accounts::has_external(&mut conn, brother.brand, Platform::Sandbox, "1").await.unwrap());
+    assert!(accounts::with_secrets(&mut conn, &cipher(), 999).await.unwrap().is_none());
+    drop(conn);
+    let taken = s.write(async |tx| accounts::disconnect(tx, other.brand, mine.id).await).await;
+    assert_eq!(taken, None, "another's account cannot be let go");
+    assert!(accounts::is_attached(&mut s.conn().await, w.brand, mine.id).await.unwrap());
+}
+
+async fn lists_are_paged_newest_first(s: TestStore) {
+    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        ids.push(s.account(w, &n.to_string(), "t").await.id);
+    }
+    s.account(other, "9", "t").await;
+    ids.reverse();
+    let list =
+        async |page, per_page| accounts::list(&mut s.conn().await, w.brand, PageOf { page, per_page }).await.unwrap();
+    let (first, last, past) = (list(1, 2).await, list(3, 2).await, list(4, 2).await);
+    assert_eq!(first.rows.iter().map(|a| a.id).collect::<Vec<_>>(), ids[..2]);
+    assert_eq!(last.rows.iter().map(|a| a.id).collect::<Vec<_>>(), ids[4..]);
+    assert!(past.rows.is_empty());
+    assert!([first.total, last.total, past.total] == [5, 5, 5]);
+    assert_eq!(accounts::count(&mut s.conn().await, w.brand).await.unwrap(), 5);
+    // A page so far away that it overflows is empty, not an error.
+    assert!(list(i64::MAX, 100).await.rows.is_empty());
+}
+
+async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
+    let w = s.world().await;
+    let (one, two) = (s.account(w, "1", "token-of-one").await, s.account(w, "2", "token-of-two").await);
+    let sealed: Vec<u8> = s.value(format!("SELECT secrets FROM social_accounts WHERE id = {}", one.id)).await;
+    assert!(!sealed.windows(5).any(|bytes| bytes == b"token"));
+    let open = async |id| accounts::with_secrets(&mut s.conn().await, &cipher(), id).await;
+    let (account, secrets) = open(one.id).await.unwrap().unwrap();
+    assert_eq!((account.external_id.as_str(), plain(&secrets)), ("1", "{\"token\":\"token-of-one\"}"));
+    s.sql(format!(
+        "UPDATE social_accounts SET secrets = (SELECT secrets FROM social_accounts WHERE id = {}) WHERE id = {}",
+        one.id, two.id
+    ))
+    .await;
+    assert!(matches!(open(two.id).await, Err(StoreError::Secret(_))));
+}
+
+async fn expire_and_renew(s: TestStore) {
+    let w = s.world().await;
+    let account = s.account(w, "1", "old").await;
+    let error = AccountError { code: "account_expired".to_owned(), message: "Connect it again.".to_owned() };
+    let find = async || accounts::find(&mut s.conn().await, w.brand, account.id).await.unwrap().unwrap();
+    let token = async || {
+        let (_, secrets) = accounts::with_secrets(&mut s.conn().await, &cipher(), account.id).await.unwrap().unwrap();
+        plain(&secrets).to_owned()
+    };
+    s.write(async |tx| accounts::expire(tx, account.id, &error).await).await;
+    let expired = find().await;
+    assert_eq!((expired.status, expired.last_error), (AccountStatus::Expired, Some(error.clone())));
+    s.advance(5);
+    // Credentials that do not change: only the status is mended.
+    let renewed = s.write(async |tx| accounts::renew(tx, &account, None, None).await).await.unwrap();
+    assert_eq!((renewed.status, renewed.last_error, renewed.updated_at), (AccountStatus::Active, None, s.now()));
+    assert_eq!(token().await, "{\"token\":\"old\"}");
+    s.write(async |tx| accounts::expire(tx, account.id, &error).await).await;
+    let fresh = SecretString::from("{\"token\":\"new\"}");
+    let until = s.later(900);
+    s.write(async |tx| accounts::renew(tx, &account, Some(&fresh), Some(until)).await).await.unwrap();
+    let renewed = find().await;
+    assert_eq!((renewed.status, renewed.token_expires_at), (AccountStatus::Active, Some(until)));
+    assert_eq!(token().await, "{\"token\":\"new\"}");
+    s.write(async |tx| accounts::disconnect(tx, w.brand, account.id).await).await;
+    assert!(s.write(async |tx| accounts::renew(tx, &account, Some(&fresh), None).await).await.is_none());
+}
+
+async fn a_disconnect_detaches_until_the_last_brand_lets_go(s: TestStore) {
+    let w = s.world().await;
+    let second = second_brand(&s, w).await;
+    let account = s.account(w, "1", "t").await;
+    assert_eq!(s.account(second, "1", "t").await.id, account.id);
+    let disconnect = async |brand| s.write(async |tx| accounts::disconnect(tx, brand, account.id).await).await;
+    assert_eq!(disconnect(w.brand).await, Some(DisconnectResult::Detached));
+    assert_eq!(disconnect(w.brand).await, None);
+    assert_eq!(accounts::list(&mut s.conn().await, w.brand, ALL).await.unwrap().total, 0);
+    assert!(accounts::is_attached(&mut s.conn().await, second.brand, account.id).await.unwrap());
+    assert_eq!(disconnect(second.brand).await, Some(DisconnectResult::Revoked));
+    assert_eq!(disconnect(second.brand).await, None);
+    assert_eq!(s.number("SELECT count(*) FROM social_accounts").await, 0);
+}
+
+async fn two_brands_that_let_go_at_once_end_in_one_revoke(s: TestStore) {
+    let w = s.world().await;
+    for round in 0..5 {
+        let (second, external) = (second_brand(&s, w).await, round.to_string());
+        let id = s.account(w, &external, "t").await.id;
+        s.account(second, &external, "t").await;
+        let brands = [w.brand, second.brand];
+        let mut results = crate::support::store::at_once(2, |n| {
+            let (store, brand) = (s.store.clone(), brands[n]);
+            async move {
+                let mut tx = store.begin().await.unwrap();
+                let result = accounts::disconnect(&mut tx, brand, id).await.unwrap();
+                tokio::task::yield_now().await;
+                tx.commit().await.unwrap();
+                result
+            }
+        })
+        .await;
+        results.sort();
+        assert_eq!(results, [Some(DisconnectResult::Detached), Some(DisconnectResult::Revoked)]);
+    }
+    assert_eq!(s.number("SELECT count(*) FROM social_accounts").await, 0);
+}
+
+/// One brand connects the account while the last other one lets go: whoever comes second sees what the first did.
+async fn a_connect_meanwhile_keeps_the_account(s: TestStore) {
+    if !s.is_postgres() {
+        return;
+    }
+    let w = s.world().await;
+    let second = second_brand(&s, w).await;
+    let account = s.account(w, "1", "t").await;
+    let mut connecting = s.begin().await.unwrap();
+    let new = new_account("1", "t2");
+    accounts::save(&mut connecting, w.workspace, &new).await.unwrap();
+    accounts::attach(&mut connecting, second.brand, account.id).await.unwrap();
+    let (result, ()) = tokio::join!(s.write(async |tx| accounts::disconnect(tx, w.brand, account.id).await), async {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        connecting.commit().await.unwrap();
+    });
+    assert_eq!(result, Some(DisconnectResult::Detached));
+    // The other way round: the record goes, and the connect makes a new one.
+    let mut letting_go = s.begin().await.unwrap();
+    let gone = accounts::disconnect(&mut letting_go, second.brand, account.id).await.unwrap();
+    assert_eq!(gone, Some(DisconnectResult::Revoked));
+    let (made, ()) = tokio::join!(s.account(w, "1", "t3"), async {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        letting_go.commit().await.unwrap();
+    });
+    assert_ne!(made.id, account.id);
+    assert!(accounts::is_attached(&mut s.conn().await, w.brand, made.id).await.unwrap());
+}

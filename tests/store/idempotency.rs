@@ -1,0 +1,221 @@
+//! Stored answers, by `Idempotency-Key`.
+
+use std::time::Duration;
+
+use crier_common::store::idempotency::{self, Answer, Found, KEPT, LEASE, Slot};
+use crier_common::store::{StoreError, users};
+
+use crate::support::store::{TestStore, on_both};
+
+on_both![
+    an_answer_is_replayed_to_the_same_request,
+    another_request_under_the_key_is_told,
+    a_key_is_of_one_api_key,
+    a_request_that_failed_frees_its_key,
+    a_second_request_meanwhile_is_in_progress,
+    of_many_at_once_one_does_the_work,
+    a_held_key_is_in_progress_until_its_lease_runs_out,
+    an_answer_ends_a_hold,
+    an_answer_is_kept_for_a_day,
+    the_body_does_not_stand_in_the_row,
+    an_answer_does_not_open_in_another_row,
+    old_answers_are_deleted_in_batches,
+];
+
+fn slot(api_key_id: i64, key: &str) -> Slot {
+    Slot { api_key_id, key: key.to_owned(), fingerprint: vec![1, 2, 3] }
+}
+
+fn answer() -> Answer {
+    Answer { status: 201, location: Some("/brands/1".to_owned()), body: b"{\"secret\":\"whsec_x\"}".to_vec() }
+}
+
+async fn take(s: &TestStore, slot: &Slot) -> Found {
+    s.write(async |tx| idempotency::take(tx, slot).await).await
+}
+
+async fn store(s: &TestStore, slot: &Slot) {
+    s.write(async |tx| {
+        assert_eq!(idempotency::take(tx, slot).await?, Found::Fresh);
+        idempotency::store(tx, slot, &answer()).await
+    })
+    .await;
+}
+
+async fn an_answer_is_replayed_to_the_same_request(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "one");
+    store(&s, &slot).await;
+    for _ in 0..2 {
+        assert_eq!(take(&s, &slot).await, Found::Answered(answer()));
+    }
+    let mut empty = slot.clone();
+    empty.key = "empty".to_owned();
+    let nothing = Answer { status: 204, location: None, body: Vec::new() };
+    s.write(async |tx| idempotency::store(tx, &empty, &nothing).await).await;
+    assert_eq!(take(&s, &empty).await, Found::Answered(nothing));
+}
+
+async fn another_request_under_the_key_is_told(s: TestStore) {
+    let w = s.world().await;
+    let first = slot(s.key(w.user).await, "one");
+    store(&s, &first).await;
+    let other = Slot { fingerprint: vec![9], ..first.clone() };
+    assert_eq!(take(&s, &other).await, Found::Reused);
+    assert_eq!(take(&s, &first).await, Found::Answered(answer()));
+}
+
+async fn a_key_is_of_one_api_key(s: TestStore) {
+    let w = s.world().await;
+    let (one, two) = (s.key(w.user).await, s.key(w.user).await);
+    store(&s, &slot(one, "same")).await;
+    assert_eq!(take(&s, &slot(two, "same")).await, Found::Fresh);
+    assert_eq!(take(&s, &slot(one, "Same")).await, Found::Fresh, "upper and lower case differ");
+    s.sql(format!("DELETE FROM api_keys WHERE id = {one}")).await;
+    assert_eq!(s.number("SELECT count(*) FROM idempotency_keys").await, 0);
+}
+
+async fn a_request_that_failed_frees_its_key(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "one");
+    s.discard(async |tx| {
+        idempotency::take(tx, &slot).await?;
+        users::create_workspace(tx, "lost", "pro").await?;
+        idempotency::store(tx, &slot, &answer()).await
+    })
+    .await;
+    assert_eq!(take(&s, &slot).await, Found::Fresh);
+    assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'lost'").await, 0);
+}
+
+async fn a_second_request_meanwhile_is_in_progress(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "one");
+    let mut first = s.begin().await.unwrap();
+    assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), Found::Fresh);
+    if s.is_postgres() {
+        assert_eq!(take(&s, &slot).await, Found::InProgress);
+        let other = Slot { key: "two".to_owned(), ..slot.clone() };
+        assert_eq!(take(&s, &other).await, Found::Fresh, "other keys are free");
+        idempotency::store(&mut first, &slot, &answer()).await.unwrap();
+        first.commit().await.unwrap();
+        assert_eq!(take(&s, &slot).await, Found::Answered(answer()));
+    } else {
+        // Writers queue: the second one waits for the first, and then finds its answer.
+        let (second, ()) = tokio::join!(take(&s, &slot), async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            idempotency::store(&mut first, &slot, &answer()).await.unwrap();
+            first.commit().await.unwrap();
+        });
+        assert_eq!(second, Found::Answered(answer()));
+    }
+}
+
+async fn of_many_at_once_one_does_the_work(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "one");
+    let found = crate::support::store::at_once(8, |_| {
+        let (store, slot) = (s.store.clone(), slot.clone());
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let found = idempotency::take(&mut tx, &slot).await.unwrap();
+            if found == Found::Fresh {
+                users::create_workspace(&mut tx, "made", "pro").await.unwrap();
+                idempotency::store(&mut tx, &slot, &answer()).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+            found
+        }
+    })
+    .await;
+    assert_eq!(found.iter().filter(|f| **f == Found::Fresh).count(), 1);
+    assert!(found.iter().all(|f| matches!(f, Found::Fresh | Found::InProgress | Found::Answered(_))));
+    assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'made'").await, 1);
+}
+
+async fn a_held_key_is_in_progress_until_its_lease_runs_out(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "connect");
+    let hold = async || {
+        s.write(async |tx| {
+            assert_eq!(idempotency::take(tx, &slot).await?, Found::Fresh);
+            idempotency::hold(tx, &slot).await
+        })
+        .await;
+    };
+    hold().await;
+    assert_eq!(take(&s, &slot).await, Found::InProgress);
+    let other = Slot { fingerprint: vec![9], ..slot.clone() };
+    assert_eq!(take(&s, &other).await, Found::Reused);
+    s.clock.advance(LEASE);
+    hold().await;
+    assert_eq!(take(&s, &slot).await, Found::InProgress, "the new hold has a lease of its own");
+    s.write(async |tx| idempotency::release(tx, &slot).await).await;
+    assert_eq!(take(&s, &slot).await, Found::Fresh);
+    // Two that find it free at once: one holds it, the other is told (or finds the row there).
+    let mut first = s.begin().await.unwrap();
+    assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), Found::Fresh);
+    idempotency::hold(&mut first, &slot).await.unwrap();
+    if s.is_postgres() {
+        assert_eq!(take(&s, &slot).await, Found::InProgress);
+    }
+    first.commit().await.unwrap();
+    assert_eq!(take(&s, &slot).await, Found::InProgress);
+}
+
+async fn an_answer_ends_a_hold(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "connect");
+    s.write(async |tx| idempotency::hold(tx, &slot).await).await;
+    s.advance(5);
+    s.write(async |tx| idempotency::store(tx, &slot, &answer()).await).await;
+    s.clock.advance(LEASE);
+    assert_eq!(take(&s, &slot).await, Found::Answered(answer()));
+}
+
+async fn an_answer_is_kept_for_a_day(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "one");
+    store(&s, &slot).await;
+    s.clock.advance(KEPT - chrono::TimeDelta::seconds(1));
+    assert_eq!(take(&s, &slot).await, Found::Answered(answer()));
+    s.advance(1);
+    let other = Slot { fingerprint: vec![9], ..slot.clone() };
+    assert_eq!(take(&s, &other).await, Found::Fresh);
+}
+
+async fn the_body_does_not_stand_in_the_row(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "one");
+    store(&s, &slot).await;
+    let sealed: Vec<u8> = s.value("SELECT body FROM idempotency_keys").await;
+    let body = answer().body;
+    assert!(sealed.len() > body.len());
+    for part in [&body[..], b"whsec_x", b"secret"] {
+        assert!(!sealed.windows(part.len()).any(|bytes| bytes == part));
+    }
+}
+
+async fn an_answer_does_not_open_in_another_row(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "one");
+    store(&s, &slot).await;
+    s.sql("UPDATE idempotency_keys SET key = 'two'").await;
+    let moved = Slot { key: "two".to_owned(), ..slot };
+    let mut tx = s.begin().await.unwrap();
+    assert!(matches!(idempotency::take(&mut tx, &moved).await, Err(StoreError::Secret(_))));
+}
+
+async fn old_answers_are_deleted_in_batches(s: TestStore) {
+    let w = s.world().await;
+    let id = s.key(w.user).await;
+    for key in ["a", "b", "c"] {
+        store(&s, &slot(id, key)).await;
+    }
+    s.write(async |tx| idempotency::hold(tx, &slot(id, "held")).await).await;
+    s.clock.advance(KEPT);
+    store(&s, &slot(id, "new")).await;
+    let purge = async |limit| s.write(async |tx| idempotency::purge(tx, limit).await).await;
+    assert_eq!((purge(3).await, purge(3).await, purge(3).await), (3, 1, 0));
+    assert_eq!(take(&s, &slot(id, "new")).await, Found::Answered(answer()));
+}

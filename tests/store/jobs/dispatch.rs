@@ -1,0 +1,183 @@
+//! What the scheduler does with jobs: due, unheard, purge.
+
+use std::collections::HashSet;
+
+use chrono::TimeDelta;
+use crier_common::domain::job::{Kind, Outcome, State};
+use crier_common::store::jobs::{dispatch, operate};
+
+use crate::support::store::{TestStore, at_once, on_both};
+
+on_both![
+    due_jobs_are_rung_for_in_their_order,
+    dispatchers_at_once_ring_for_a_job_once,
+    a_dispatcher_passes_over_what_another_holds,
+    what_nobody_heard_is_rung_for_again,
+    the_next_due_time_is_known,
+    ended_jobs_are_deleted_in_batches_and_dead_ones_later,
+];
+
+async fn ring_due(s: &TestStore, limit: i64) -> usize {
+    s.write(async |tx| dispatch::ring_due(tx, limit).await).await
+}
+
+async fn due_jobs_are_rung_for_in_their_order(s: TestStore) {
+    let mut ids = Vec::new();
+    // Enqueued last to first, and others between them.
+    for subject in (1..=20).rev() {
+        ids.push(s.job_at(Kind::Noop, subject, None, s.later(subject)).await);
+    }
+    ids.reverse();
+    assert_eq!(ring_due(&s, 10).await, 0);
+    s.advance(15);
+    assert_eq!(ring_due(&s, 10).await, 10);
+    assert_eq!(s.bell.take(), ids[..10]);
+    assert_eq!(s.state(ids[0]).await, State::Ready);
+    assert_eq!(ring_due(&s, 10).await, 5);
+    assert_eq!(s.bell.take(), ids[10..15]);
+    assert_eq!(ring_due(&s, 10).await, 0);
+    assert_eq!(s.state(ids[15]).await, State::Scheduled);
+    assert_eq!(s.claim(&ids, "w").await.len(), 15);
+    // Given up: nothing is ready, nothing rung.
+    s.advance(5);
+    assert_eq!(s.discard(async |tx| dispatch::ring_due(tx, 10).await).await, 5);
+    assert_eq!((s.state(ids[15]).await, s.bell.take().len()), (State::Scheduled, 0));
+}
+
+async fn dispatchers_at_once_ring_for_a_job_once(s: TestStore) {
+    let mut ids = Vec::new();
+    for subject in 0..100 {
+        ids.push(s.job_at(Kind::Noop, subject, None, s.later(1)).await);
+    }
+    s.advance(1);
+    let rung = at_once(6, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut rung = 0;
+            loop {
+                let mut tx = store.begin().await.unwrap();
+                let some = dispatch::ring_due(&mut tx, 7).await.unwrap();
+                tx.commit().await.unwrap();
+                assert!(some <= 7, "more than asked for");
+                if some == 0 {
+                    return rung;
+                }
+                rung += some;
+            }
+        }
+    })
+    .await;
+    assert_eq!(rung.iter().sum::<usize>(), 100);
+    let rung = s.bell.take();
+    assert_eq!(rung.len(), 100);
+    assert_eq!(rung.into_iter().collect::<HashSet<_>>(), ids.into_iter().collect());
+}
+
+async fn a_dispatcher_passes_over_what_another_holds(s: TestStore) {
+    if !s.is_postgres() {
+        return;
+    }
+    let mut ids = Vec::new();
+    for subject in 1..=6 {
+        ids.push(s.job_at(Kind::Noop, subject, None, s.later(subject)).await);
+    }
+    s.advance(10);
+    let mut first = s.begin().await.unwrap();
+    assert_eq!(dispatch::ring_due(&mut first, 2).await.unwrap(), 2);
+    assert_eq!(ring_due(&s, 3).await, 3);
+    assert_eq!(s.bell.take(), ids[2..5]);
+    first.commit().await.unwrap();
+    assert_eq!(s.bell.take(), ids[..2]);
+    // The same of what is rung for again.
+    s.advance(60);
+    let mut first = s.begin().await.unwrap();
+    assert_eq!(dispatch::ring_unheard(&mut first, s.now(), 2).await.unwrap(), 2);
+    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, s.now(), 10).await).await, 3);
+    first.commit().await.unwrap();
+}
+
+async fn what_nobody_heard_is_rung_for_again(s: TestStore) {
+    let unheard = async |limit| {
+        let before = s.now() - dispatch::UNHEARD;
+        s.write(async |tx| dispatch::ring_unheard(tx, before, limit).await).await
+    };
+    let mut ids = Vec::new();
+    for subject in 0..4 {
+        ids.push(s.job(Kind::Noop, subject, None).await);
+        s.advance(1);
+    }
+    let scheduled = s.job_at(Kind::Noop, 9, None, s.later(3600)).await;
+    s.write(async |tx| operate::pause_kind(tx, Kind::DeliverWebhook).await).await;
+    let paused = s.job(Kind::DeliverWebhook, 1, None).await;
+    s.bell.take();
+    assert_eq!(unheard(10).await, 0, "all were rung for just now");
+    s.advance(20);
+    assert_eq!(s.claim(&[ids[0]], "w").await.len(), 1);
+    assert_eq!(unheard(2).await, 2, "no more than asked for");
+    assert_eq!(s.bell.take(), ids[1..3], "the longest unheard first");
+    assert_eq!(unheard(10).await, 1);
+    assert_eq!(s.bell.take(), ids[3..]);
+    assert_eq!(unheard(10).await, 0, "rung for anew, they have time again");
+    s.advance(10);
+    assert_eq!(unheard(10).await, 3);
+    s.bell.take();
+    s.write(async |tx| operate::resume_kind(tx, Kind::DeliverWebhook).await).await;
+    assert_eq!(unheard(10).await, 1);
+    assert_eq!(s.bell.take(), [paused]);
+    assert_eq!(s.state(scheduled).await, State::Scheduled);
+}
+
+async fn the_next_due_time_is_known(s: TestStore) {
+    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), None);
+    s.job(Kind::Noop, 1, None).await;
+    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), None, "what is ready is not awaited");
+    s.job_at(Kind::Noop, 2, None, s.later(50)).await;
+    // With a fraction of a second, and without one.
+    let soon = s.later(20) + TimeDelta::microseconds(1_500);
+    s.job_at(Kind::Noop, 3, None, soon).await;
+    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), Some(soon));
+    s.job_at(Kind::Noop, 4, None, s.later(20)).await;
+    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), Some(s.later(20)));
+    s.advance(20);
+    assert_eq!(ring_due(&s, 10).await, 1, "the fraction counts");
+    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), Some(soon));
+}
+
+async fn ended_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) {
+    let purge = async |limit| {
+        let (ended, dead) = (s.now() - TimeDelta::days(7), s.now() - TimeDelta::days(30));
+        s.write(async |tx| dispatch::purge(tx, ended, dead, limit).await).await
+    };
+    let mut ids = Vec::new();
+    for subject in 0..8 {
+        ids.push(s.job(Kind::Noop, subject, None).await);
+    }
+    let held = s.claim(&ids[..6], "w").await;
+    assert!(s.settle(&held[0], Outcome::Abort("no".to_owned())).await);
+    for (job, outcome) in held[1..5].iter().zip([
+        Outcome::Done,
+        Outcome::Done,
+        Outcome::Cancelled("gone".to_owned()),
+        Outcome::RetryAt(s.later(1), "busy".to_owned()),
+    ]) {
+        assert!(s.settle(job, outcome).await);
+    }
+    // What stands: 0 dead, 1 2 done, 3 cancelled, 4 scheduled, 5 running, 6 7 ready.
+    assert_eq!(purge(10).await, 0);
+    s.advance(7 * 86_400);
+    assert_eq!(purge(2).await, 2);
+    assert_eq!(purge(2).await, 1);
+    assert_eq!(purge(2).await, 0);
+    let left = [ids[0], ids[4], ids[5], ids[6], ids[7]];
+    assert_eq!(s.number("SELECT count(*) FROM jobs").await, 5);
+    assert_eq!(s.number(format!("SELECT count(*) FROM jobs WHERE id IN ({})", join(&left))).await, 5);
+    s.advance(23 * 86_400);
+    assert_eq!(purge(10).await, 1);
+    assert_eq!(s.number(format!("SELECT count(*) FROM jobs WHERE id = {}", ids[0])).await, 0);
+    s.advance(365 * 86_400);
+    assert_eq!(purge(10).await, 0, "what has not ended is never deleted");
+}
+
+fn join(ids: &[i64]) -> String {
+    ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
+}

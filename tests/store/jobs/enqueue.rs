@@ -1,0 +1,156 @@
+//! What a caller does inside its own transaction: enqueue, cancel, hasten.
+
+use crier_common::domain::job::{Kind, Lane, NewJob, Outcome, State};
+use crier_common::store::jobs::{self, id_list};
+
+use crate::support::store::{TestStore, on_both};
+
+on_both![
+    a_due_job_is_ready_and_rung_for,
+    a_later_job_is_scheduled_and_not_rung_for,
+    a_rollback_leaves_no_job_and_no_ring,
+    a_subject_has_one_job_of_a_kind_at_a_time,
+    only_one_of_many_at_once_enqueues,
+    cancelling_a_subject_spares_what_runs,
+    hasten_brings_the_next_try_forward,
+    hasten_enqueues_where_nothing_waits,
+];
+
+#[test]
+fn a_list_of_ids_is_a_json_array() {
+    assert_eq!(id_list(&[]), "[]");
+    assert_eq!(id_list(&[1]), "[1]");
+    assert_eq!(id_list(&[1, -2, i64::MAX]), format!("[1,-2,{}]", i64::MAX));
+}
+
+async fn a_due_job_is_ready_and_rung_for(s: TestStore) {
+    let mut tx = s.begin().await.unwrap();
+    let job = NewJob::new(Kind::PublishTarget, 7, s.now()).lane(Lane::Account(3)).trace(Some("req-1".to_owned()));
+    let id = jobs::enqueue(&mut tx, &job).await.unwrap().unwrap();
+    assert!(s.bell.take().is_empty(), "rung before the commit");
+    tx.commit().await.unwrap();
+    assert_eq!(s.bell.take(), [id]);
+
+    let row = s.show(id).await;
+    assert_eq!((row.kind, row.subject_id, row.state, row.waiting), (Kind::PublishTarget, 7, State::Ready, false));
+    assert_eq!((row.lane.as_deref(), row.trace.as_deref()), (Some("account:3"), Some("req-1")));
+    assert_eq!((row.attempt, row.max_attempts, row.crashes, row.priority), (0, 8, 0, 0));
+    assert_eq!((row.run_at, row.created_at), (s.now(), s.now()));
+    assert_eq!((row.lease_until, row.last_error, row.finished_at), (None, None, None));
+}
+
+async fn a_later_job_is_scheduled_and_not_rung_for(s: TestStore) {
+    let id = s.job_at(Kind::Noop, 1, None, s.later(1)).await;
+    assert_eq!(s.state(id).await, State::Scheduled);
+    assert!(s.bell.take().is_empty());
+    assert!(s.claim(&[id], "w").await.is_empty(), "claimed before its time");
+}
+
+async fn a_rollback_leaves_no_job_and_no_ring(s: TestStore) {
+    let job = NewJob::new(Kind::Noop, 1, s.now());
+    s.discard(async |tx| jobs::enqueue(tx, &job).await).await.unwrap();
+    // Dropped, as on an error or a panic.
+    let mut tx = s.begin().await.unwrap();
+    jobs::enqueue(&mut tx, &job).await.unwrap().unwrap();
+    drop(tx);
+    assert_eq!(s.number("SELECT count(*) FROM jobs").await, 0);
+    assert!(s.bell.take().is_empty());
+}
+
+async fn a_subject_has_one_job_of_a_kind_at_a_time(s: TestStore) {
+    let again = async |kind, subject| {
+        let job = NewJob::new(kind, subject, s.now());
+        s.write(async |tx| jobs::enqueue(tx, &job).await).await
+    };
+    let first = s.job_at(Kind::Noop, 1, None, s.later(60)).await;
+    assert_eq!(again(Kind::Noop, 1).await, None, "scheduled");
+    assert!(again(Kind::Noop, 2).await.is_some(), "another subject");
+    assert!(again(Kind::PublishTarget, 1).await.is_some(), "another kind");
+    s.bell.take();
+    s.advance(60);
+    s.write(async |tx| jobs::dispatch::ring_due(tx, 10).await).await;
+    assert_eq!(again(Kind::Noop, 1).await, None, "ready");
+    let held = s.claim(&[first], "w").await.remove(0);
+    assert_eq!(again(Kind::Noop, 1).await, None, "running");
+    assert_eq!(s.bell.take(), [first], "what was not enqueued is not rung for");
+    assert!(s.settle(&held, Outcome::Done).await);
+    for outcome in [Outcome::Abort("no".to_owned()), Outcome::Cancelled("gone".to_owned())] {
+        let next = again(Kind::Noop, 1).await.expect("the one before has ended");
+        let held = s.claim(&[next], "w").await.remove(0);
+        assert!(s.settle(&held, outcome).await);
+    }
+    assert!(again(Kind::Noop, 1).await.is_some());
+}
+
+async fn only_one_of_many_at_once_enqueues(s: TestStore) {
+    let made = crate::support::store::at_once(8, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let made = jobs::enqueue(&mut tx, &NewJob::new(Kind::Noop, 1, store.now())).await.unwrap();
+            tx.commit().await.unwrap();
+            made
+        }
+    })
+    .await;
+    let made: Vec<i64> = made.into_iter().flatten().collect();
+    assert_eq!(made.len(), 1);
+    assert_eq!(s.bell.take(), made);
+}
+
+async fn cancelling_a_subject_spares_what_runs(s: TestStore) {
+    let cancel = async |subject| s.write(async |tx| jobs::cancel_subject(tx, Kind::Noop, subject).await).await;
+    let (ready, running) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
+    let scheduled = s.job_at(Kind::Noop, 3, None, s.later(60)).await;
+    let other = s.job(Kind::PublishTarget, 1, None).await;
+    let held = s.claim(&[running], "w").await.remove(0);
+    s.advance(5);
+    assert!(!cancel(1).await);
+    assert!(cancel(2).await, "it runs");
+    assert!(!cancel(3).await);
+    assert!(!cancel(4).await, "there is none");
+    for (id, state) in
+        [(ready, State::Cancelled), (running, State::Running), (scheduled, State::Cancelled), (other, State::Ready)]
+    {
+        assert_eq!(s.state(id).await, state);
+    }
+    assert_eq!(s.show(ready).await.finished_at, Some(s.now()));
+    assert!(s.claim(&[ready, scheduled], "w").await.is_empty());
+    let mut conn = s.conn().await;
+    assert!(jobs::is_running(&mut conn, Kind::Noop, 2).await.unwrap());
+    assert!(!jobs::is_running(&mut conn, Kind::Noop, 1).await.unwrap());
+    drop(conn);
+    assert!(s.settle(&held, Outcome::Done).await);
+}
+
+async fn hasten_brings_the_next_try_forward(s: TestStore) {
+    let id = s.job_at(Kind::Noop, 1, None, s.later(3600)).await;
+    s.advance(10);
+    let wish = NewJob::new(Kind::Noop, 1, s.now());
+    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    assert_eq!(s.bell.take(), [id]);
+    let row = s.show(id).await;
+    assert_eq!((row.state, row.run_at), (State::Ready, s.now()));
+    // Ready already: rung for once more, and that is all.
+    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    assert_eq!(s.bell.take(), [id]);
+    let held = s.claim(&[id], "w").await;
+    assert_eq!(held.len(), 1);
+    // Running: it goes on, and no second one is made.
+    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    assert!(s.bell.take().is_empty());
+    assert_eq!(s.number("SELECT count(*) FROM jobs").await, 1);
+}
+
+async fn hasten_enqueues_where_nothing_waits(s: TestStore) {
+    let wish = NewJob::new(Kind::Noop, 1, s.now());
+    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    let made = s.bell.take();
+    assert_eq!(made.len(), 1);
+    let held = s.claim(&made, "w").await.remove(0);
+    assert!(s.settle(&held, Outcome::Done).await);
+    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    let again = s.bell.take();
+    assert_eq!(again.len(), 1);
+    assert_ne!(again, made);
+}

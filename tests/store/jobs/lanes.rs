@@ -1,0 +1,304 @@
+//! Lanes: no more jobs of an account or an endpoint at once than its cap; the rest waits and is woken one by one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crier_common::domain::job::{Claimed, Kind, LEASE, Outcome, State};
+use crier_common::store::jobs::{dispatch, engine, operate};
+
+use crate::support::store::{TestStore, at_once, on_both};
+
+on_both![
+    what_is_over_the_cap_waits_and_is_woken_one_by_one,
+    every_way_out_of_a_lane_wakes_the_next,
+    lanes_do_not_hold_each_other_up,
+    kinds_without_a_cap_know_no_lane,
+    a_cap_holds_under_claims_at_once,
+    a_lane_never_overflows_and_runs_empty,
+    batches_that_cross_lanes_do_not_stand_still,
+    a_cancelled_job_that_was_woken_strands_nobody,
+    a_paused_lane_rests_until_its_time,
+    the_longer_pause_stays,
+    every_stranded_lane_is_swept_however_many_are_full,
+];
+
+const CAP: i64 = 4;
+
+async fn publishes(s: &TestStore, lane: &str, subjects: std::ops::Range<i64>) -> Vec<i64> {
+    let mut ids = Vec::new();
+    for subject in subjects {
+        ids.push(s.job(Kind::PublishTarget, subject, Some(lane)).await);
+    }
+    s.bell.take();
+    ids
+}
+
+async fn waiting(s: &TestStore) -> i64 {
+    s.number("SELECT count(*) FROM jobs WHERE waiting AND state = 'ready'").await
+}
+
+async fn sweep(s: &TestStore) {
+    s.write(async |tx| dispatch::sweep_lanes(tx).await).await;
+}
+
+fn ids_of(jobs: &[Claimed]) -> Vec<i64> {
+    jobs.iter().map(|job| job.id).collect()
+}
+
+async fn what_is_over_the_cap_waits_and_is_woken_one_by_one(s: TestStore) {
+    assert_eq!(Kind::PublishTarget.rules().lane_cap, Some(CAP));
+    let ids = publishes(&s, "account:1", 0..7).await;
+    let held = s.claim(&ids, "w").await;
+    assert_eq!(ids_of(&held), ids[..4], "first come, first run");
+    assert_eq!(waiting(&s).await, 3);
+    let row = s.show(ids[4]).await;
+    assert!(row.waiting && row.state == State::Ready && row.attempt == 0);
+    assert!(s.claim(&ids[4..], "w").await.is_empty(), "what waits is not claimed");
+    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, s.later(60), 10).await).await, 0, "nor polled");
+
+    assert!(s.settle(&held[0], Outcome::Done).await);
+    assert_eq!(s.bell.take(), [ids[4]]);
+    assert_eq!(waiting(&s).await, 2);
+    assert_eq!(ids_of(&s.claim(&ids[4..], "w").await), [ids[4]]);
+    // Two in one transaction wake two.
+    s.write(async |tx| {
+        engine::settle(tx, &held[1], &Outcome::Done).await?;
+        engine::settle(tx, &held[2], &Outcome::Done).await
+    })
+    .await;
+    assert_eq!(s.bell.take(), ids[5..]);
+    assert_eq!(waiting(&s).await, 0);
+}
+
+async fn every_way_out_of_a_lane_wakes_the_next(s: TestStore) {
+    let ids = publishes(&s, "account:1", 0..9).await;
+    let held = s.claim(&ids, "w").await;
+    assert!(s.settle(&held[0], Outcome::Abort("no".to_owned())).await);
+    assert_eq!(s.bell.take(), [ids[4]]);
+    assert!(s.settle(&held[1], Outcome::RetryAt(s.later(90), "busy".to_owned())).await);
+    assert_eq!(s.bell.take(), [ids[5]]);
+    assert!(s.settle(&held[2], Outcome::Cancelled("gone".to_owned())).await);
+    assert_eq!(s.bell.take(), [ids[6]]);
+    s.write(async |tx| engine::release(tx, &held[3]).await).await;
+    assert_eq!(s.bell.take(), [ids[7]]);
+    // A release of what is no longer held frees no place.
+    s.write(async |tx| engine::release(tx, &held[3]).await).await;
+    assert!(s.bell.take().is_empty());
+    let running = s.claim(&ids[4..8], "w").await;
+    assert_eq!(running.len(), 4);
+    s.advance(LEASE.num_seconds() + 1);
+    assert_eq!(s.write(async |tx| dispatch::rescue(tx, 1).await).await.len(), 1);
+    let rung = s.bell.take();
+    assert!(rung.contains(&ids[8]), "{rung:?}");
+    assert_eq!(rung.len(), 2, "the rescued one itself, and the one that waited");
+}
+
+async fn lanes_do_not_hold_each_other_up(s: TestStore) {
+    let one = publishes(&s, "account:1", 0..6).await;
+    let two = publishes(&s, "account:2", 6..8).await;
+    let free = s.job(Kind::PublishTarget, 8, None).await;
+    let all: Vec<i64> = one.iter().chain(&two).copied().chain([free]).collect();
+    let held = s.claim(&all, "w").await;
+    assert_eq!(held.len(), 4 + 2 + 1);
+    assert!(ids_of(&held).ends_with(&[two[0], two[1], free]));
+    let last = held.iter().find(|job| job.id == two[0]).unwrap();
+    s.bell.take();
+    assert!(s.settle(last, Outcome::Done).await);
+    assert!(s.bell.take().is_empty(), "nobody waits in the second lane");
+    assert_eq!(waiting(&s).await, 2);
+}
+
+async fn kinds_without_a_cap_know_no_lane(s: TestStore) {
+    let mut ids = Vec::new();
+    for subject in 0..30 {
+        ids.push(s.job(Kind::Noop, subject, Some("brand:1")).await);
+    }
+    assert_eq!(s.claim(&ids, "w").await.len(), 30);
+}
+
+async fn a_cap_holds_under_claims_at_once(s: TestStore) {
+    let ids = publishes(&s, "account:1", 0..40).await;
+    let claimed = at_once(10, |worker| {
+        let (store, some) = (s.store.clone(), ids[worker * 4..worker * 4 + 4].to_vec());
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let mine = engine::claim(&mut tx, &some, "w").await.unwrap();
+            tx.commit().await.unwrap();
+            mine.len()
+        }
+    })
+    .await;
+    assert_eq!(claimed.iter().sum::<usize>(), 4);
+    assert_eq!(waiting(&s).await, 36);
+}
+
+/// Many workers over two lanes, until all is done: what a worker is given is what the bell rings, as in life.
+async fn a_lane_never_overflows_and_runs_empty(s: TestStore) {
+    let mut ids = publishes(&s, "account:1", 0..60).await;
+    ids.extend(publishes(&s, "account:2", 60..90).await);
+    let running: Arc<[AtomicI64; 2]> = Arc::new([AtomicI64::new(0), AtomicI64::new(0)]);
+    let todo = Arc::new(std::sync::Mutex::new(ids.clone()));
+    let done = Arc::new(AtomicI64::new(0));
+    at_once(8, |worker| {
+        let (store, bell, todo) = (s.store.clone(), s.bell.clone(), todo.clone());
+        let (running, done) = (running.clone(), done.clone());
+        async move {
+            while done.load(Ordering::SeqCst) < 90 {
+                let next: Vec<i64> = {
+                    let mut todo = todo.lock().unwrap();
+                    todo.extend(bell.take());
+                    let many = todo.len().min(3);
+                    todo.drain(..many).collect()
+                };
+                if next.is_empty() {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                let mut tx = store.begin().await.unwrap();
+                let mine = engine::claim(&mut tx, &next, &worker.to_string()).await.unwrap();
+                tx.commit().await.unwrap();
+                for job in &mine {
+                    let lane = &running[usize::from(job.lane.as_deref() == Some("account:2"))];
+                    assert!(lane.fetch_add(1, Ordering::SeqCst) < CAP, "more than the cap at once");
+                }
+                for job in &mine {
+                    tokio::task::yield_now().await;
+                    // Down first: the place counts as free as soon as the settle commits.
+                    running[usize::from(job.lane.as_deref() == Some("account:2"))].fetch_sub(1, Ordering::SeqCst);
+                    let mut tx = store.begin().await.unwrap();
+                    assert!(engine::settle(&mut tx, job, &Outcome::Done).await.unwrap());
+                    tx.commit().await.unwrap();
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+    })
+    .await;
+    assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'done' AND attempt = 1").await, 90);
+}
+
+/// Settles of several lanes in one transaction, each worker in another order, beside a sweep and claims.
+async fn batches_that_cross_lanes_do_not_stand_still(s: TestStore) {
+    const LANES: usize = 6;
+    let mut ids = Vec::new();
+    for lane in 0..LANES {
+        let first = i64::try_from(lane).unwrap() * 100;
+        ids.push(publishes(&s, &format!("account:{lane}"), first..first + 6).await);
+    }
+    let all: Vec<i64> = ids.iter().flatten().copied().collect();
+    let held = s.claim(&all, "w").await;
+    assert_eq!(held.len(), LANES * 4);
+    at_once(6, |worker| {
+        let (store, held, all) = (s.store.clone(), held.clone(), all.clone());
+        async move {
+            if worker == 4 {
+                for _ in 0..5 {
+                    let mut tx = store.begin().await.unwrap();
+                    dispatch::sweep_lanes(&mut tx).await.unwrap();
+                    tx.commit().await.unwrap();
+                }
+            } else if worker == 5 {
+                for _ in 0..5 {
+                    let mut tx = store.begin().await.unwrap();
+                    engine::claim(&mut tx, &all, "other").await.unwrap();
+                    tx.commit().await.unwrap();
+                }
+            } else {
+                // Worker n settles the n-th job of every lane, the odd ones from the last lane to the first.
+                let mut mine: Vec<Claimed> = held.chunks(4).map(|lane| lane[worker].clone()).collect();
+                if worker % 2 == 1 {
+                    mine.reverse();
+                }
+                let mut tx = store.begin().await.unwrap();
+                for job in &mine {
+                    assert!(engine::settle(&mut tx, job, &Outcome::Done).await.unwrap());
+                    tokio::task::yield_now().await;
+                }
+                tx.commit().await.unwrap();
+            }
+        }
+    })
+    .await;
+    assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'done'").await, 24);
+    sweep(&s).await;
+    assert_eq!(waiting(&s).await, 0);
+}
+
+async fn a_cancelled_job_that_was_woken_strands_nobody(s: TestStore) {
+    let ids = publishes(&s, "account:1", 0..6).await;
+    let held = s.claim(&ids, "w").await;
+    for job in &held {
+        assert!(s.settle(job, Outcome::Done).await);
+    }
+    assert_eq!(s.bell.take(), ids[4..]);
+    // Once more: the lane is full, two wait; the one that is woken is cancelled before it runs.
+    let more = publishes(&s, "account:1", 10..15).await;
+    let held = s.claim(&[ids[4], ids[5], more[0], more[1], more[2], more[3], more[4]], "w").await;
+    assert_eq!((held.len(), waiting(&s).await), (4, 3));
+    assert!(s.settle(&held[0], Outcome::Done).await);
+    let woken = s.bell.take();
+    assert_eq!(woken, [more[2]]);
+    assert!(s.write(async |tx| operate::cancel(tx, woken[0]).await).await);
+    assert_eq!(waiting(&s).await, 2, "nobody wakes them by themselves");
+    sweep(&s).await;
+    assert_eq!(s.bell.take(), [more[3]], "as many as there is room for");
+    sweep(&s).await;
+    assert_eq!(s.claim(&more[3..], "w").await.len(), 1);
+    // A waiting job can be cancelled as well.
+    assert!(s.write(async |tx| operate::cancel(tx, more[4]).await).await);
+    assert_eq!(waiting(&s).await, 0);
+}
+
+async fn a_paused_lane_rests_until_its_time(s: TestStore) {
+    let ids = publishes(&s, "account:1", 0..3).await;
+    let other = publishes(&s, "account:2", 10..11).await;
+    let held = s.claim(&ids[..1], "w").await.remove(0);
+    let until = s.later(60);
+    s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
+    assert!(engine::lane_is_paused(&mut s.conn().await, "account:1", s.now()).await.unwrap());
+    assert!(!engine::lane_is_paused(&mut s.conn().await, "account:2", s.now()).await.unwrap());
+    assert!(s.claim(&ids[1..], "w").await.is_empty());
+    assert_eq!(s.claim(&other, "w").await.len(), 1);
+    assert_eq!(waiting(&s).await, 2);
+    assert!(s.settle(&held, Outcome::RetryAt(until, "limited".to_owned())).await);
+    assert!(s.bell.take().is_empty(), "a paused lane wakes nobody");
+    s.advance(59);
+    sweep(&s).await;
+    assert!(s.bell.take().is_empty());
+    s.advance(1);
+    assert!(!engine::lane_is_paused(&mut s.conn().await, "account:1", s.now()).await.unwrap());
+    sweep(&s).await;
+    assert_eq!(s.bell.take(), ids[1..]);
+    assert_eq!(s.claim(&ids[1..], "w").await.len(), 2);
+    assert_eq!(s.number("SELECT count(*) FROM paused_lanes").await, 0);
+}
+
+async fn the_longer_pause_stays(s: TestStore) {
+    for seconds in [30, 90, 60] {
+        let until = s.later(seconds);
+        s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
+    }
+    let mut conn = s.conn().await;
+    assert!(engine::lane_is_paused(&mut conn, "account:1", s.later(89)).await.unwrap());
+    assert!(!engine::lane_is_paused(&mut conn, "account:1", s.later(90)).await.unwrap());
+}
+
+/// Full lanes must not hide a stranded one, whatever their number.
+async fn every_stranded_lane_is_swept_however_many_are_full(s: TestStore) {
+    let now = if s.is_postgres() { "now()" } else { "'2026-01-01T00:00:00+00:00'" };
+    let job = |subject: i64, lane: i64, state: &str, waiting: &str| {
+        format!("('publish_target', {subject}, 'account:{lane:05}', '{state}', {now}, 8, {waiting}, {now}, {now})")
+    };
+    let mut rows = Vec::new();
+    for lane in 0..1_100 {
+        rows.push(job(lane * 10, lane, "ready", "TRUE"));
+        if lane != 1_099 {
+            rows.extend((1..=CAP).map(|n| job(lane * 10 + n, lane, "running", "FALSE")));
+        }
+    }
+    let columns = "kind, subject_id, lane, state, run_at, max_attempts, waiting, dispatched_at, created_at";
+    s.sql(format!("INSERT INTO jobs ({columns}) VALUES {}", rows.join(", "))).await;
+    sweep(&s).await;
+    let stranded = s.number("SELECT id FROM jobs WHERE lane = 'account:01099'").await;
+    assert_eq!(s.bell.take(), [stranded]);
+}

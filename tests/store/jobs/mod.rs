@@ -1,0 +1,9 @@
+//! The `jobs` table: what callers, workers, schedulers and operators do with it.
+
+mod claim;
+mod dispatch;
+mod enqueue;
+mod lanes;
+mod operate;
+mod rescue;
+mod settle;

@@ -1,0 +1,159 @@
+//! What an operator does with jobs.
+
+use crier_common::domain::job::{Kind, NewJob, Outcome, State};
+use crier_common::store::jobs::operate::{self, Filter};
+use crier_common::store::jobs::{self, dispatch};
+
+use crate::support::store::{TestStore, on_both};
+
+on_both![
+    a_list_is_narrowed_by_each_filter,
+    a_dead_job_can_be_retried,
+    a_retry_stands_back_for_the_subjects_other_job,
+    only_what_has_not_begun_can_be_cancelled,
+    a_paused_kind_rests_until_it_is_resumed,
+    jobs_are_counted_by_kind_and_state,
+    the_oldest_ready_job_of_each_kind_is_known,
+];
+
+async fn list(s: &TestStore, filter: Filter, limit: i64) -> Vec<i64> {
+    let rows = operate::list(&mut s.conn().await, &filter, limit).await.unwrap();
+    rows.into_iter().map(|row| row.id).collect()
+}
+
+async fn a_list_is_narrowed_by_each_filter(s: TestStore) {
+    let one = s.job(Kind::Noop, 1, None).await;
+    s.advance(10);
+    let two = s.job_at(Kind::Noop, 2, Some("brand:1"), s.later(5)).await;
+    let three = s.job(Kind::PublishTarget, 1, Some("account:1")).await;
+    s.claim(&[one], "w").await;
+    let all = Filter::default();
+    assert_eq!(list(&s, all.clone(), 10).await, [three, two, one]);
+    assert_eq!(list(&s, all.clone(), 2).await, [three, two]);
+    assert_eq!(list(&s, Filter { kind: Some(Kind::Noop), ..all.clone() }, 10).await, [two, one]);
+    assert_eq!(list(&s, Filter { state: Some(State::Running), ..all.clone() }, 10).await, [one]);
+    assert_eq!(list(&s, Filter { lane: Some("brand:1".to_owned()), ..all.clone() }, 10).await, [two]);
+    assert_eq!(list(&s, Filter { created_before: Some(s.later(-5)), ..all.clone() }, 10).await, [one]);
+    let narrow = Filter { kind: Some(Kind::Noop), state: Some(State::Scheduled), ..all };
+    assert_eq!(list(&s, narrow, 10).await, [two]);
+    assert!(operate::show(&mut s.conn().await, 999).await.unwrap().is_none());
+}
+
+async fn a_dead_job_can_be_retried(s: TestStore) {
+    let retry = async |id| s.write(async |tx| operate::retry(tx, id).await).await;
+    let id = s.job(Kind::Noop, 1, None).await;
+    assert_eq!(retry(id).await, None, "ready");
+    let held = s.claim(&[id], "w").await.remove(0);
+    assert_eq!(retry(id).await, None, "running");
+    assert!(s.settle(&held, Outcome::Abort("no".to_owned())).await);
+    s.sql(format!("UPDATE jobs SET crashes = 3, attempt = 5 WHERE id = {id}")).await;
+    s.bell.take();
+    s.advance(60);
+    assert_eq!(retry(id).await, Some(Kind::Noop));
+    assert_eq!(s.bell.take(), [id]);
+    let row = s.show(id).await;
+    assert_eq!((row.state, row.attempt, row.crashes, row.run_at), (State::Ready, 0, 0, s.now()));
+    assert_eq!((row.finished_at, row.last_error), (None, None));
+    let again = s.claim(&[id], "w").await.remove(0);
+    assert!(again.fence > held.fence, "an old claim must not settle the new run");
+    assert!(s.settle(&again, Outcome::Done).await);
+    assert_eq!(retry(id).await, None, "done");
+    assert_eq!(retry(999).await, None, "unknown");
+    let cancelled = s.job(Kind::Noop, 2, None).await;
+    assert!(s.write(async |tx| operate::cancel(tx, cancelled).await).await);
+    assert_eq!(retry(cancelled).await, Some(Kind::Noop));
+}
+
+async fn a_retry_stands_back_for_the_subjects_other_job(s: TestStore) {
+    let mut dead = Vec::new();
+    for _ in 0..2 {
+        let id = s.job(Kind::Noop, 1, None).await;
+        let held = s.claim(&[id], "w").await.remove(0);
+        assert!(s.settle(&held, Outcome::Abort("no".to_owned())).await);
+        dead.push(id);
+    }
+    // Both in one transaction: the second has another job by then.
+    let retried = s
+        .write(async |tx| {
+            let first = operate::retry(tx, dead[0]).await?;
+            Ok((first, operate::retry(tx, dead[1]).await?))
+        })
+        .await;
+    assert_eq!(retried, (Some(Kind::Noop), None));
+    let job = NewJob::new(Kind::Noop, 1, s.now());
+    assert_eq!(s.write(async |tx| jobs::enqueue(tx, &job).await).await, None);
+}
+
+async fn only_what_has_not_begun_can_be_cancelled(s: TestStore) {
+    let cancel = async |id| s.write(async |tx| operate::cancel(tx, id).await).await;
+    let (ready, running) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
+    let scheduled = s.job_at(Kind::Noop, 3, None, s.later(60)).await;
+    let held = s.claim(&[running], "w").await.remove(0);
+    s.advance(1);
+    assert!(cancel(ready).await && cancel(scheduled).await);
+    assert!(!cancel(running).await && !cancel(ready).await && !cancel(999).await);
+    let row = s.show(scheduled).await;
+    assert_eq!((row.state, row.finished_at), (State::Cancelled, Some(s.now())));
+    assert!(row.last_error.is_some());
+    assert!(s.settle(&held, Outcome::Done).await);
+    assert!(!cancel(running).await);
+    s.advance(60);
+    assert_eq!(s.write(async |tx| dispatch::ring_due(tx, 10).await).await, 0);
+}
+
+async fn a_paused_kind_rests_until_it_is_resumed(s: TestStore) {
+    let pause = async |kind| s.write(async |tx| operate::pause_kind(tx, kind).await).await;
+    let resume = async |kind| s.write(async |tx| operate::resume_kind(tx, kind).await).await;
+    let (one, two) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
+    let held = s.claim(&[one], "w").await.remove(0);
+    pause(Kind::PublishTarget).await;
+    pause(Kind::Noop).await;
+    pause(Kind::Noop).await;
+    assert_eq!(operate::paused_kinds(&mut s.conn().await).await.unwrap(), [Kind::Noop, Kind::PublishTarget]);
+    assert!(s.claim(&[two], "w").await.is_empty());
+    assert!(s.settle(&held, Outcome::Done).await, "what runs goes on");
+    assert!(resume(Kind::Noop).await);
+    assert!(!resume(Kind::Noop).await);
+    assert_eq!(operate::paused_kinds(&mut s.conn().await).await.unwrap(), [Kind::PublishTarget]);
+    assert_eq!(s.claim(&[two], "w").await.len(), 1);
+}
+
+async fn jobs_are_counted_by_kind_and_state(s: TestStore) {
+    assert!(operate::counts(&mut s.conn().await).await.unwrap().is_empty());
+    let mut ids = Vec::new();
+    for subject in 0..5 {
+        ids.push(s.job(Kind::Noop, subject, None).await);
+    }
+    s.job_at(Kind::PublishTarget, 1, None, s.later(60)).await;
+    let held = s.claim(&ids[..3], "w").await;
+    assert!(s.settle(&held[0], Outcome::Done).await);
+    assert!(s.settle(&held[1], Outcome::Abort("no".to_owned())).await);
+    let mut counts = operate::counts(&mut s.conn().await).await.unwrap();
+    counts.sort();
+    assert_eq!(
+        counts,
+        [
+            (Kind::PublishTarget, State::Scheduled, 1),
+            (Kind::Noop, State::Ready, 2),
+            (Kind::Noop, State::Running, 1),
+            (Kind::Noop, State::Dead, 1),
+        ]
+    );
+}
+
+async fn the_oldest_ready_job_of_each_kind_is_known(s: TestStore) {
+    assert!(operate::oldest_ready(&mut s.conn().await).await.unwrap().is_empty());
+    let first = s.now();
+    let id = s.job(Kind::Noop, 1, None).await;
+    s.advance(10);
+    let second = s.now();
+    s.job(Kind::Noop, 2, None).await;
+    s.job(Kind::DeliverWebhook, 1, None).await;
+    s.job_at(Kind::PublishTarget, 1, None, s.later(1)).await;
+    let mut oldest = operate::oldest_ready(&mut s.conn().await).await.unwrap();
+    oldest.sort();
+    assert_eq!(oldest, [(Kind::DeliverWebhook, second), (Kind::Noop, first)]);
+    s.claim(&[id], "w").await;
+    let oldest = operate::oldest_ready(&mut s.conn().await).await.unwrap();
+    assert!(oldest.contains(&(Kind::Noop, second)));
+}

@@ -1,0 +1,131 @@
+//! What a dead worker held is taken back.
+
+use std::collections::HashSet;
+
+use crier_common::domain::job::{Kind, LEASE, MAX_CRASHES, Outcome, State};
+use crier_common::store::jobs::dispatch;
+
+use crate::support::store::{TestStore, at_once, on_both};
+
+on_both![
+    a_lease_that_ran_out_makes_the_job_ready_again,
+    the_third_crash_is_poison,
+    a_crash_in_the_last_attempt_is_the_end,
+    crashes_are_counted_over_retries,
+    a_rescue_takes_the_oldest_first_and_no_more_than_asked,
+    rescuers_at_once_take_a_job_once,
+];
+
+/// Lets the leases of all that runs run out.
+fn lapse(s: &TestStore) {
+    s.advance(LEASE.num_seconds() + 1);
+}
+
+async fn a_lease_that_ran_out_makes_the_job_ready_again(s: TestStore) {
+    let id = s.job(Kind::Noop, 1, None).await;
+    s.claim(&[id], "w").await;
+    s.bell.take();
+    s.advance(LEASE.num_seconds());
+    assert!(s.write(async |tx| dispatch::rescue(tx, 10).await).await.is_empty(), "the lease has not run out");
+    s.advance(1);
+    let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
+    assert_eq!((rescued.len(), rescued[0].job.id, rescued[0].dead), (1, id, None));
+    assert_eq!(s.bell.take(), [id]);
+    let row = s.show(id).await;
+    assert_eq!((row.state, row.attempt, row.crashes, row.lease_until), (State::Ready, 1, 1, None));
+    assert!(row.last_error.is_some());
+    assert!(s.write(async |tx| dispatch::rescue(tx, 10).await).await.is_empty());
+    let again = s.claim(&[id], "w").await.remove(0);
+    assert_eq!((again.attempt, again.crashes), (2, 1));
+}
+
+async fn the_third_crash_is_poison(s: TestStore) {
+    let id = s.job(Kind::Noop, 1, None).await;
+    for crash in 1..=MAX_CRASHES {
+        assert_eq!(s.claim(&[id], "w").await.len(), 1);
+        s.bell.take();
+        lapse(&s);
+        let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
+        let last = crash == MAX_CRASHES;
+        assert_eq!(rescued[0].dead, last.then_some("poison"));
+        assert_eq!(s.bell.take().is_empty(), last, "a dead job is not rung for");
+    }
+    let row = s.show(id).await;
+    assert_eq!((row.state, row.last_error.as_deref(), row.crashes), (State::Dead, Some("poison"), MAX_CRASHES));
+    assert_eq!((row.finished_at, row.lease_until), (Some(s.now()), None));
+}
+
+async fn a_crash_in_the_last_attempt_is_the_end(s: TestStore) {
+    let id = s.job(Kind::Noop, 1, None).await;
+    let most = Kind::Noop.rules().max_attempts;
+    for attempt in 1..=most {
+        let held = s.claim(&[id], "w").await.remove(0);
+        assert_eq!(held.attempt, attempt);
+        if attempt < most {
+            assert!(s.settle(&held, Outcome::RetryAt(s.now(), "busy".to_owned())).await);
+            s.write(async |tx| dispatch::ring_due(tx, 10).await).await;
+        }
+    }
+    lapse(&s);
+    let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
+    assert_eq!(rescued[0].dead, Some("attempts"));
+    assert_eq!(s.state(id).await, State::Dead);
+}
+
+async fn crashes_are_counted_over_retries(s: TestStore) {
+    let id = s.job(Kind::Noop, 1, None).await;
+    s.claim(&[id], "w").await;
+    lapse(&s);
+    s.write(async |tx| dispatch::rescue(tx, 10).await).await;
+    let held = s.claim(&[id], "w").await.remove(0);
+    assert!(s.settle(&held, Outcome::RetryAt(s.now(), "busy".to_owned())).await);
+    s.write(async |tx| dispatch::ring_due(tx, 10).await).await;
+    assert_eq!(s.claim(&[id], "w").await[0].crashes, 1);
+}
+
+async fn a_rescue_takes_the_oldest_first_and_no_more_than_asked(s: TestStore) {
+    let mut ids = Vec::new();
+    for subject in 0..5 {
+        let id = s.job(Kind::Noop, subject, None).await;
+        s.claim(&[id], "w").await;
+        ids.push(id);
+        s.advance(1);
+    }
+    lapse(&s);
+    let rescue = async |limit| {
+        let rescued = s.write(async |tx| dispatch::rescue(tx, limit).await).await;
+        rescued.into_iter().map(|r| r.job.id).collect::<Vec<_>>()
+    };
+    assert_eq!(rescue(2).await, ids[..2]);
+    assert_eq!(rescue(10).await, ids[2..]);
+}
+
+async fn rescuers_at_once_take_a_job_once(s: TestStore) {
+    let mut ids = Vec::new();
+    for subject in 0..40 {
+        let lane = format!("endpoint:{}", subject % 5);
+        ids.push(s.job(Kind::DeliverWebhook, subject, Some(&lane)).await);
+    }
+    assert_eq!(s.claim(&ids, "w").await.len(), 40);
+    lapse(&s);
+    let rescued = at_once(6, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut mine = Vec::new();
+            loop {
+                let mut tx = store.begin().await.unwrap();
+                let some = dispatch::rescue(&mut tx, 3).await.unwrap();
+                tx.commit().await.unwrap();
+                if some.is_empty() {
+                    return mine;
+                }
+                mine.extend(some.into_iter().map(|r| r.job.id));
+            }
+        }
+    })
+    .await;
+    let all: Vec<i64> = rescued.into_iter().flatten().collect();
+    assert_eq!(all.len(), 40);
+    assert_eq!(all.into_iter().collect::<HashSet<_>>().len(), 40);
+    assert_eq!(s.number("SELECT count(*) FROM jobs WHERE crashes = 1 AND state = 'ready'").await, 40);
+}

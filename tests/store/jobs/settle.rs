@@ -1,0 +1,154 @@
+//! The end of a run: settle, give back, keep.
+
+use crier_common::domain::job::{Kind, LEASE, Outcome, State};
+use crier_common::store::jobs::{dispatch, engine};
+use crier_common::store::users;
+
+use crate::support::store::{TestStore, on_both};
+
+on_both![
+    each_outcome_has_its_state,
+    a_retry_waits_for_its_time,
+    a_settle_commits_with_what_the_run_wrote,
+    a_frozen_worker_changes_nothing_when_it_wakes,
+    a_release_gives_the_attempt_back,
+    a_heartbeat_renews_only_its_own_leases,
+    a_heartbeat_waits_for_nobody,
+    still_held_knows_the_fence,
+];
+
+async fn each_outcome_has_its_state(s: TestStore) {
+    let cases = [
+        (Outcome::Done, State::Done, None),
+        (Outcome::Abort("bad".to_owned()), State::Dead, Some("bad")),
+        (Outcome::Cancelled("gone".to_owned()), State::Cancelled, Some("gone")),
+    ];
+    for (subject, (outcome, state, error)) in (1..).zip(cases) {
+        let id = s.job(Kind::Noop, subject, None).await;
+        let held = s.claim(&[id], "w").await.remove(0);
+        s.advance(1);
+        assert!(s.settle(&held, outcome.clone()).await);
+        let row = s.show(id).await;
+        assert_eq!((row.state, row.last_error.as_deref()), (state, error));
+        assert_eq!((row.finished_at, row.lease_until), (Some(s.now()), None));
+        assert!(!s.settle(&held, Outcome::Done).await, "an end is final");
+        assert_eq!(s.state(id).await, state);
+        assert!(s.claim(&[id], "w").await.is_empty());
+    }
+}
+
+async fn a_retry_waits_for_its_time(s: TestStore) {
+    let id = s.job(Kind::Noop, 1, None).await;
+    s.bell.take();
+    let held = s.claim(&[id], "w").await.remove(0);
+    assert!(s.settle(&held, Outcome::RetryAt(s.later(30), "busy".to_owned())).await);
+    let row = s.show(id).await;
+    assert_eq!((row.state, row.run_at, row.last_error.as_deref()), (State::Scheduled, s.later(30), Some("busy")));
+    assert_eq!((row.attempt, row.finished_at, row.lease_until), (1, None, None));
+    assert!(s.bell.take().is_empty());
+    s.advance(30);
+    assert_eq!(s.write(async |tx| dispatch::ring_due(tx, 10).await).await, 1);
+    let again = s.claim(&s.bell.take(), "w").await.remove(0);
+    assert_eq!((again.id, again.attempt, again.fence), (id, 2, 2));
+}
+
+async fn a_settle_commits_with_what_the_run_wrote(s: TestStore) {
+    let id = s.job(Kind::Noop, 1, None).await;
+    let held = s.claim(&[id], "w").await.remove(0);
+    s.discard(async |tx| {
+        users::create_workspace(tx, "lost", "pro").await?;
+        engine::settle(tx, &held, &Outcome::Done).await
+    })
+    .await;
+    assert_eq!(s.state(id).await, State::Running);
+    assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 0);
+    s.write(async |tx| {
+        users::create_workspace(tx, "kept", "pro").await?;
+        engine::settle(tx, &held, &Outcome::Done).await
+    })
+    .await;
+    assert_eq!(s.state(id).await, State::Done);
+    assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 1);
+}
+
+async fn a_frozen_worker_changes_nothing_when_it_wakes(s: TestStore) {
+    let id = s.job(Kind::Noop, 1, None).await;
+    let frozen = s.claim(&[id], "a").await.remove(0);
+    s.advance(LEASE.num_seconds() + 1);
+    let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
+    assert_eq!(rescued.len(), 1);
+    assert!(!s.settle(&frozen, Outcome::Done).await, "rescued, not yet claimed again");
+    let second = s.claim(&[id], "b").await.remove(0);
+    assert!(second.fence > frozen.fence);
+    assert!(!s.settle(&frozen, Outcome::Done).await);
+    s.write(async |tx| engine::release(tx, &frozen).await).await;
+    assert!(!s.write(async |tx| engine::still_held(tx, &frozen).await).await);
+    let row = s.show(id).await;
+    assert_eq!((row.state, row.attempt), (State::Running, 2));
+    // Its heartbeat, too, keeps nothing that is another's.
+    assert_eq!(s.write(async |tx| engine::heartbeat(tx, &[id], "a").await).await, 0);
+    assert!(s.settle(&second, Outcome::Done).await);
+}
+
+async fn a_release_gives_the_attempt_back(s: TestStore) {
+    let id = s.job(Kind::Noop, 1, None).await;
+    let held = s.claim(&[id], "w").await.remove(0);
+    s.bell.take();
+    s.write(async |tx| engine::release(tx, &held).await).await;
+    let row = s.show(id).await;
+    assert_eq!((row.state, row.attempt, row.crashes, row.lease_until), (State::Ready, 0, 0, None));
+    // Whoever looks for what was not heard finds it at once.
+    let before = s.later(-10);
+    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, before, 10).await).await, 1);
+    let again = s.claim(&s.bell.take(), "w").await.remove(0);
+    assert_eq!((again.attempt, again.fence), (1, 2));
+    // The first claim is over: it can neither settle nor release the second one.
+    assert!(!s.settle(&held, Outcome::Done).await);
+    s.write(async |tx| engine::release(tx, &held).await).await;
+    assert_eq!(s.state(id).await, State::Running);
+}
+
+async fn a_heartbeat_renews_only_its_own_leases(s: TestStore) {
+    let (mine, other) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
+    let (done, ready) = (s.job(Kind::Noop, 3, None).await, s.job(Kind::Noop, 4, None).await);
+    let held = s.claim(&[mine, done], "a").await;
+    s.claim(&[other], "b").await;
+    assert!(s.settle(&held[1], Outcome::Done).await);
+    let before = s.now() + LEASE;
+    s.advance(20);
+    let ids = [mine, other, done, ready];
+    assert_eq!(s.write(async |tx| engine::heartbeat(tx, &ids, "a").await).await, 1);
+    assert_eq!(s.show(mine).await.lease_until, Some(s.now() + LEASE));
+    assert_eq!(s.show(other).await.lease_until, Some(before));
+    assert_eq!(s.show(ready).await.lease_until, None);
+    s.advance(15);
+    let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
+    assert_eq!(rescued.iter().map(|r| r.job.id).collect::<Vec<_>>(), [other]);
+}
+
+/// A row in another's hands (a settle, a rescue) is passed over: two that hold one row and want the other would stand
+/// still otherwise.
+async fn a_heartbeat_waits_for_nobody(s: TestStore) {
+    if !s.is_postgres() {
+        return;
+    }
+    let (one, two) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
+    let held = s.claim(&[one, two], "w").await;
+    let mut settling = s.begin().await.unwrap();
+    assert!(engine::settle(&mut settling, &held[1], &Outcome::Done).await.unwrap());
+    let beat = s.write(async |tx| engine::heartbeat(tx, &[one, two], "w").await);
+    let renewed = tokio::time::timeout(std::time::Duration::from_secs(5), beat).await.expect("it waits for a settle");
+    assert_eq!(renewed, 1);
+    settling.commit().await.unwrap();
+}
+
+async fn still_held_knows_the_fence(s: TestStore) {
+    let id = s.job(Kind::Noop, 1, None).await;
+    let held = s.claim(&[id], "w").await.remove(0);
+    assert!(s.write(async |tx| engine::still_held(tx, &held).await).await);
+    let mut forged = held.clone();
+    forged.fence += 1;
+    assert!(!s.write(async |tx| engine::still_held(tx, &forged).await).await);
+    assert!(s.settle(&held, Outcome::Done).await);
+    assert!(!s.write(async |tx| engine::still_held(tx, &held).await).await);
+}

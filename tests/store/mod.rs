@@ -1,0 +1,19 @@
+//! The store's conformance suite: every function of `common/src/store`, on both engines.
+//!
+//! **To add a table:** a file here with its tests, each a function that takes a `TestStore`, and their names in
+//! [`on_both!`](crate::support::store::on_both) at its head.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod accounts;
+mod errors;
+mod events;
+mod idempotency;
+mod jobs;
+mod plans;
+mod posts;
+mod publishing;
+mod sandbox;
+mod schema;
+mod tenants;
+mod webhooks;

@@ -1,0 +1,171 @@
+//! Postgres: the statements of the queue find their rows by an index, on a table of 100,000 jobs of which the planner knows
+//! nothing, whatever state most of them are in.
+//!
+//! What counts is what was read, not what `EXPLAIN` says would be: Postgres counts the scans of each table and index, and
+//! the entries that they met. Each function runs often enough for its statement to be planned once and for all.
+
+use chrono::TimeDelta;
+use crier_common::domain::job::{Kind, LEASE, NewJob, Outcome};
+use crier_common::store::db::Engine;
+use crier_common::store::jobs::{self, dispatch, engine};
+use crier_common::store::{Result, Tx, targets};
+
+use crate::support::store::TestStore;
+
+/// After five runs Postgres may settle on a plan that knows no bind.
+const RUNS: usize = 8;
+const ROWS: i64 = 100_000;
+
+/// Scans of the table itself and entries that were met in its indexes, in this transaction so far.
+async fn reads(tx: &mut Tx) -> (i64, i64, Vec<(String, i64)>) {
+    const SQL: &str = "SELECT c.relname::text, c.relkind = 'r', pg_stat_get_xact_numscans(c.oid), pg_stat_get_xact_tuples_returned(c.oid) FROM pg_class c WHERE c.oid = 'jobs'::regclass OR c.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'jobs'::regclass) ORDER BY 1";
+    let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    let rows: Vec<(String, bool, i64, i64)> = sqlx::query_as(SQL).fetch_all(conn).await.unwrap();
+    let scans = rows.iter().filter(|row| row.1).map(|row| row.2).sum();
+    let met = rows.iter().filter(|row| !row.1).map(|row| row.3).sum();
+    (scans, met, rows.into_iter().filter(|row| !row.1).map(|row| (row.0, row.3)).collect())
+}
+
+/// Runs a function [`RUNS`] times; each time it may meet `most` entries of indexes, and never reads the whole table.
+async fn bounded<T>(tx: &mut Tx, what: &str, most: i64, mut work: impl AsyncFnMut(&mut Tx) -> Result<T>) {
+    for run in 1..=RUNS {
+        let (scans, met, before) = reads(tx).await;
+        work(tx).await.unwrap();
+        let (scans_after, met_after, after) = reads(tx).await;
+        let read: Vec<_> = after.iter().zip(&before).map(|(a, b)| (&a.0, a.1 - b.1)).filter(|r| r.1 > 0).collect();
+        assert_eq!(scans_after - scans, 0, "{what}, run {run}: the whole table is read");
+        assert!(met_after - met <= most, "{what}, run {run}: too much is read: {read:?}");
+    }
+}
+
+/// A table full of jobs in one state, with a few hundred of the others; never analysed.
+async fn filled(most: &str) -> TestStore {
+    let s = TestStore::postgres().await;
+    s.sql("ALTER TABLE jobs SET (autovacuum_enabled = false)").await;
+    let now = s.now().to_rfc3339();
+    let states = ["scheduled", "ready", "waiting", "running", "done", "dead"];
+    for (block, state) in (0_i64..).zip(states) {
+        let rows = if state == most { ROWS } else { 400 };
+        let (state, waiting) = if state == "waiting" { ("ready", true) } else { (state, false) };
+        let lease =
+            if state == "running" { format!("'{now}'::timestamptz + interval '30 s'") } else { "NULL".to_owned() };
+        let ended = if matches!(state, "done" | "dead") { format!("'{now}'") } else { "NULL".to_owned() };
+        s.sql(format!(
+            "INSERT INTO jobs (kind, subject_id, lane, state, run_at, max_attempts, waiting, lease_until, worker, dispatched_at, created_at, finished_at) \
+             SELECT 'publish_target', {block} * 1000000 + n, 'account:{block}' || (n % 1000), '{state}', '{now}'::timestamptz + n * interval '1 ms', 8, {waiting}, {lease}, 'w', '{now}', '{now}', {ended} \
+             FROM generate_series(1, {rows}) n"
+        ))
+        .await;
+    }
+    s.advance(120);
+    s
+}
+
+async fn ids(s: &TestStore, state: &str) -> Vec<i64> {
+    let list: String = s
+        .value(format!(
+            "SELECT string_agg(id::text, ',') FROM (SELECT id FROM jobs WHERE state = '{state}' AND NOT waiting ORDER BY id DESC LIMIT 100) j"
+        ))
+        .await;
+    list.split(',').map(|id| id.parse().unwrap()).collect()
+}
+
+async fn everything_is_bounded(most: &str) {
+    let s = filled(most).await;
+    let (ready, running) = (ids(&s, "ready").await, ids(&s, "running").await);
+    let mut tx = s.begin().await.unwrap();
+    let tx = &mut tx;
+    // Twice the rows for the look-up and the write, and what earlier runs left dead at the head of the index.
+    let most = 20_000;
+    bounded(tx, "heartbeat", most, async |tx| engine::heartbeat(tx, &running, "w").await).await;
+    bounded(tx, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
+    bounded(tx, "next_due", most, async |tx| dispatch::next_due(tx).await).await;
+    bounded(tx, "ring_due", most, async |tx| dispatch::ring_due(tx, 1_000).await).await;
+    let before = tx.now - TimeDelta::seconds(10);
+    bounded(tx, "ring_unheard", most, async |tx| dispatch::ring_unheard(tx, before, 1_000).await).await;
+    let mut subject = 50_000_000;
+    bounded(tx, "enqueue", most, async |tx| {
+        subject += 1;
+        jobs::enqueue(tx, &NewJob::new(Kind::PublishTarget, subject, tx.now)).await
+    })
+    .await;
+    bounded(tx, "cancel_subject", most, async |tx| jobs::cancel_subject(tx, Kind::PublishTarget, subject).await).await;
+    let job = NewJob::new(Kind::PublishTarget, subject, tx.now);
+    bounded(tx, "hasten", most, async |tx| jobs::hasten(tx, &job).await).await;
+    let id = jobs::enqueue(tx, &NewJob::new(Kind::Noop, 1, tx.now)).await.unwrap().unwrap();
+    let held = engine::claim(tx, &[id], "w").await.unwrap().remove(0);
+    bounded(tx, "settle", most, async |tx| engine::settle(tx, &held, &Outcome::Done).await).await;
+    bounded(tx, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
+    let (ended, dead) = (tx.now, tx.now - TimeDelta::days(30));
+    bounded(tx, "purge", most, async |tx| dispatch::purge(tx, ended, dead, 500).await).await;
+}
+
+#[tokio::test]
+async fn with_100_000_scheduled_jobs_nothing_reads_the_whole_table() {
+    everything_is_bounded("scheduled").await;
+}
+
+#[tokio::test]
+async fn with_100_000_ready_jobs_nothing_reads_the_whole_table() {
+    everything_is_bounded("ready").await;
+}
+
+#[tokio::test]
+async fn with_100_000_waiting_jobs_nothing_reads_the_whole_table() {
+    everything_is_bounded("waiting").await;
+}
+
+#[tokio::test]
+async fn with_100_000_running_jobs_nothing_reads_the_whole_table() {
+    everything_is_bounded("running").await;
+}
+
+#[tokio::test]
+async fn with_100_000_ended_jobs_nothing_reads_the_whole_table() {
+    everything_is_bounded("done").await;
+}
+
+/// Statements that were planned while the table was small are kept: they must not turn bad as it grows.
+#[tokio::test]
+async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
+    let s = TestStore::postgres().await;
+    s.sql("ALTER TABLE jobs SET (autovacuum_enabled = false)").await;
+    // The connection whose statements are kept is held all along, in one transaction after another.
+    let mut kept = s.begin().await.unwrap();
+    for subject in 0..4 {
+        jobs::enqueue(&mut kept, &NewJob::new(Kind::Noop, subject, s.now())).await.unwrap();
+    }
+    for run in 1..=RUNS {
+        // Each run has one to claim, and to settle, while there are some.
+        let some = i64::try_from(run).unwrap();
+        for job in engine::claim(&mut kept, &[some], "w").await.unwrap() {
+            let again = Outcome::RetryAt(s.now(), "again".to_owned());
+            engine::settle(&mut kept, &job, &again).await.unwrap();
+        }
+        dispatch::ring_due(&mut kept, 100).await.unwrap();
+        dispatch::ring_unheard(&mut kept, s.now(), 1_000).await.unwrap();
+        engine::heartbeat(&mut kept, &[1, 2, 3], "w").await.unwrap();
+        dispatch::rescue(&mut kept, 100).await.unwrap();
+        dispatch::purge(&mut kept, s.now(), s.now(), 1_000).await.unwrap();
+        targets::briefs(&mut kept, &[1, 2]).await.unwrap();
+    }
+    let now = s.now().to_rfc3339();
+    // As another process would, while the connection above keeps its plans.
+    for (block, state) in [(1, "scheduled"), (2, "ready"), (3, "done")] {
+        let ended = if state == "done" { format!("'{now}'") } else { "NULL".to_owned() };
+        s.sql(format!(
+            "INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at, finished_at) \
+             SELECT 'noop', {block} * 1000000 + n, '{state}', '{now}', 5, '{now}', '{now}', {ended} FROM generate_series(1, 100000) n"
+        ))
+        .await;
+    }
+    let ready = ids(&s, "ready").await;
+    let before = s.now() + LEASE;
+    let most = 20_000;
+    bounded(&mut kept, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
+    bounded(&mut kept, "heartbeat", most, async |tx| engine::heartbeat(tx, &ready, "w").await).await;
+    bounded(&mut kept, "ring_due", most, async |tx| dispatch::ring_due(tx, 1_000).await).await;
+    bounded(&mut kept, "ring_unheard", most, async |tx| dispatch::ring_unheard(tx, before, 1_000).await).await;
+    bounded(&mut kept, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
+    bounded(&mut kept, "purge", most, async |tx| dispatch::purge(tx, before, before, 500).await).await;
+}

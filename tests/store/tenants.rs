@@ -1,0 +1,207 @@
+//! Workspaces, users, brands and their members, keys, and what has been used of the plan.
+
+use chrono::TimeDelta;
+use crier_common::domain::access::{KeyMode, Role, Scope, Scopes};
+use crier_common::store::brands::NewBrand;
+use crier_common::store::{brands, keys, usage, users};
+use secrecy::SecretString;
+
+use crate::support::store::{TestStore, at_once, on_both, plain};
+
+on_both![
+    workspaces_have_a_plan,
+    users_are_found_by_their_address,
+    a_deleted_user_takes_the_keys_along,
+    a_brand_is_seen_by_its_members_alone,
+    members_come_and_go,
+    the_cap_of_brands_holds_under_creates_at_once,
+    a_key_opens_and_only_its_hash_is_kept,
+    a_key_that_is_gone_opens_nothing,
+    last_used_is_written_now_and_then,
+    posts_are_counted_by_the_month,
+    the_cap_of_posts_holds_under_takes_at_once,
+];
+
+async fn workspaces_have_a_plan(s: TestStore) {
+    let (one, two) = (s.workspace().await, s.workspace().await);
+    assert_eq!(users::workspace_plan(&mut s.conn().await, one).await.unwrap().as_deref(), Some("pro"));
+    assert_eq!(users::workspace_plan(&mut s.conn().await, 999).await.unwrap(), None);
+    s.write(async |tx| users::set_plan(tx, two, "free").await).await;
+    assert_eq!(users::workspace_plan(&mut s.conn().await, one).await.unwrap().as_deref(), Some("pro"));
+    assert_eq!(users::workspace_plan(&mut s.conn().await, two).await.unwrap().as_deref(), Some("free"));
+    assert_eq!(users::plans_in_use(&mut s.conn().await).await.unwrap(), ["free", "pro"]);
+}
+
+async fn users_are_found_by_their_address(s: TestStore) {
+    let workspace = s.workspace().await;
+    let id = s.user(workspace, "Ann@Example.COM").await;
+    let found = users::find_by_email(&mut s.conn().await, "aNN@example.com").await.unwrap().unwrap();
+    assert_eq!((found.id, found.workspace_id, found.email.as_str()), (id, workspace, "ann@example.com"));
+    assert_eq!((found.name.as_str(), found.plan.as_str(), found.created_at), ("Ann", "pro", s.now()));
+    assert!(users::find_by_email(&mut s.conn().await, "bob@example.com").await.unwrap().is_none());
+    let twice = s.try_write(async |tx| users::create(tx, workspace, "ANN@example.com", "Other").await).await;
+    assert!(twice.unwrap_err().is_unique_violation());
+    let second = s.user(workspace, "bob@example.com").await;
+    let all = users::list(&mut s.conn().await).await.unwrap();
+    assert_eq!(all.iter().map(|u| u.id).collect::<Vec<_>>(), [id, second]);
+}
+
+async fn a_deleted_user_takes_the_keys_along(s: TestStore) {
+    let w = s.world().await;
+    s.key(w.user).await;
+    s.webhook(w.user, &[]).await;
+    let (post, _) = s.post(w, &[]).await;
+    let delete = async |email| s.write(async |tx| users::delete(tx, email).await).await;
+    assert!(!delete("nobody@example.com").await);
+    assert!(delete("ANN@example.com").await);
+    assert!(!delete("ann@example.com").await);
+    for table in ["users", "api_keys", "webhooks", "brand_members"] {
+        assert_eq!(s.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
+    }
+    let kept = crier_common::store::posts::find(&mut s.conn().await, w.brand, post).await.unwrap().unwrap();
+    assert_eq!((kept.author_id, kept.author_name), (None, None));
+}
+
+async fn a_brand_is_seen_by_its_members_alone(s: TestStore) {
+    let w = s.world().await;
+    let other = s.world_of("bob@example.com").await;
+    let new =
+        NewBrand { name: "Shop", description: Some("Bread"), website: Some("https://x.test"), timezone: "Asia/Tokyo" };
+    let made = s.write(async |tx| brands::create(tx, w.workspace, w.user, Some(5), new).await).await.unwrap();
+    assert_eq!((made.name.as_str(), made.timezone.as_str(), made.workspace_id), ("Shop", "Asia/Tokyo", w.workspace));
+    assert_eq!((made.description.as_deref(), made.website.as_deref()), (Some("Bread"), Some("https://x.test")));
+    assert_eq!((made.created_at, made.updated_at), (s.now(), s.now()));
+    let mut conn = s.conn().await;
+    let (found, role) = brands::find(&mut conn, w.user, made.id).await.unwrap().unwrap();
+    assert_eq!((found.id, found.name, role), (made.id, made.name, Role::Owner));
+    assert!(brands::find(&mut conn, other.user, made.id).await.unwrap().is_none());
+    assert!(brands::find(&mut conn, w.user, other.brand).await.unwrap().is_none());
+    assert!(brands::find(&mut conn, w.user, 999).await.unwrap().is_none());
+    let mine = brands::list(&mut conn, w.user).await.unwrap();
+    assert_eq!(mine.iter().map(|b| b.id).collect::<Vec<_>>(), [made.id, w.brand]);
+    assert_eq!(brands::count(&mut conn, w.workspace).await.unwrap(), 2);
+    assert_eq!(brands::workspace_of(&mut conn, made.id).await.unwrap(), Some(w.workspace));
+    assert_eq!(brands::workspace_of(&mut conn, 999).await.unwrap(), None);
+}
+
+async fn members_come_and_go(s: TestStore) {
+    let w = s.world().await;
+    let bob = s.user(w.workspace, "bob@example.com").await;
+    s.member(w.brand, bob, Role::Editor).await;
+    let members = users::members(&mut s.conn().await, w.brand).await.unwrap();
+    let seen: Vec<_> = members.iter().map(|m| (m.id, m.email.as_str(), m.role)).collect();
+    assert_eq!(seen, [(bob, "bob@example.com", Role::Editor), (w.user, "ann@example.com", Role::Owner)]);
+    s.member(w.brand, bob, Role::Admin).await;
+    assert_eq!(brands::find(&mut s.conn().await, bob, w.brand).await.unwrap().unwrap().1, Role::Admin);
+    let remove = async |user| s.write(async |tx| brands::remove_member(tx, w.brand, user).await).await;
+    assert!(remove(bob).await);
+    assert!(!remove(bob).await);
+    assert!(brands::find(&mut s.conn().await, bob, w.brand).await.unwrap().is_none());
+    assert!(users::members(&mut s.conn().await, 999).await.unwrap().is_empty());
+}
+
+async fn the_cap_of_brands_holds_under_creates_at_once(s: TestStore) {
+    let workspace = s.workspace().await;
+    let user = s.user(workspace, "ann@example.com").await;
+    let made = at_once(10, |_| {
+        let store = s.store.clone();
+        async move {
+            let new = NewBrand { name: "B", description: None, website: None, timezone: "UTC" };
+            let mut tx = store.begin().await.unwrap();
+            let made = brands::create(&mut tx, workspace, user, Some(3), new).await.unwrap();
+            tx.commit().await.unwrap();
+            made.is_some()
+        }
+    })
+    .await;
+    assert_eq!(made.iter().filter(|made| **made).count(), 3);
+    assert_eq!(brands::count(&mut s.conn().await, workspace).await.unwrap(), 3);
+    assert_eq!(s.number("SELECT count(*) FROM brand_members").await, 3);
+}
+
+async fn a_key_opens_and_only_its_hash_is_kept(s: TestStore) {
+    let w = s.world().await;
+    let scopes: Scopes = "brands:read,posts:write".parse().unwrap();
+    let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Test, &scopes).await).await;
+    assert!(plain(&key).starts_with("svc_test_") && plain(&key).len() == 9 + keys::KEY_LENGTH);
+    let caller = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap();
+    assert_eq!((caller.user_id, caller.workspace_id, caller.plan.as_str()), (w.user, w.workspace, "pro"));
+    assert_eq!((caller.mode, caller.user_name.as_str(), caller.last_used_at), (KeyMode::Test, "Ann", None));
+    assert_eq!(caller.scopes, scopes);
+    assert!(caller.scopes.has(Scope::PostsWrite) && !caller.scopes.has(Scope::PostsRead));
+    let rows = keys::list(&mut s.conn().await).await.unwrap();
+    assert_eq!((rows.len(), rows[0].id, rows[0].user_id), (1, caller.key_id, w.user));
+    assert_eq!((rows[0].prefix.as_str(), rows[0].email.as_str()), ("svc_test_", "ann@example.com"));
+    assert_eq!((rows[0].mode, rows[0].scopes.as_str()), (KeyMode::Test, "brands:read,posts:write"));
+    assert!(plain(&key).ends_with(&rows[0].last4));
+    let random = &plain(&key)[9..plain(&key).len() - 4];
+    for column in ["scopes", "prefix", "last4"] {
+        let text: String = s.value(format!("SELECT {column} FROM api_keys")).await;
+        assert!(!text.contains(random), "{column}");
+    }
+    let hash: Vec<u8> = s.value("SELECT hash FROM api_keys").await;
+    assert_eq!(Some(hash), keys::hash(plain(&key)));
+}
+
+async fn a_key_that_is_gone_opens_nothing(s: TestStore) {
+    let w = s.world().await;
+    let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Live, &Scopes::all()).await).await;
+    let text = plain(&key);
+    let (cut, long) = (&text[..text.len() - 1], format!("{text}a"));
+    let (other, mode) = (format!("svc_live_{}", "a".repeat(40)), text.replace("live", "test"));
+    let scheme = text.replace("svc_", "SVC_");
+    for wrong in ["", "svc_live_", cut, &long, &other, &mode, &scheme, "svc_live_ä"] {
+        let wrong = SecretString::from(wrong.to_owned());
+        assert!(keys::authenticate(&mut s.conn().await, &wrong).await.unwrap().is_none());
+    }
+    let id = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap().key_id;
+    let delete = async |id| s.write(async |tx| keys::delete(tx, id).await).await;
+    assert!(delete(id).await);
+    assert!(!delete(id).await);
+    assert!(keys::authenticate(&mut s.conn().await, &key).await.unwrap().is_none());
+}
+
+async fn last_used_is_written_now_and_then(s: TestStore) {
+    let w = s.world().await;
+    let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Live, &Scopes::all()).await).await;
+    let caller = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap();
+    assert!(keys::should_touch(caller.last_used_at, s.now()));
+    s.write(async |tx| keys::touch(tx, caller.key_id).await).await;
+    let caller = keys::authenticate(&mut s.conn().await, &key).await.unwrap().unwrap();
+    assert_eq!(caller.last_used_at, Some(s.now()));
+    assert!(!keys::should_touch(caller.last_used_at, s.now() + TimeDelta::seconds(59)));
+    assert!(keys::should_touch(caller.last_used_at, s.now() + TimeDelta::seconds(60)));
+}
+
+async fn posts_are_counted_by_the_month(s: TestStore) {
+    let (one, two) = (s.workspace().await, s.workspace().await);
+    let take = async |workspace, cap| s.write(async |tx| usage::take_post(tx, workspace, cap).await).await;
+    assert_eq!(usage::posts(&mut s.conn().await, one, s.now()).await.unwrap(), 0);
+    assert!(!take(one, Some(0)).await);
+    assert!(take(one, Some(2)).await && take(one, Some(2)).await);
+    assert!(!take(one, Some(2)).await);
+    assert!(take(one, None).await && take(two, Some(2)).await);
+    assert_eq!(usage::posts(&mut s.conn().await, one, s.now()).await.unwrap(), 3);
+    assert!(!s.discard(async |tx| usage::take_post(tx, one, Some(3)).await).await);
+    assert!(s.discard(async |tx| usage::take_post(tx, one, Some(4)).await).await);
+    assert_eq!(usage::posts(&mut s.conn().await, one, s.now()).await.unwrap(), 3, "given up");
+    s.clock.advance(TimeDelta::days(31));
+    assert_eq!(usage::posts(&mut s.conn().await, one, s.now()).await.unwrap(), 0);
+    assert!(take(one, Some(1)).await && !take(one, Some(1)).await);
+}
+
+async fn the_cap_of_posts_holds_under_takes_at_once(s: TestStore) {
+    let workspace = s.workspace().await;
+    let taken = at_once(12, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let taken = usage::take_post(&mut tx, workspace, Some(5)).await.unwrap();
+            tx.commit().await.unwrap();
+            taken
+        }
+    })
+    .await;
+    assert_eq!(taken.iter().filter(|taken| **taken).count(), 5);
+    assert_eq!(usage::posts(&mut s.conn().await, workspace, s.now()).await.unwrap(), 5);
+}

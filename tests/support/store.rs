@@ -1,0 +1,370 @@
+//! A store for one test, on either engine, with what a test puts into it first.
+//!
+//! A test is a plain function that takes a [`TestStore`]; a line in [`on_both!`] at the head of its file makes two tests of
+//! it, `…::sqlite` and `…::postgres`. The clock stands still until the test moves it, and the bell writes down what was rung.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::clock::Clock;
+use crier_common::domain::access::{KeyMode, Role, Scopes};
+use crier_common::domain::account::SocialAccount;
+use crier_common::domain::event::EventName;
+use crier_common::domain::job::{Bell, Claimed, Kind, NewJob, Outcome, Ring, State};
+use crier_common::domain::platform::{AccountKind, Platform};
+use crier_common::domain::post::{Post, PostStatus, ScheduleType, Wish};
+use crier_common::domain::webhook::Webhook;
+use crier_common::secrets::{Cipher, SecretKey};
+use crier_common::store::accounts::NewAccount;
+use crier_common::store::brands::NewBrand;
+use crier_common::store::jobs::{self, engine, operate};
+use crier_common::store::webhooks::NewWebhook;
+use crier_common::store::{Conn, Db, Result, Store, Tx, accounts, brands, keys, posts, targets, users, webhooks};
+use secrecy::{ExposeSecret, SecretString};
+use tempfile::TempDir;
+
+use super::servers::{self, TestDatabase};
+
+/// Makes two tests of each function: one on SQLite, one on Postgres.
+macro_rules! on_both {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test]
+            async fn sqlite() {
+                super::$name($crate::support::store::TestStore::sqlite().await).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                super::$name($crate::support::store::TestStore::postgres().await).await;
+            }
+        }
+    )+};
+}
+pub(crate) use on_both;
+
+/// When every test begins: a whole second, and not the first of a month.
+pub fn start() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_781_000_000, 0).expect("a time")
+}
+
+/// Writes down what was rung.
+#[derive(Debug, Default)]
+pub struct RecordingBell(Mutex<Vec<Ring>>);
+
+impl Bell for RecordingBell {
+    fn ring(&self, rings: &[Ring]) {
+        self.0.lock().expect("no test panics while it rings").extend_from_slice(rings);
+    }
+}
+
+impl RecordingBell {
+    /// The ids rung since the last call, in their order.
+    pub fn take(&self) -> Vec<i64> {
+        self.0.lock().expect("no test panics while it rings").drain(..).map(|ring| ring.id).collect()
+    }
+}
+
+/// What holds the database; it goes with this value.
+enum Keep {
+    File(TempDir),
+    Database(TestDatabase),
+}
+
+/// A store in a new database.
+pub struct TestStore {
+    pub store: Store,
+    pub clock: Clock,
+    pub bell: Arc<RecordingBell>,
+    keep: Keep,
+}
+
+impl Deref for TestStore {
+    type Target = Store;
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+/// A workspace with one user, who owns one brand.
+#[derive(Debug, Clone, Copy)]
+pub struct World {
+    pub workspace: i64,
+    pub user: i64,
+    pub brand: i64,
+}
+
+/// The cipher of all tests.
+pub fn cipher() -> Cipher {
+    Cipher::new(&[SecretKey::new(1, [7; 32])]).expect("a cipher")
+}
+
+impl TestStore {
+    pub async fn sqlite() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = Db::sqlite(&dir.path().join("crier.db")).await.expect("a file");
+        db.migrate().await.expect("a schema");
+        Self::over(db, Keep::File(dir))
+    }
+
+    pub async fn postgres() -> Self {
+        let database = servers::postgres(|url| async move {
+            let db = Db::postgres(&url, 2).expect("a URL");
+            db.migrate().await.expect("a schema");
+            db.close().await;
+        })
+        .await;
+        let db = Db::postgres(&database.url, 12).expect("a URL");
+        Self::over(db, Keep::Database(database))
+    }
+
+    fn over(db: Db, keep: Keep) -> Self {
+        let (clock, bell) = (Clock::manual(start()), Arc::<RecordingBell>::default());
+        Self { store: Store::new(db, clock.clone(), cipher(), bell.clone()), clock, bell, keep }
+    }
+
+    /// Another process on the same database: its own connections and its own silent bell, the same clock.
+    pub async fn another(&self) -> Store {
+        let db = match &self.keep {
+            Keep::File(dir) => Db::sqlite(&dir.path().join("crier.db")).await.expect("a file"),
+            Keep::Database(database) => Db::postgres(&database.url, 12).expect("a URL"),
+        };
+        Store::new(db, self.clock.clone(), cipher(), Arc::<RecordingBell>::default())
+    }
+
+    /// Where the database is: a file's path or a URL.
+    pub fn place(&self) -> String {
+        match &self.keep {
+            Keep::File(dir) => dir.path().join("crier.db").display().to_string(),
+            Keep::Database(database) => database.url.clone(),
+        }
+    }
+
+    pub fn is_postgres(&self) -> bool {
+        matches!(self.keep, Keep::Database(_))
+    }
+
+    pub fn later(&self, seconds: i64) -> DateTime<Utc> {
+        self.clock.now() + TimeDelta::seconds(seconds)
+    }
+
+    pub fn advance(&self, seconds: i64) {
+        self.clock.advance(TimeDelta::seconds(seconds));
+    }
+
+    /// A unit of work that is committed.
+    pub async fn write<T>(&self, work: impl AsyncFnOnce(&mut Tx) -> Result<T>) -> T {
+        self.try_write(work).await.expect("the work succeeds")
+    }
+
+    /// The same, where an error is what is looked for.
+    pub async fn try_write<T>(&self, work: impl AsyncFnOnce(&mut Tx) -> Result<T>) -> Result<T> {
+        let mut tx = self.store.begin().await.expect("a transaction");
+        let out = work(&mut tx).await?;
+        tx.commit().await?;
+        Ok(out)
+    }
+
+    /// A unit of work that is given up.
+    pub async fn discard<T>(&self, work: impl AsyncFnOnce(&mut Tx) -> Result<T>) -> T {
+        let mut tx = self.store.begin().await.expect("a transaction");
+        let out = work(&mut tx).await.expect("the work succeeds");
+        tx.rollback().await.expect("a rollback");
+        out
+    }
+
+    pub async fn conn(&self) -> Conn {
+        self.store.read().await.expect("a connection")
+    }
+
+    /// Runs a statement of the test's own.
+    pub async fn sql(&self, sql: impl Into<String>) {
+        let sql = sqlx::AssertSqlSafe(sql.into());
+        match self.store.db() {
+            Db::Pg(pool) => sqlx::raw_sql(sql).execute(pool).await.map(drop),
+            Db::Sqlite { writer, .. } => sqlx::raw_sql(sql).execute(writer).await.map(drop),
+        }
+        .expect("the test's statement runs");
+    }
+
+    /// The one number that a query of the test's own gives.
+    pub async fn number(&self, sql: impl Into<String>) -> i64 {
+        self.value(sql).await
+    }
+
+    /// The one value that a query of the test's own gives.
+    pub async fn value<T>(&self, sql: impl Into<String>) -> T
+    where
+        T: Send + Unpin,
+        T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+        T: for<'r> sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+    {
+        let sql = sqlx::AssertSqlSafe(sql.into());
+        match self.store.db() {
+            Db::Pg(pool) => sqlx::query_scalar(sql).fetch_one(pool).await,
+            Db::Sqlite { writer, .. } => sqlx::query_scalar(sql).fetch_one(writer).await,
+        }
+        .expect("the test's query gives a value")
+    }
+
+    pub async fn workspace(&self) -> i64 {
+        self.write(async |tx| users::create_workspace(tx, "Acme", "pro").await).await
+    }
+
+    pub async fn user(&self, workspace: i64, email: &str) -> i64 {
+        self.write(async |tx| users::create(tx, workspace, email, "Ann").await).await
+    }
+
+    pub async fn brand(&self, workspace: i64, owner: i64) -> i64 {
+        let new = NewBrand { name: "Bakery", description: None, website: None, timezone: "UTC" };
+        let made = self.write(async |tx| brands::create(tx, workspace, owner, None, new).await).await;
+        made.expect("there is no cap").id
+    }
+
+    pub async fn member(&self, brand: i64, user: i64, role: Role) {
+        self.write(async |tx| brands::set_member(tx, brand, user, role).await).await;
+    }
+
+    pub async fn world(&self) -> World {
+        self.world_of("ann@example.com").await
+    }
+
+    pub async fn world_of(&self, email: &str) -> World {
+        let workspace = self.workspace().await;
+        let user = self.user(workspace, email).await;
+        World { workspace, user, brand: self.brand(workspace, user).await }
+    }
+
+    /// A live key with all scopes: its id.
+    pub async fn key(&self, user: i64) -> i64 {
+        let key = self.write(async |tx| keys::create(tx, user, KeyMode::Live, &Scopes::all()).await).await;
+        let caller = keys::authenticate(&mut self.conn().await, &key).await.expect("the key can be looked up");
+        caller.expect("the key is there").key_id
+    }
+
+    /// An account attached to the brand, whose token is `token`.
+    pub async fn account(&self, world: World, external_id: &str, token: &str) -> SocialAccount {
+        self.write(async |tx| {
+            let made = accounts::save(tx, world.workspace, &new_account(external_id, token)).await?;
+            accounts::attach(tx, world.brand, made.id).await?;
+            Ok(made)
+        })
+        .await
+    }
+
+    /// A post that is publishing, with a pending target for each account.
+    pub async fn post(&self, world: World, accounts: &[i64]) -> (i64, Vec<i64>) {
+        self.write(async |tx| {
+            let post = posts::insert(tx, &new_post(world, PostStatus::Publishing)).await?;
+            let mut made = Vec::new();
+            for (position, account) in (0..).zip(accounts) {
+                let wish = Wish::default();
+                made.push(targets::insert(tx, post, *account, Platform::Sandbox, position, &wish).await?);
+            }
+            Ok((post, made))
+        })
+        .await
+    }
+
+    /// An active endpoint of the user.
+    pub async fn webhook(&self, user: i64, events: &[EventName]) -> Webhook {
+        let secret = SecretString::from("whsec_of_the_tests");
+        let new = NewWebhook {
+            url: "https://example.com/hook",
+            events,
+            description: Some("tests"),
+            is_active: true,
+            secret: &secret,
+        };
+        self.write(async |tx| webhooks::create(tx, user, &new).await).await
+    }
+
+    /// Enqueues a job that is due.
+    pub async fn job(&self, kind: Kind, subject: i64, lane: Option<&str>) -> i64 {
+        self.job_at(kind, subject, lane, self.clock.now()).await
+    }
+
+    pub async fn job_at(&self, kind: Kind, subject: i64, lane: Option<&str>, run_at: DateTime<Utc>) -> i64 {
+        let mut job = NewJob::new(kind, subject, run_at);
+        job.lane = lane.map(str::to_owned);
+        self.write(async |tx| jobs::enqueue(tx, &job).await).await.expect("the subject has no other job")
+    }
+
+    /// Claims in a transaction of its own.
+    pub async fn claim(&self, ids: &[i64], worker: &str) -> Vec<Claimed> {
+        let mut claimed = self.write(async |tx| engine::claim(tx, ids, worker).await).await;
+        claimed.sort_by_key(|job| job.id);
+        claimed
+    }
+
+    /// Settles in a transaction of its own; rolls back where the lease was lost.
+    pub async fn settle(&self, job: &Claimed, outcome: Outcome) -> bool {
+        let mut tx = self.store.begin().await.expect("a transaction");
+        let held = engine::settle(&mut tx, job, &outcome).await.expect("it can be settled");
+        if held {
+            tx.commit().await.expect("a commit");
+        }
+        held
+    }
+
+    /// A job as the operator sees it.
+    pub async fn show(&self, id: i64) -> operate::JobRow {
+        operate::show(&mut self.conn().await, id).await.expect("it can be shown").expect("it is there")
+    }
+
+    pub async fn state(&self, id: i64) -> State {
+        self.show(id).await.state
+    }
+}
+
+/// An account on the sandbox as a connect learns it.
+pub fn new_account(external_id: &str, token: &str) -> NewAccount {
+    NewAccount {
+        platform: Platform::Sandbox,
+        external_id: external_id.to_owned(),
+        name: "Demo".to_owned(),
+        username: Some("demo".to_owned()),
+        profile_url: None,
+        avatar_url: None,
+        kind: AccountKind::Profile,
+        token_expires_at: None,
+        secrets: SecretString::from(format!("{{\"token\":\"{token}\"}}")),
+    }
+}
+
+pub fn new_post(world: World, status: PostStatus) -> Post {
+    Post {
+        id: 0,
+        brand_id: world.brand,
+        author_id: Some(world.user),
+        author_name: None,
+        status,
+        content: "Fresh bread".to_owned(),
+        schedule_type: ScheduleType::Now,
+        scheduled_at: None,
+        published_at: None,
+        media: Vec::new(),
+        counted: true,
+        created_at: start(),
+        updated_at: start(),
+    }
+}
+
+/// Runs `work` many times at once, each as a task of its own, and gives what they gave.
+pub async fn at_once<T, F>(times: usize, work: impl Fn(usize) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let tasks: Vec<_> = (0..times).map(|i| tokio::spawn(work(i))).collect();
+    let ended = futures::future::join_all(tasks).await;
+    ended.into_iter().map(|out| out.expect("no task panics")).collect()
+}
+
+/// What is said in words, for a comparison.
+pub fn plain(secret: &SecretString) -> &str {
+    secret.expose_secret()
+}

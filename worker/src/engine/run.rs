@@ -1,0 +1,114 @@
+//! What one run shares with the engine: whether it is in the middle of a call, its slot, its place beside the others.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crier_common::domain::job::Claimed;
+use crier_common::telemetry::metrics;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
+
+use super::Inner;
+
+/// The state that a run shares with the engine.
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub job: Claimed,
+    /// Set while a call with an effect outside is under way: a run that is broken off then is like a crash in its middle.
+    in_call: Arc<AtomicBool>,
+}
+
+impl Run {
+    pub fn new(job: Claimed) -> Self {
+        Self { job, in_call: Arc::default() }
+    }
+
+    /// Runs a call with an effect outside.
+    pub async fn call<T>(&self, call: impl Future<Output = T>) -> T {
+        self.in_call.store(true, Ordering::SeqCst);
+        let out = call.await;
+        self.in_call.store(false, Ordering::SeqCst);
+        out
+    }
+
+    pub(super) fn is_in_call(&self) -> bool {
+        self.in_call.load(Ordering::SeqCst)
+    }
+}
+
+/// Whether a run has neighbours; held as long as it runs.
+#[derive(Debug)]
+pub(super) enum Place {
+    Among {
+        _others: OwnedRwLockReadGuard<()>,
+    },
+    /// For a job that crashed its process before: nobody else is to die with it.
+    Alone {
+        _nobody: OwnedRwLockWriteGuard<()>,
+    },
+}
+
+/// One of something that is counted until it is dropped: work that the drain waits for.
+pub(super) struct Active(pub Arc<Inner>);
+
+impl Active {
+    pub fn enter(inner: &Arc<Inner>) -> Self {
+        inner.active.fetch_add(1, Ordering::SeqCst);
+        Self(inner.clone())
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A job held: in the heartbeat's set, and counted as a busy slot.
+pub(super) struct Slot {
+    inner: Arc<Inner>,
+    /// With the fence, as a frozen run of a job may end while the one that was rescued goes on.
+    key: (i64, i64),
+}
+
+impl Slot {
+    pub fn take(inner: &Arc<Inner>, job: &Claimed) -> Self {
+        let key = (job.id, job.fence);
+        insert(&inner.held, key);
+        let busy = inner.busy.fetch_add(1, Ordering::SeqCst) + 1;
+        metrics::worker_slots(busy, inner.slots.saturating_sub(busy));
+        Self { inner: inner.clone(), key }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        remove(&self.inner.held, &self.key);
+        let busy = self.inner.busy.fetch_sub(1, Ordering::SeqCst) - 1;
+        metrics::worker_slots(busy, self.inner.slots.saturating_sub(busy));
+    }
+}
+
+/// An id that waits until it can run alone; once, however often it is rung for meanwhile.
+pub(super) struct Queued(Arc<Inner>, i64);
+
+impl Queued {
+    pub fn enter(inner: &Arc<Inner>, id: i64) -> Option<Self> {
+        insert(&inner.queued, id).then(|| Self(inner.clone(), id))
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        remove(&self.0.queued, &self.1);
+    }
+}
+
+/// No code panics while it holds one of these sets, so a poisoned lock is as good as any.
+fn insert<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: T) -> bool {
+    set.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(value)
+}
+
+fn remove<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: &T) {
+    set.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(value);
+}

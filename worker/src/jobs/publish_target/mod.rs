@@ -1,0 +1,135 @@
+//! `publish_target`: one post on one account, at most once.
+//!
+//! 1. *Prepare*, one transaction under the post's lock: is it still wanted, is the account fit, and then the marker and the
+//!    time the call begins, stored before it is made.
+//! 2. *Call.* Where an earlier call's end is not known (its process died, the connection broke), the platform is asked
+//!    first: found, it is done; not there, and the earlier call's time is over, it is called again; where the platform
+//!    cannot tell, the target ends `outcome_unknown` and a person decides.
+//! 3. *End*, in the transaction that settles the job: target, attempt, post, account, lane, event.
+//!
+//! Each of the three says no to a run whose lease was lost: a worker that was frozen between two of them calls nobody.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::account::SocialAccount;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::{Kind, Outcome};
+use crier_common::domain::post::Target;
+use crier_common::platforms::{Account, Connector, Outgoing, Registry, Secrets};
+use crier_common::store::{Result, Store, StoreError};
+use secrecy::{ExposeSecret, SecretString};
+
+use self::ending::Ended;
+use super::{Deps, Ending, Job};
+use crate::engine::Run;
+
+mod call;
+mod ending;
+mod prepare;
+mod refresh;
+
+/// A publish may be several requests (pictures, look-ups), each with the platform's time-out; all of them within so many.
+const PUBLISH_CALLS: i32 = 2;
+
+pub struct PublishTarget {
+    store: Store,
+    platforms: Arc<Registry>,
+    latest_publish: TimeDelta,
+    /// The longest that a whole publish takes: what is not there after that never will be.
+    publish_timeout: TimeDelta,
+}
+
+/// Everything that the call needs.
+struct Prepared {
+    /// `call_started_at` is when the call began that is made now, or that an earlier run left open.
+    target: Target,
+    account: SocialAccount,
+    connector: Arc<dyn Connector>,
+    call: Account,
+    outgoing: Outgoing,
+    /// The end of an earlier call is not known.
+    open: bool,
+    /// It is not to be published (any more); how it ends unless that earlier call got through.
+    unwanted: Option<Failure>,
+    /// The tokens were renewed in this run.
+    refreshed: bool,
+}
+
+enum Preparation {
+    Go(Box<Prepared>),
+    /// Nothing to be called: ended in the transaction that settles.
+    Stop(Box<dyn Ending>),
+}
+
+impl PublishTarget {
+    pub fn new(deps: &Deps) -> Self {
+        Self {
+            store: deps.store.clone(),
+            platforms: deps.platforms.clone(),
+            latest_publish: deps.latest_publish,
+            publish_timeout: deps.platform_timeout * PUBLISH_CALLS,
+        }
+    }
+
+    /// When a call that began then is over, whatever became of it.
+    fn over(&self, began: DateTime<Utc>) -> DateTime<Utc> {
+        began + self.publish_timeout
+    }
+}
+
+#[async_trait]
+impl Job for PublishTarget {
+    fn kind(&self) -> Kind {
+        Kind::PublishTarget
+    }
+
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+        let mut p = match self.prepare(run).await? {
+            Preparation::Stop(ending) => return Ok(ending),
+            Preparation::Go(prepared) => prepared,
+        };
+        let started_at = self.store.now();
+        Ok(match self.carry_out(run, &mut p).await? {
+            Some(how) => Box::new(Ended::after_call(p.target, how, started_at, self.publish_timeout)),
+            None => lease_lost(),
+        })
+    }
+
+    fn pause(&self, attempt: i32) -> TimeDelta {
+        ending::pause(attempt, crier_common::random::unit())
+    }
+}
+
+/// The settle of a run whose lease was lost writes nothing, this word least of all.
+fn lease_lost() -> Box<dyn Ending> {
+    Box::new(Outcome::Cancelled("the lease was lost".into()))
+}
+
+fn call_account(account: &SocialAccount, secrets: &SecretString) -> Result<Account> {
+    Ok(Account {
+        id: account.id,
+        workspace_id: account.workspace_id,
+        external_id: account.external_id.clone(),
+        username: account.username.clone(),
+        secrets: secrets_of(secrets)?,
+    })
+}
+
+fn secrets_of(secrets: &SecretString) -> Result<Secrets> {
+    Secrets::from_json(secrets.expose_secret().to_owned())
+        .ok_or_else(|| StoreError::Decode("an account's secrets are no JSON object".into()))
+}
+
+fn expired(message: impl Into<String>) -> Failure {
+    Failure::coded(Category::AuthExpired, "account_expired", message)
+}
+
+fn disconnected() -> Failure {
+    Failure::coded(
+        Category::Account,
+        "account_disconnected",
+        "The account is no longer connected to this brand. Connect it again, then publish the post again.",
+    )
+}

@@ -1,0 +1,165 @@
+//! Before the call: whether it is to be made, and what must be stored first.
+
+use async_trait::async_trait;
+use crier_common::domain::account::{AccountStatus, SocialAccount};
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::{Claimed, Outcome};
+use crier_common::domain::post::{Post, PostStatus, Target};
+use crier_common::platforms::{Connector, MarkerSeed, Outgoing};
+use crier_common::store::jobs::engine as rows;
+use crier_common::store::{Result, Tx, accounts, posts, targets};
+use secrecy::SecretString;
+use std::sync::Arc;
+
+use super::ending::{Ended, How};
+use super::{Preparation, Prepared, PublishTarget, call_account, disconnected, expired, lease_lost};
+use crate::engine::Run;
+use crate::jobs::Ending;
+
+type Fit = (SocialAccount, SecretString, Arc<dyn Connector>);
+
+impl PublishTarget {
+    pub(super) async fn prepare(&self, run: &Run) -> Result<Preparation> {
+        let not_wanted = |why| Ok(Preparation::Stop(Box::new(NotWanted { why })));
+        let mut tx = self.store.begin().await?;
+        let Some(target) = targets::find(&mut tx, run.job.subject_id).await? else {
+            return not_wanted("the target is gone");
+        };
+        let Some((post, deleted)) = posts::lock(&mut tx, target.post_id).await? else {
+            return not_wanted("the post is gone");
+        };
+        // Under the post's lock now: read the target as it is, and be sure that the job is still ours.
+        let Some(mut target) = targets::find(&mut tx, target.id).await? else {
+            return not_wanted("the target is gone");
+        };
+        if !rows::still_held(&mut tx, &run.job).await? {
+            return Ok(Preparation::Stop(lease_lost()));
+        }
+        let open = target.call_started_at.is_some();
+        if target.status.is_terminal() || !is_due(&post, &run.job) {
+            return not_wanted("the post is not to be published now");
+        }
+        // What an earlier run may have sent is found out about all the same: its event is still owed.
+        if deleted && !open {
+            return not_wanted("the post was deleted");
+        }
+        targets::start(&mut tx, target.id).await?;
+        target.attempts += 1;
+        if post.status == PostStatus::Scheduled {
+            posts::update(&mut tx, &Post { status: PostStatus::Publishing, ..post.clone() }).await?;
+        }
+        let unwanted = self.unwanted(run, deleted, &tx);
+        let (account, secrets, connector) = match (self.fitness(&mut tx, &post, &target).await?, &unwanted) {
+            (Ok(fit), None) => fit,
+            (Ok(fit), Some(_)) if open => fit,
+            (Ok(_), Some(failure)) => return self.stop(tx, target, How::failed(failure.clone())).await,
+            (Err(failure), _) if open => return self.stop(tx, target, How::unknown_as_unfit(&failure)).await,
+            (Err(failure), _) => {
+                return self.stop(tx, target, How::failed(unwanted.unwrap_or(failure))).await;
+            }
+        };
+        // All that may fail comes before the call is marked as begun.
+        let call = call_account(&account, &secrets)?;
+        let marker = target.marker.clone().unwrap_or_else(|| {
+            connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
+        });
+        if !open {
+            targets::mark_call(&mut tx, target.id, &marker).await?;
+            target.call_started_at = Some(tx.now);
+        }
+        tx.commit().await?;
+        let outgoing = Outgoing {
+            target_id: target.id,
+            text: target.content.clone().unwrap_or(post.content),
+            images: Vec::new(),
+            options: target.options.clone(),
+            marker,
+            attempt: u32::try_from(target.attempts).unwrap_or(1),
+        };
+        Ok(Preparation::Go(Box::new(Prepared {
+            target,
+            account,
+            connector,
+            call,
+            outgoing,
+            open,
+            unwanted,
+            refreshed: false,
+        })))
+    }
+
+    /// Keeps that a try was made, and ends without a call.
+    async fn stop(&self, tx: Tx, target: Target, how: How) -> Result<Preparation> {
+        tx.commit().await?;
+        Ok(Preparation::Stop(Box::new(Ended::without_call(target, how, self.store.now()))))
+    }
+
+    /// Why it must not be sent any more.
+    fn unwanted(&self, run: &Run, deleted: bool, tx: &Tx) -> Option<Failure> {
+        if deleted {
+            let message = "The post was deleted before it was published here.";
+            return Some(Failure::coded(Category::Missed, "post_deleted", message));
+        }
+        (tx.now - run.job.run_at > self.latest_publish).then(|| {
+            Failure::of(
+                Category::Missed,
+                "Its time passed while the service was not running, too long ago to publish it now. Publish it again if it still fits.",
+            )
+        })
+    }
+
+    /// Whether the account can be called at all.
+    async fn fitness(&self, tx: &mut Tx, post: &Post, target: &Target) -> Result<std::result::Result<Fit, Failure>> {
+        let attached = accounts::is_attached(tx, post.brand_id, target.account_id).await?;
+        let found = accounts::with_secrets(tx, self.store.cipher(), target.account_id).await?;
+        let Some((account, secrets)) = found.filter(|_| attached) else { return Ok(Err(disconnected())) };
+        if account.status == AccountStatus::Expired {
+            return Ok(Err(expired(
+                "The account's access has expired. Refresh or reconnect it, then publish the post again.",
+            )));
+        }
+        let Some(connector) = self.platforms.get(account.platform) else {
+            return Ok(Err(Failure::coded(
+                Category::Account,
+                "platform_not_configured",
+                format!("{} is not configured on this installation.", account.platform),
+            )));
+        };
+        Ok(Ok((account, secrets, connector)))
+    }
+}
+
+/// Whether the post is to go out by this job: a post that was moved to a later time while the job was in a worker's hands
+/// waits for that time.
+fn is_due(post: &Post, job: &Claimed) -> bool {
+    match post.status {
+        PostStatus::Publishing => true,
+        PostStatus::Scheduled => post.scheduled_at.is_none_or(|at| at <= job.run_at),
+        _ => false,
+    }
+}
+
+/// A run that found nothing to do. A person who schedules the post (again) in the meantime enqueues nothing, as this job
+/// has not ended: so the end looks once more, under the post's lock.
+struct NotWanted {
+    why: &'static str,
+}
+
+#[async_trait]
+impl Ending for NotWanted {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        let cancelled = Outcome::Cancelled(self.why.to_owned());
+        let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };
+        let Some((post, false)) = posts::lock(tx, target.post_id).await? else { return Ok(cancelled) };
+        let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };
+        let at = match post.status {
+            PostStatus::Scheduled => post.scheduled_at,
+            PostStatus::Publishing => None,
+            _ => return Ok(cancelled),
+        };
+        if target.status.is_terminal() {
+            return Ok(cancelled);
+        }
+        Ok(Outcome::RetryAt(at.unwrap_or(tx.now).max(tx.now), "the post's time was changed".to_owned()))
+    }
+}
