@@ -122,7 +122,7 @@ pub struct ApiError {
     /// Seconds, for the header of the same name.
     pub retry_after: Option<u64>,
     /// What happened inside: for the log alone.
-    pub cause: Option<Cause>,
+    pub cause: Option<Box<Cause>>,
 }
 
 /// What happened inside.
@@ -241,7 +241,7 @@ impl ApiError {
 
     pub fn internal(cause: impl Into<Cause>) -> Self {
         let message = "Something went wrong on our side. Try again; if it stays, tell the operator the request_id.";
-        Self { cause: Some(cause.into()), ..Self::new(Code::InternalError, message) }
+        Self { cause: Some(Box::new(cause.into())), ..Self::new(Code::InternalError, message) }
     }
 
     /// The same for what should not be possible.
@@ -251,7 +251,7 @@ impl ApiError {
 
     /// Whether the database gave this one up for another: the same work, begun again, will do.
     pub fn is_serialization(&self) -> bool {
-        matches!(&self.cause, Some(Cause::Store(error)) if error.is_serialization())
+        matches!(self.cause.as_deref(), Some(Cause::Store(error)) if error.is_serialization())
     }
 
     /// Logs what happened inside. Called once, where the answer is made.
@@ -288,7 +288,8 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         if error.is_unavailable() {
             let message = "The service cannot reach its database. Nothing was changed; try again in a few seconds.";
-            return Self { cause: Some(error.into()), ..Self::new(Code::ServiceUnavailable, message) }.retry_after(5);
+            return Self { cause: Some(Box::new(error.into())), ..Self::new(Code::ServiceUnavailable, message) }
+                .retry_after(5);
         }
         Self::internal(error)
     }

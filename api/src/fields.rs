@@ -37,10 +37,6 @@ impl<T> Given<T> {
         }
     }
 
-    pub fn or(self, default: T) -> T {
-        self.value().unwrap_or(default)
-    }
-
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Given<U> {
         match self {
             Self::Absent => Given::Absent,

@@ -1,5 +1,7 @@
 //! What several tests need.
 
+pub mod app;
+pub mod connector;
 pub mod process;
 pub mod servers;
 pub mod store;

@@ -78,7 +78,7 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
             "title": "Crier",
             "version": "1.0.0",
             "description": INTRODUCTION,
-            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+            "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
         },
         "servers": [{ "url": PREFIX }],
         "security": [{ "bearer": [] }],
@@ -142,7 +142,7 @@ fn operation(endpoint: &Endpoint, s: &mut Schema) -> Value {
     });
     if let Some(body) = &endpoint.body {
         operation["requestBody"] = json!({
-            "required": true,
+            "required": !body.optional,
             "content": { "application/json": { "schema": (body.schema)(s), "example": body.example } },
         });
     }

@@ -205,6 +205,21 @@ macro_rules! request {
     )+};
 }
 
+/// A body that is told of under a name of its own, but read as another type.
+macro_rules! described {
+    ($($(#[doc = $doc:literal])* pub struct $name:ident {
+        $($(#[doc = $text:literal])* pub $field:ident : $ty:ty $({ $($key:literal : $value:tt),+ $(,)? })?),+ $(,)?
+    })+) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        $crate::openapi::schema::documented! {
+            $name, concat!($($doc),*), asked; $($field: $ty, concat!($($text),*), [$($($key : $value),+)?];)+
+        }
+    )+};
+}
+
 macro_rules! documented {
     ($name:ident, $doc:expr, $when:ident; $($field:ident : $ty:ty, $text:expr, [$($key:literal : $value:tt),*];)+) => {
         impl $crate::openapi::schema::Documented for $name {
@@ -225,7 +240,7 @@ macro_rules! documented {
     };
 }
 
-pub(crate) use {documented, record, request};
+pub(crate) use {described, documented, record, request};
 
 /// Whether a field of this type must be there.
 pub fn required<T: Documented>(when: &str) -> bool {

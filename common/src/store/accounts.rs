@@ -95,12 +95,6 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(&list).fetch_all(c))?)
 }
 
-/// Holds the brand's row until the end of the transaction, so that its cap is counted one at a time.
-pub async fn lock_brand(tx: &mut Tx, brand_id: i64) -> Result<()> {
-    execute!(tx, "UPDATE brands SET updated_at = updated_at WHERE id = $1", brand_id)?;
-    Ok(())
-}
-
 /// An account and its secrets (a JSON object), for a call to the platform.
 pub async fn with_secrets(
     conn: &mut Conn,

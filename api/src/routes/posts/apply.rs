@@ -5,7 +5,7 @@ use crier_common::domain::post::{Post, Target, TargetStatus};
 use crier_common::store::{Conn, Tx, accounts, jobs, posts, targets, usage};
 
 use super::check::{self, Known};
-use super::edit::{self, Change, Decision, Standing, Wanted};
+use super::edit::{self, Decision, PostChange, Standing, Wanted};
 use crate::context::Context;
 use crate::error::{ApiError, Code, Result};
 use crate::fields::Problems;
@@ -30,7 +30,7 @@ pub async fn validate(
     conn: &mut Conn,
     post: &Post,
     wanted: &Wanted,
-    change: &Change,
+    change: &PostChange,
     problems: Problems,
 ) -> Result<()> {
     let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();

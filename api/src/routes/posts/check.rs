@@ -6,7 +6,7 @@ use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::platforms::{Registry, text};
 
-use super::edit::{Change, Wanted, WantedTarget};
+use super::edit::{PostChange, Wanted, WantedTarget};
 use crate::fields::{Given, Problems};
 
 /// How far ahead a post may be scheduled.
@@ -39,7 +39,7 @@ pub struct Checked {
 }
 
 /// Adds what is wrong with the post as it would be. Fields that could not be read are told of already.
-pub fn check(post: &Post, wanted: &Wanted, change: &Change, known: &Known<'_>, problems: &Problems) {
+pub fn check(post: &Post, wanted: &Wanted, change: &PostChange, known: &Known<'_>, problems: &Problems) {
     let status = wanted.status(post.status).unwrap_or(post.status);
     let goes_out = status != PostStatus::Draft;
     content(wanted, problems);
@@ -68,7 +68,7 @@ fn content(wanted: &Wanted, problems: &Problems) {
 }
 
 /// There is no media library yet, so no id is one of an asset.
-fn media(change: &Change, problems: &Problems) {
+fn media(change: &PostChange, problems: &Problems) {
     let unknown = |prefix: &str, ids: &[i64]| {
         for (i, id) in ids.iter().enumerate() {
             problems.add(format!("{prefix}media.{i}"), format!("There is no such media asset as {id} in this brand."));
@@ -79,12 +79,12 @@ fn media(change: &Change, problems: &Problems) {
     }
     if let Given::Value(list) = &change.overrides {
         for (i, one) in list.iter().enumerate() {
-            unknown(&format!("overrides.{i}."), one.wish.media.as_deref().unwrap_or_default());
+            unknown(&format!("overrides.{i}."), one.media.as_deref().unwrap_or_default());
         }
     }
 }
 
-fn overrides(wanted: &Wanted, change: &Change, problems: &Problems) {
+fn overrides(wanted: &Wanted, change: &PostChange, problems: &Problems) {
     let Given::Value(list) = &change.overrides else { return };
     if problems.has("accounts") {
         return;
@@ -102,7 +102,7 @@ fn overrides(wanted: &Wanted, change: &Change, problems: &Problems) {
     }
 }
 
-fn time(wanted: &Wanted, change: &Change, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
+fn time(wanted: &Wanted, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
     const FIELD: &str = "scheduled_at";
     if problems.has(FIELD) {
         return;

@@ -5,7 +5,7 @@ use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::store::{Tx, posts};
 use serde_json::json;
 
-use super::edit::{Change, Wanted};
+use super::edit::{PostChange, Wanted};
 use super::{NewPost, PostDetail, TAG, apply};
 use crate::answer::Answer;
 use crate::context::Context;
@@ -51,7 +51,7 @@ pub fn empty(cx: &Context) -> Result<Post> {
 async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     let mut post = Post { created_at: tx.now, updated_at: tx.now, ..empty(cx)? };
     let problems = Problems::default();
-    let change = Change::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
+    let change = PostChange::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
     let wanted = Wanted::of(&post, &[], &change);
     apply::validate(cx, tx, &post, &wanted, &change, problems).await?;
     post.id = posts::insert(tx, &post).await?;

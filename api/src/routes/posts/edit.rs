@@ -1,36 +1,42 @@
 //! What a request makes of a post: decided here, without a database, and then carried out by [`super::apply`].
 //!
 //! A create is an edit of an empty draft, a submit one that changes nothing but the status: there is one set of rules.
-//! [`Change`] is what the body says, [`Wanted`] the post as it would be, and [`decide`] whether the post's state allows
+//! [`PostChange`] is what the body says, [`Wanted`] the post as it would be, and [`decide`] whether the post's state allows
 //! it, and what there is to do.
 
 use chrono::{DateTime, Utc};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetStatus, Wish};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::fields::{Fields, Given};
+use crate::openapi::schema::request;
 
 pub const LONGEST_CONTENT: usize = 65_535;
 
-/// What a body asks for.
-#[derive(Clone, Debug)]
-pub struct Change {
-    pub content: Given<String>,
-    pub schedule_type: Given<ScheduleType>,
-    pub scheduled_at: Given<DateTime<Utc>>,
-    pub accounts: Given<Vec<i64>>,
-    pub media: Given<Vec<i64>>,
-    pub overrides: Given<Vec<Override>>,
+request! {
+    /// What is to change of a post; what is absent stays, null empties.
+    pub struct PostChange {
+        pub content: Given<String> { "maxLength": 65535 },
+        pub schedule_type: Given<ScheduleType>,
+        pub scheduled_at: Given<DateTime<Utc>> { "x-extension": true },
+        pub accounts: Given<Vec<i64>> { "uniqueItems": true, "x-extension": true },
+        pub media: Given<Vec<i64>> { "uniqueItems": true, "x-extension": true },
+        /// In place of all that there were.
+        pub overrides: Given<Vec<PostOverride>> { "x-extension": true },
+    }
+
+    /// A wish for one account. What is absent is the post's.
+    pub struct PostOverride {
+        /// One of the post's accounts.
+        pub account_id: i64,
+        pub content: Option<String> { "minLength": 1, "maxLength": 65535 },
+        pub media: Option<Vec<i64>> { "uniqueItems": true },
+        /// What a platform needs beyond text, as its descriptor says: `title`, `board`, `subreddit`, `link`, `visibility`.
+        pub options: Option<Map<String, Value>>,
+    }
 }
 
-/// A wish for one account.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Override {
-    pub account_id: i64,
-    pub wish: Wish,
-}
-
-impl Change {
+impl PostChange {
     pub fn read(f: &Fields<'_>, zone: &str) -> Self {
         Self {
             content: f.text("content", 0..=LONGEST_CONTENT),
@@ -55,15 +61,22 @@ impl Change {
 }
 
 /// An unreadable one keeps its place, so that the places of the others are those of the request.
-fn read_override(f: &Fields<'_>) -> Option<Override> {
+fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
     let account_id = f.required("account_id", f.id("account_id"));
     let content = f.text("content", 1..=LONGEST_CONTENT).value();
     let media = f.ids("media").value();
-    let options = f.object("options").value().cloned().unwrap_or_default();
-    if holds_nul(&Value::Object(options.clone())) {
+    let options = f.object("options").value().cloned();
+    if options.as_ref().is_some_and(|options| holds_nul(&Value::Object(options.clone()))) {
         f.problem("options", "Must not contain the character NUL.");
     }
-    Some(Override { account_id: account_id.unwrap_or_default(), wish: Wish { content, media, options } })
+    Some(PostOverride { account_id: account_id.unwrap_or_default(), content, media, options })
+}
+
+impl PostOverride {
+    fn wish(&self) -> Wish {
+        let options = self.options.clone().unwrap_or_default();
+        Wish { content: self.content.clone(), media: self.media.clone(), options }
+    }
 }
 
 fn holds_nul(value: &Value) -> bool {
@@ -118,7 +131,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    pub fn of(post: &Post, standing: &[Standing], change: &Change) -> Self {
+    pub fn of(post: &Post, standing: &[Standing], change: &PostChange) -> Self {
         let before = standing.iter().map(|s| s.target.account_id).collect();
         let accounts = change.accounts.clone().over(before, Vec::new());
         let overrides = match &change.overrides {
@@ -129,7 +142,7 @@ impl Wanted {
         let target = |account_id: i64| {
             let place = overrides.and_then(|list| list.iter().position(|o| o.account_id == account_id));
             let wish = match (overrides, place) {
-                (Some(list), Some(place)) => list[place].wish.clone(),
+                (Some(list), Some(place)) => list[place].wish(),
                 (Some(_), None) => Wish::default(),
                 (None, _) => {
                     let kept = standing.iter().find(|s| s.target.account_id == account_id);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::answer::{Planned, Stamp};
 use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::openapi::schema::{record, request};
+use crate::openapi::schema::{described, record};
 
 mod apply;
 mod approve;
@@ -143,39 +143,18 @@ record! {
     }
 }
 
-request! {
-    /// A wish for one account. What is absent is the post's.
-    pub struct PostOverride {
-        /// One of the post's accounts.
-        pub account_id: i64,
-        pub content: Option<String> { "maxLength": 65535 },
-        pub media: Option<Vec<i64>>,
-        /// What a platform needs beyond text, as its descriptor says: `title`, `board`, `subreddit`, `link`, `visibility`.
-        pub options: Option<Map<String, Value>>,
-    }
-
+described! {
     /// A post to be made.
     pub struct NewPost {
         /// Required unless there is media.
         pub content: Option<String> { "maxLength": 65535 },
-        pub schedule_type: Option<ScheduleType>,
+        pub schedule_type: Option<ScheduleType> { "default": "draft" },
         /// Required for `scheduled`, kept with a draft, ignored for `now`. In the future, within 5 years. Without an offset it is in the brand's time zone.
         pub scheduled_at: Option<Planned>,
         /// Ids of accounts of the brand, at least one unless this is a draft.
-        pub accounts: Option<Vec<i64>>,
-        pub media: Option<Vec<i64>> { "x-extension": true },
-        pub overrides: Option<Vec<PostOverride>> { "x-extension": true },
-    }
-
-    /// What is to change of a post; what is absent stays.
-    pub struct PostChange {
-        pub content: Option<String> { "maxLength": 65535 },
-        pub schedule_type: Option<ScheduleType>,
-        pub scheduled_at: Option<Planned> { "x-extension": true },
-        pub accounts: Option<Vec<i64>> { "x-extension": true },
-        pub media: Option<Vec<i64>> { "x-extension": true },
-        /// In place of all that there were.
-        pub overrides: Option<Vec<PostOverride>> { "x-extension": true },
+        pub accounts: Option<Vec<i64>> { "uniqueItems": true },
+        pub media: Option<Vec<i64>> { "uniqueItems": true, "x-extension": true },
+        pub overrides: Option<Vec<edit::PostOverride>> { "x-extension": true },
     }
 }
 

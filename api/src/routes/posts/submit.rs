@@ -5,7 +5,7 @@ use crier_common::domain::plan::Feature;
 use crier_common::domain::post::PostStatus;
 use crier_common::store::Tx;
 
-use super::edit::{Change, Wanted};
+use super::edit::{PostChange, Wanted};
 use super::{PostDetail, TAG, apply};
 use crate::answer::Answer;
 use crate::context::Context;
@@ -30,7 +30,7 @@ async fn submit(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         return Err(ApiError::new(Code::PostNotSubmittable, message));
     }
     let there = apply::standing(tx, post.id).await?;
-    let change = Change::nothing();
+    let change = PostChange::nothing();
     let wanted = Wanted { submits: true, ..Wanted::of(&post, &there, &change) };
     apply::validate(cx, tx, &post, &wanted, &change, Problems::default()).await?;
     let post = apply::carry_out(cx, tx, post, &there, &wanted).await?;

@@ -6,7 +6,7 @@ use crier_common::store::{Conn, accounts};
 use serde_json::json;
 
 use super::check::{Known, on_platform};
-use super::edit::{Change, Wanted};
+use super::edit::{PostChange, Wanted};
 use super::{NewPost, TAG, apply, create};
 use crate::answer::Answer;
 use crate::context::Context;
@@ -57,11 +57,11 @@ pub fn endpoint() -> Endpoint {
 async fn validate(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let post = create::empty(cx)?;
     let problems = Problems::default();
-    let change = Change::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
+    let change = PostChange::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
     let wanted = Wanted::of(&post, &[], &change);
     // As a draft, so that what the platforms say is the answer and not a refusal.
     let draft = Wanted { schedule_type: None, ..wanted.clone() };
-    let change = Change { schedule_type: Given::Absent, ..change };
+    let change = PostChange { schedule_type: Given::Absent, ..change };
     apply::validate(cx, conn, &post, &draft, &change, problems).await?;
     let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
     let found = accounts::find_many(conn, cx.brand()?.id, &ids).await?;

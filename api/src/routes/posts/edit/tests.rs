@@ -61,11 +61,11 @@ fn target(id: i64, status: TargetStatus) -> Standing {
     Standing { target, running: false }
 }
 
-fn put(schedule_type: Option<ScheduleType>) -> Change {
-    Change { schedule_type: schedule_type.map_or(Given::Absent, Given::Value), ..Change::nothing() }
+fn put(schedule_type: Option<ScheduleType>) -> PostChange {
+    PostChange { schedule_type: schedule_type.map_or(Given::Absent, Given::Value), ..PostChange::nothing() }
 }
 
-fn decided(post: &Post, there: &[Standing], change: &Change) -> Result<Decision, Conflict> {
+fn decided(post: &Post, there: &[Standing], change: &PostChange) -> Result<Decision, Conflict> {
     decide(post, there, &Wanted::of(post, there, change), now())
 }
 
@@ -76,7 +76,7 @@ fn a_draft_is_published_or_scheduled_and_counts_once() {
     let (draft, there) = (post(PostStatus::Draft), [target(1, PENDING)]);
     let at_once = decided(&draft, &there, &put(Some(ScheduleType::Now))).unwrap();
     assert_eq!((at_once.status, at_once.publish_at, at_once.counts), (PostStatus::Publishing, Some(now()), true));
-    let change = Change { scheduled_at: Given::Value(later()), ..put(Some(ScheduleType::Scheduled)) };
+    let change = PostChange { scheduled_at: Given::Value(later()), ..put(Some(ScheduleType::Scheduled)) };
     let planned = decided(&draft, &there, &change).unwrap();
     assert_eq!((planned.status, planned.publish_at, planned.counts), (PostStatus::Scheduled, Some(later()), true));
     let again = decided(&Post { counted: true, ..draft }, &there, &change).unwrap();
@@ -85,7 +85,7 @@ fn a_draft_is_published_or_scheduled_and_counts_once() {
 
 #[test]
 fn a_draft_that_keeps_a_time_gets_no_job() {
-    let change = Change { scheduled_at: Given::Value(later()), ..put(None) };
+    let change = PostChange { scheduled_at: Given::Value(later()), ..put(None) };
     let decision = decided(&post(PostStatus::Draft), &[target(1, PENDING)], &change).unwrap();
     assert_eq!((decision.status, decision.publish_at, decision.counts), (PostStatus::Draft, None, false));
 }
@@ -94,10 +94,10 @@ fn a_draft_that_keeps_a_time_gets_no_job() {
 fn a_new_time_takes_the_jobs_back_and_other_words_do_not() {
     let (planned, there) = (post(PostStatus::Scheduled), [target(1, PENDING)]);
     let time = later() + TimeDelta::hours(1);
-    let change = Change { scheduled_at: Given::Value(time), ..put(None) };
+    let change = PostChange { scheduled_at: Given::Value(time), ..put(None) };
     let moved = decided(&planned, &there, &change).unwrap();
     assert_eq!((moved.cancel, moved.publish_at, moved.status), (true, Some(time), PostStatus::Scheduled));
-    let words = decided(&planned, &there, &Change { content: Given::Value("x".into()), ..put(None) }).unwrap();
+    let words = decided(&planned, &there, &PostChange { content: Given::Value("x".into()), ..put(None) }).unwrap();
     assert_eq!((words.cancel, words.publish_at, words.wishes.len()), (false, None, 1));
     let draft = decided(&planned, &there, &put(Some(ScheduleType::Draft))).unwrap();
     assert_eq!((draft.cancel, draft.publish_at, draft.status), (true, None, PostStatus::Draft));
@@ -108,7 +108,7 @@ fn once_a_worker_has_taken_a_part_up_the_whole_waits() {
     let busy = Standing { running: true, ..target(2, PENDING) };
     let (planned, there) = (post(PostStatus::Scheduled), [target(1, PENDING), busy]);
     assert_eq!(decided(&planned, &there, &put(Some(ScheduleType::Draft))), Err(Conflict::Busy));
-    let words = Change { content: Given::Value("x".into()), ..put(None) };
+    let words = PostChange { content: Given::Value("x".into()), ..put(None) };
     assert_eq!(decided(&planned, &there, &words), Err(Conflict::Busy));
     assert!(decided(&planned, &there, &put(None)).is_ok());
 }
@@ -125,13 +125,13 @@ fn now_tries_the_failed_targets_alone_again() {
 fn what_was_published_cannot_change_but_what_failed_can() {
     let there = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
     let post = post(PostStatus::PartiallyPublished);
-    let all = Change { content: Given::Value("x".into()), ..put(None) };
+    let all = PostChange { content: Given::Value("x".into()), ..put(None) };
     assert_eq!(decided(&post, &there, &all), Err(Conflict::Published(1)));
-    let wish = |account_id| Override { account_id, wish: Wish { content: Some("x".into()), ..Wish::default() } };
-    let one = |account_id| Change { overrides: Given::Value(vec![wish(account_id)]), ..put(None) };
+    let wish = |account_id| PostOverride { account_id, content: Some("x".into()), media: None, options: None };
+    let one = |account_id| PostChange { overrides: Given::Value(vec![wish(account_id)]), ..put(None) };
     assert_eq!(decided(&post, &there, &one(1)), Err(Conflict::Published(1)));
     assert_eq!(decided(&post, &there, &one(2)).unwrap().wishes.len(), 1);
-    let same = Change { content: Given::Value("hello".into()), ..put(None) };
+    let same = PostChange { content: Given::Value("hello".into()), ..put(None) };
     assert!(decided(&post, &there, &same).unwrap().wishes.is_empty());
 }
 
@@ -139,18 +139,18 @@ fn what_was_published_cannot_change_but_what_failed_can() {
 fn accounts_and_time_are_fixed_once_publishing_has_begun() {
     let there = [target(1, TargetStatus::Failed), target(2, TargetStatus::Failed)];
     let failed = post(PostStatus::Failed);
-    let accounts = |ids: &[i64]| Change { accounts: Given::Value(ids.to_vec()), ..put(None) };
+    let accounts = |ids: &[i64]| PostChange { accounts: Given::Value(ids.to_vec()), ..put(None) };
     assert_eq!(decided(&failed, &there, &accounts(&[1])), Err(Conflict::Accounts));
     assert_eq!(decided(&failed, &there, &accounts(&[1, 2, 3])), Err(Conflict::Accounts));
     assert!(decided(&failed, &there, &accounts(&[1, 2])).is_ok());
-    let time = Change { scheduled_at: Given::Value(later()), ..put(None) };
+    let time = PostChange { scheduled_at: Given::Value(later()), ..put(None) };
     assert_eq!(decided(&failed, &there, &time), Err(Conflict::Time));
 }
 
 #[test]
 fn accounts_of_a_draft_come_go_and_move() {
     let there = [target(1, PENDING), target(2, PENDING)];
-    let change = Change { accounts: Given::Value(vec![2, 3]), ..put(None) };
+    let change = PostChange { accounts: Given::Value(vec![2, 3]), ..put(None) };
     let decision = decided(&post(PostStatus::Draft), &there, &change).unwrap();
     assert_eq!(decision.insert, [(3, 1, Wish::default())]);
     assert_eq!((decision.remove, decision.places), (vec![1], vec![(2, 0)]));
@@ -162,7 +162,7 @@ fn overrides_stay_when_absent_and_go_when_null() {
     own.target.content = Some("own".into());
     let (draft, there) = (post(PostStatus::Draft), [own]);
     assert!(decided(&draft, &there, &put(None)).unwrap().wishes.is_empty());
-    let cleared = decided(&draft, &there, &Change { overrides: Given::Null, ..put(None) }).unwrap();
+    let cleared = decided(&draft, &there, &PostChange { overrides: Given::Null, ..put(None) }).unwrap();
     assert_eq!(cleared.wishes, [(1, Wish::default())]);
 }
 
@@ -173,7 +173,7 @@ fn a_post_that_waits_for_approval_is_only_moved_by_approval() {
         let refused = decided(&pending, &there, &put(Some(schedule)));
         assert_eq!(refused, Err(Conflict::NoSuchTransition(PostStatus::PendingApproval)));
     }
-    let words = Change { content: Given::Value("x".into()), ..put(None) };
+    let words = PostChange { content: Given::Value("x".into()), ..put(None) };
     assert_eq!(decided(&pending, &there, &words).unwrap().status, PostStatus::PendingApproval);
 }
 
@@ -202,7 +202,7 @@ proptest! {
             standing.target.call_started_at = open.then(now);
             standing
         }).collect();
-        let change = Change {
+        let change = PostChange {
             content: content.map_or(Given::Absent, Given::Value),
             accounts: accounts.map_or(Given::Absent, |ids| Given::Value(ids.into_iter().collect())),
             scheduled_at: shift.map_or(Given::Absent, |h| Given::Value(now() + TimeDelta::hours(h))),
