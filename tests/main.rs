@@ -1,5 +1,6 @@
 //! The one binary of tests that drive more than one crate. `./scripts/test` runs it with what it needs.
 
+mod api;
 mod architecture;
 mod faults;
 mod jobs;

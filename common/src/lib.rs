@@ -1,12 +1,14 @@
 //! What more than one role of Crier needs.
 //!
-//! Imports run one way: `domain` imports nothing, `store` only `domain` (and `clock`, `secrets`), `queue` only `store`.
+//! Imports run one way: `domain` imports nothing, `store` only `domain` (and `clock`, `random`, `secrets`, `telemetry`), `queue`
+//! only `store`.
 //! A test in `tests/architecture.rs` keeps it so.
 
 pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod http;
+pub mod limits;
 pub mod platforms;
 pub mod process;
 pub mod publishing;
@@ -17,3 +19,7 @@ pub mod store;
 pub mod subjects;
 pub mod telemetry;
 pub mod webhooks;
+
+// For `text_enum!`, which other crates use as well.
+#[doc(hidden)]
+pub use {serde, sqlx};

@@ -6,7 +6,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod accounts;
+mod errors;
+mod events;
 mod idempotency;
 mod jobs;
 mod plans;
+mod posts;
+mod publishing;
+mod queue;
+mod sandbox;
+mod schema;
 mod tenants;
+mod webhooks;

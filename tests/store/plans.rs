@@ -147,7 +147,7 @@ async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
         engine::heartbeat(&mut kept, &[1, 2, 3], "w").await.unwrap();
         dispatch::rescue(&mut kept, 100).await.unwrap();
         dispatch::purge(&mut kept, s.now(), s.now(), 1_000).await.unwrap();
-        targets::accounts_of(&mut kept, &[1, 2]).await.unwrap();
+        targets::briefs(&mut kept, &[1, 2]).await.unwrap();
     }
     let now = s.now().to_rfc3339();
     // As another process would, while the connection above keeps its plans.

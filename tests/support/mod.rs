@@ -1,5 +1,7 @@
 //! What several tests need.
 
+pub mod app;
+pub mod connector;
 pub mod fake_platform;
 pub mod jobs;
 pub mod process;

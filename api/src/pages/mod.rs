@@ -12,8 +12,7 @@ use salvo::{Response, Router};
 mod sandbox;
 
 /// Nothing but our own styles, and forms to ourselves.
-const POLICY: &str =
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Every page, at the root of the host.
 pub fn router() -> Router {

@@ -24,7 +24,7 @@ pub fn router() -> Router {
     Router::new()
         .push(Router::with_path("sandbox.css").get(styles))
         .push(Router::with_path("sandbox/{handle}").get(timeline))
-        .push(Router::with_path("sandbox/{handle}/posts/{post}/comments").post(comment))
+        .push(Router::with_path("sandbox/{handle}/posts/{post}/comments").post(add_comment))
 }
 
 #[derive(Template)]
@@ -50,9 +50,12 @@ struct Missing {
     message: &'static str,
 }
 
-const NOBODY: Missing =
-    Missing { title: "Nobody here", message: "Nobody has connected this sandbox handle yet. Connect it with the API, then publish to it." };
-const OFF: Missing = Missing { title: "Sandbox off", message: "The sandbox is switched off on this installation (CRIER_SANDBOX)." };
+const NOBODY: Missing = Missing {
+    title: "Nobody here",
+    message: "Nobody has connected this sandbox handle yet. Connect it with the API, then publish to it.",
+};
+const OFF: Missing =
+    Missing { title: "Sandbox off", message: "The sandbox is switched off on this installation (CRIER_SANDBOX)." };
 
 #[handler]
 async fn styles(res: &mut Response) {
@@ -63,7 +66,7 @@ async fn styles(res: &mut Response) {
 
 /// The state, where the sandbox is switched on.
 fn open<'d>(depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
-    let app = depot.obtain::<Arc<App>>().ok()?;
+    let app = depot.get_typed::<Arc<App>>().ok()?;
     if app.platforms.get(Platform::Sandbox).is_none() {
         html(res, StatusCode::NOT_FOUND, &OFF);
         return None;
@@ -80,7 +83,11 @@ async fn timeline(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         Ok(None) => html(res, StatusCode::NOT_FOUND, &NOBODY),
         Err(error) => {
             tracing::warn!(%error, "a sandbox page could not be read");
-            plain(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not answer right now; try again in a moment.");
+            plain(
+                res,
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The database does not answer right now; try again in a moment.",
+            );
         }
     }
 }
@@ -104,9 +111,10 @@ async fn load(app: &App, handle: String) -> Result<Option<Timeline>> {
 }
 
 #[handler]
-async fn comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = open(depot, res) else { return };
-    let (handle, post) = (req.param::<String>("handle").unwrap_or_default(), req.param::<i64>("post").unwrap_or_default());
+    let (handle, post) =
+        (req.param::<String>("handle").unwrap_or_default(), req.param::<i64>("post").unwrap_or_default());
     let Ok(body) = req.payload_with_max_size(LARGEST_FORM).await else {
         return plain(res, StatusCode::PAYLOAD_TOO_LARGE, "The comment is too long.");
     };
@@ -136,7 +144,11 @@ async fn comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         Ok(None) => plain(res, StatusCode::NOT_FOUND, "There is no such post here."),
         Err(error) => {
             tracing::warn!(%error, "a sandbox comment could not be stored");
-            plain(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not answer right now; try again in a moment.");
+            plain(
+                res,
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The database does not answer right now; try again in a moment.",
+            );
         }
     }
 }

@@ -27,7 +27,7 @@ macro_rules! text_enum {
 
         impl std::str::FromStr for $name {
             type Err = $crate::domain::UnknownWord;
-            fn from_str(word: &str) -> Result<Self, Self::Err> {
+            fn from_str(word: &str) -> ::std::result::Result<Self, Self::Err> {
                 Self::ALL.iter().copied().find(|v| v.as_str() == word).ok_or_else(|| $crate::domain::UnknownWord {
                     word: word.to_owned(),
                     known: Self::ALL.iter().map(|v| v.as_str()).collect::<Vec<_>>().join(", "),
@@ -35,33 +35,33 @@ macro_rules! text_enum {
             }
         }
 
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl $crate::serde::Serialize for $name {
+            fn serialize<S: $crate::serde::Serializer>(&self, serializer: S) -> ::std::result::Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.as_str())
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        impl<'de> $crate::serde::Deserialize<'de> for $name {
+            fn deserialize<D: $crate::serde::Deserializer<'de>>(deserializer: D) -> ::std::result::Result<Self, D::Error> {
                 let word = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
-                word.parse().map_err(serde::de::Error::custom)
+                word.parse().map_err($crate::serde::de::Error::custom)
             }
         }
 
-        impl<DB: sqlx::Database> sqlx::Type<DB> for $name where str: sqlx::Type<DB> {
-            fn type_info() -> DB::TypeInfo { <str as sqlx::Type<DB>>::type_info() }
-            fn compatible(ty: &DB::TypeInfo) -> bool { <str as sqlx::Type<DB>>::compatible(ty) }
+        impl<DB: $crate::sqlx::Database> $crate::sqlx::Type<DB> for $name where str: $crate::sqlx::Type<DB> {
+            fn type_info() -> DB::TypeInfo { <str as $crate::sqlx::Type<DB>>::type_info() }
+            fn compatible(ty: &DB::TypeInfo) -> bool { <str as $crate::sqlx::Type<DB>>::compatible(ty) }
         }
 
-        impl<'q, DB: sqlx::Database> sqlx::Encode<'q, DB> for $name where &'q str: sqlx::Encode<'q, DB> {
-            fn encode_by_ref(&self, buf: &mut <DB as sqlx::Database>::ArgumentBuffer) -> Result<sqlx::encode::IsNull, sqlx::error::BoxDynError> {
-                <&'q str as sqlx::Encode<'q, DB>>::encode_by_ref(&self.as_str(), buf)
+        impl<'q, DB: $crate::sqlx::Database> $crate::sqlx::Encode<'q, DB> for $name where &'q str: $crate::sqlx::Encode<'q, DB> {
+            fn encode_by_ref(&self, buf: &mut <DB as $crate::sqlx::Database>::ArgumentBuffer) -> ::std::result::Result<$crate::sqlx::encode::IsNull, $crate::sqlx::error::BoxDynError> {
+                <&'q str as $crate::sqlx::Encode<'q, DB>>::encode_by_ref(&self.as_str(), buf)
             }
         }
 
-        impl<'r, DB: sqlx::Database> sqlx::Decode<'r, DB> for $name where &'r str: sqlx::Decode<'r, DB> {
-            fn decode(value: <DB as sqlx::Database>::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
-                let word = <&'r str as sqlx::Decode<'r, DB>>::decode(value)?;
+        impl<'r, DB: $crate::sqlx::Database> $crate::sqlx::Decode<'r, DB> for $name where &'r str: $crate::sqlx::Decode<'r, DB> {
+            fn decode(value: <DB as $crate::sqlx::Database>::ValueRef<'r>) -> ::std::result::Result<Self, $crate::sqlx::error::BoxDynError> {
+                let word = <&'r str as $crate::sqlx::Decode<'r, DB>>::decode(value)?;
                 Ok(word.parse()?)
             }
         }

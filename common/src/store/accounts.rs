@@ -84,6 +84,17 @@ pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Opt
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(account_id).fetch_optional(c))?)
 }
 
+/// Those of the accounts that are the brand's.
+pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<SocialAccount>> {
+    let ids = conn
+        .spelt("(SELECT value::bigint FROM json_array_elements_text($2::json))", "(SELECT value FROM json_each($2))");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 AND a.id IN {ids}"
+    );
+    let list = super::jobs::id_list(account_ids);
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(&list).fetch_all(c))?)
+}
+
 /// An account and its secrets (a JSON object), for a call to the platform.
 pub async fn with_secrets(
     conn: &mut Conn,

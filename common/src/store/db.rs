@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -108,7 +108,7 @@ impl Db {
             .statement_cache_capacity(256);
         let writer =
             SqlitePoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE * 4).test_before_acquire(false);
-        let writer = writer.connect_with(options.clone()).await?;
+        let writer = open(writer, &options).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(SQLITE_READERS)
             .acquire_timeout(ACQUIRE)
@@ -137,7 +137,12 @@ impl Db {
     pub async fn migrate(&self) -> Result<(), StoreError> {
         match self {
             Self::Pg(pool) => sqlx::migrate!("../migrations/postgres").run(pool).await?,
-            Self::Sqlite { writer, .. } => sqlx::migrate!("../migrations/sqlite").run(writer).await?,
+            Self::Sqlite { writer, .. } => {
+                // On Postgres sqlx takes a lock of its own; here it has none.
+                let mut tx = writer.begin_with("BEGIN IMMEDIATE").await?;
+                sqlx::migrate!("../migrations/sqlite").run_direct(None, &mut *tx, false).await?;
+                tx.commit().await?;
+            }
         }
         Ok(())
     }
@@ -174,6 +179,19 @@ impl Db {
                 readers.close().await;
                 writer.close().await;
             }
+        }
+    }
+}
+
+/// Opens the file. To switch a new one to WAL SQLite needs it alone, and does not wait for that by itself.
+async fn open(pool: SqlitePoolOptions, options: &SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
+    let give_up = Instant::now() + BUSY;
+    loop {
+        match pool.clone().connect_with(options.clone()).await {
+            Err(sqlx::Error::Database(e)) if e.code().as_deref() == Some("5") && Instant::now() < give_up => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            opened => return Ok(opened?),
         }
     }
 }

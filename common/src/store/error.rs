@@ -1,5 +1,7 @@
 //! What can go wrong in the store. Never told to a client: the API answers 503 or 500 and logs the cause.
 
+use sqlx::migrate::MigrateError;
+
 use crate::secrets::SecretError;
 
 #[derive(Debug, thiserror::Error)]
@@ -7,7 +9,7 @@ pub enum StoreError {
     #[error("database: {0}")]
     Database(#[from] sqlx::Error),
     #[error("migration: {0}")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    Migrate(#[from] MigrateError),
     #[error("sealed value: {0}")]
     Secret(#[from] SecretError),
     #[error("stored value: {0}")]
@@ -18,9 +20,14 @@ impl StoreError {
     /// The database cannot be reached or is full: worth trying again, and no fault of the program.
     pub fn is_unavailable(&self) -> bool {
         use sqlx::Error::{Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
-        match self {
-            Self::Database(Io(_) | PoolTimedOut | PoolClosed | Tls(_) | WorkerCrashed | Protocol(_)) => true,
-            Self::Database(Database(e)) => e.code().is_some_and(|code| {
+        let (Self::Database(error)
+        | Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _))) = self
+        else {
+            return false;
+        };
+        match error {
+            Io(_) | PoolTimedOut | PoolClosed | Tls(_) | WorkerCrashed | Protocol(_) => true,
+            Database(e) => e.code().is_some_and(|code| {
                 // Postgres: connection trouble, shutting down, out of resources (disk, connections). SQLite: busy, locked,
                 // I/O, full, cannot open.
                 let code = code.as_ref();

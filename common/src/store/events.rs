@@ -29,9 +29,10 @@ pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, tra
     Ok(listeners.len())
 }
 
+/// Holds the endpoints on Postgres: one that is deleted meanwhile would take its delivery's footing away.
 async fn listeners(tx: &mut Tx, brand_id: i64, name: EventName) -> Result<Vec<i64>> {
     let sql = tx.spelt(
-        "SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND w.events @> jsonb_build_array($2::text) ORDER BY w.id",
+        "SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND w.events @> jsonb_build_array($2::text) ORDER BY w.id FOR KEY SHARE OF w",
         "SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND EXISTS (SELECT 1 FROM json_each(w.events) e WHERE e.value = $2) ORDER BY w.id",
     );
     Ok(run!(tx, c => sqlx::query_scalar(sql).bind(brand_id).bind(name).fetch_all(c))?)

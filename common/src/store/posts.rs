@@ -80,6 +80,12 @@ pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, pa
     Ok(Page { rows, total })
 }
 
+/// Keeps why a post was not approved.
+pub async fn set_reject_reason(tx: &mut Tx, post_id: i64, reason: Option<&str>) -> Result<()> {
+    execute!(tx, "UPDATE posts SET reject_reason = $2 WHERE id = $1", post_id, reason)?;
+    Ok(())
+}
+
 /// Takes a post away from clients.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
     let now = tx.now;

@@ -33,9 +33,23 @@ pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_all(c))?)
 }
 
-/// The account ids of many posts, for a list: `(post_id, account_id)` in order.
-pub async fn accounts_of(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<(i64, i64)>> {
-    let sql = list_sql!(conn, "SELECT post_id, account_id FROM post_targets WHERE post_id", "ORDER BY position, id");
+/// What a list of posts shows of their targets.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Brief {
+    pub post_id: i64,
+    pub account_id: i64,
+    pub status: TargetStatus,
+    #[sqlx(json(nullable))]
+    pub error: Option<Failure>,
+}
+
+/// The targets of many posts in brief, each post's in order.
+pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<Brief>> {
+    let sql = list_sql!(
+        conn,
+        "SELECT post_id, account_id, status, error FROM post_targets WHERE post_id",
+        "ORDER BY position, id"
+    );
     let ids = super::jobs::id_list(post_ids);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
@@ -56,21 +70,21 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
 }
 
 /// Changes what goes out (call it for a target whose post's own content changes, too). What was tried with the old content
-/// says nothing about the new: the marker goes, so that a platform's look-up finds no earlier call's post.
+/// says nothing about the new, so the marker goes, unless a call made with it is still of unknown end: then the next run
+/// must ask for that very post.
 pub async fn set_wish(tx: &mut Tx, target_id: i64, wish: &Wish) -> Result<()> {
-    const SQL: &str =
-        "UPDATE post_targets SET content = $2, media = $3, options = $4, marker = NULL, updated_at = $5 WHERE id = $1";
+    const SQL: &str = "UPDATE post_targets SET content = $2, media = $3, options = $4, marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $5 WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, &wish.content, wish.media.as_ref().map(Json), Json(&wish.options), now)?;
     Ok(())
 }
 
-/// Pending again, for a new round of tries (PUT `now`).
-pub async fn reset(tx: &mut Tx, target_id: i64) -> Result<()> {
-    const SQL: &str =
-        "UPDATE post_targets SET status = 'pending', next_attempt_at = NULL, updated_at = $2 WHERE id = $1";
+/// Pending again, for a new round of tries (PUT `now`). `forget_call`: a call of unknown end is no longer asked about, since
+/// the platform cannot tell and a person has decided.
+pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET status = 'pending', next_attempt_at = NULL, call_started_at = CASE WHEN $2 THEN NULL ELSE call_started_at END, updated_at = $3 WHERE id = $1";
     let now = tx.now;
-    execute!(tx, SQL, target_id, now)?;
+    execute!(tx, SQL, target_id, forget_call, now)?;
     Ok(())
 }
 

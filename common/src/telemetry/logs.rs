@@ -23,8 +23,9 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let format = config.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
-    // The configuration has tried the filter already.
-    let filter = EnvFilter::builder().parse(&config.filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    // The configuration has tried the filter already. What salvo says at `info` is said by us in our own words.
+    let filter = format!("salvo_core=warn,{}", config.filter);
+    let filter = EnvFilter::builder().parse(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match format {
         LogFormat::Text => Box::new(builder.with_ansi(terminal).finish()),

@@ -23,7 +23,7 @@ request! {
     /// Which platform a person is to be sent to.
     pub struct NewAuthorization {
         pub platform: Platform,
-        pub target: Option<String> { "enum": ["default", "page"], "default": "default" },
+        pub target: Option<Target> { "default": "default" },
     }
 }
 
@@ -53,11 +53,13 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn authorize(cx: &Context, _: &mut Tx) -> Result<Answer> {
-    let platform = cx.read(|f| {
-        let platform = f.required("platform", f.word::<Platform>("platform"));
-        let _: Option<Target> = f.word::<Target>("target").value();
-        platform
+    let asked = cx.read(|f| {
+        let platform = f.required("platform", f.word("platform"));
+        let target = f.word("target").value();
+        Some(NewAuthorization { platform: platform?, target })
     })?;
+    let NewAuthorization { platform, target } = asked;
+    tracing::debug!(%platform, target = target.unwrap_or(Target::Default).as_str(), "an authorization is asked for");
     match cx.app.platforms.descriptor(platform).mode {
         Mode::SelfConnect => {
             let message = format!("{platform} is connected by credentials: use POST social-accounts.");
@@ -67,4 +69,3 @@ async fn authorize(cx: &Context, _: &mut Tx) -> Result<Answer> {
         Mode::Oauth => Err(not_configured(platform)),
     }
 }
-

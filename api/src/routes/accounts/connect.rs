@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Finish, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::Fields;
+use crate::fields::{Fields, Problems};
 use crate::openapi::schema::request;
 
 /// No platform's key or address is longer.
@@ -51,7 +51,11 @@ pub fn endpoint() -> Endpoint {
 
 /// Checks the form, then the credentials with the platform.
 async fn prepare(cx: &Context) -> Result<Finish> {
-    let platform = cx.read(|f| f.required("platform", f.word::<Platform>("platform")))?;
+    let NewAccountCredentials { platform, credentials } = cx.read(|f| {
+        let platform = f.required("platform", f.word("platform"));
+        let credentials = f.required("credentials", f.object("credentials").map(Clone::clone));
+        Some(NewAccountCredentials { platform: platform?, credentials: credentials? })
+    })?;
     let descriptor = cx.app.platforms.descriptor(platform);
     match descriptor.mode {
         Mode::SelfConnect => {}
@@ -61,20 +65,22 @@ async fn prepare(cx: &Context) -> Result<Finish> {
             return Err(ApiError::field("platform", message));
         }
     }
-    let secrets = cx.read(|f| credentials(f, descriptor))?;
+    let secrets = filled_in(&credentials, descriptor)?;
     let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
     let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(|error| match error {
         ConnectError::Field { field, message } => ApiError::field(&format!("credentials.{field}"), message),
         ConnectError::Refused(message) => ApiError::new(Code::InvalidCredentials, message),
         ConnectError::Unavailable(message) => unavailable(message),
     })?;
-    Ok(Finish::with((platform, connected), |cx, tx, found| Box::pin(async move { save(cx, tx, found.0, &found.1).await })))
+    Ok(Finish::with((platform, connected), |cx, tx, found| {
+        Box::pin(async move { save(cx, tx, found.0, &found.1).await })
+    }))
 }
 
 /// The form's fields as the descriptor lists them.
-fn credentials(fields: &mut Fields<'_>, descriptor: &Descriptor) -> Option<Secrets> {
-    let form = fields.required("credentials", fields.object("credentials"))?;
-    let within = fields.within("credentials", form);
+fn filled_in(form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secrets> {
+    let problems = Problems::default();
+    let within = Fields::new(form, &problems).within("credentials", form);
     let mut found = Map::new();
     for field in descriptor.credential_fields {
         let given = within.text(field.name, usize::from(field.required)..=LONGEST_CREDENTIAL);
@@ -83,7 +89,8 @@ fn credentials(fields: &mut Fields<'_>, descriptor: &Descriptor) -> Option<Secre
             found.insert(field.name.to_owned(), Value::from(value));
         }
     }
-    Some(Secrets::new(&found))
+    problems.done()?;
+    Ok(Secrets::new(&found))
 }
 
 async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connected) -> Result<Answer> {

@@ -31,7 +31,9 @@ pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/social-accounts/{account}", "disconnectSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
         .summary("Disconnect an account from a brand")
-        .description("Posts scheduled to it fail at their time with `account_disconnected`. Emits `account.disconnected`.")
+        .description(
+            "Posts scheduled to it fail at their time with `account_disconnected`. Emits `account.disconnected`.",
+        )
         .answers::<Disconnected>(200, Shape::One)
         .holds_then_writes(prepare)
 }
@@ -62,7 +64,9 @@ async fn revoke(cx: &Context, account: &SocialAccount) {
     };
     match tokio::time::timeout(REVOKE, revoked).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::info!(account = account.id, cause = ?error.cause, "a platform's grant was not taken back"),
+        Ok(Err(error)) => {
+            tracing::info!(account = account.id, cause = ?error.cause, "a platform's grant was not taken back")
+        }
         Err(_) => tracing::info!(account = account.id, "a platform's grant was not taken back in time"),
     }
 }

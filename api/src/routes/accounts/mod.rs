@@ -10,7 +10,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::record;
 
-mod authorize;
+pub mod authorize;
 mod connect;
 mod disconnect;
 mod list;

@@ -32,10 +32,6 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn events(_cx: &Context, _conn: &mut Conn) -> Result<Answer> {
-    let all = EventName::ALL.iter().map(|&name| Event {
-        name,
-        description: name.description(),
-        sample: name.sample(),
-    });
+    let all = EventName::ALL.iter().map(|&name| Event { name, description: name.description(), sample: name.sample() });
     Answer::ok(all.collect::<Vec<_>>())
 }

@@ -4,8 +4,8 @@ use crier_common::domain::access::Scope;
 use crier_common::domain::job::{Kind, Lane, NewJob};
 use crier_common::store::{Tx, deliveries, jobs, webhooks};
 
-use super::{FEATURES, TAG};
 use super::deliveries::Delivery;
+use super::{FEATURES, TAG};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};

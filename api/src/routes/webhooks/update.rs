@@ -28,7 +28,9 @@ pub fn endpoint() -> Endpoint {
     Endpoint::put("/webhooks/{webhook}", "updateWebhook", Scope::WebhooksWrite)
         .tag(TAG)
         .summary("Change a webhook endpoint")
-        .description("A changed URL applies to attempts not made yet. Switching a disabled endpoint on clears the reason.")
+        .description(
+            "A changed URL applies to attempts not made yet. Switching a disabled endpoint on clears the reason.",
+        )
         .features(FEATURES)
         .body::<WebhookChange>(json!({ "events": ["post.failed"], "is_active": true }))
         .answers::<Webhook>(200, Shape::One)

@@ -9,6 +9,8 @@ use std::cmp::Reverse;
 
 use chrono::{DateTime, Utc};
 
+use chrono::SubsecRound;
+
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::job::{Kind, NewJob, Ring};
@@ -77,7 +79,7 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     let due = job.run_at <= now;
     let state = if due { "ready" } else { "scheduled" };
     let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(&job.lane)
-        .bind(state).bind(job.priority).bind(job.run_at).bind(job.kind.rules().max_attempts).bind(&job.trace)
+        .bind(state).bind(job.priority).bind(job.run_at.trunc_subsecs(6)).bind(job.kind.rules().max_attempts).bind(&job.trace)
         .bind(now).fetch_optional(c))?;
     if let Some(id) = id {
         if due {
@@ -101,6 +103,13 @@ pub async fn is_running(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<
     const SQL: &str = "SELECT id FROM jobs WHERE kind = $1 AND subject_id = $2 AND state = 'running'";
     let id: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(kind).bind(subject_id).fetch_optional(c))?;
     Ok(id.is_some())
+}
+
+/// Those of the subjects whose job is in a worker's hands.
+pub async fn running_among(conn: &mut Conn, kind: Kind, subject_ids: &[i64]) -> Result<Vec<i64>> {
+    let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id", "AND kind = $2 AND state = 'running'");
+    let ids = id_list(subject_ids);
+    Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).bind(kind).fetch_all(c))?)
 }
 
 /// Makes the subject's waiting job due now, or enqueues a new one.

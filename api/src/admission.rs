@@ -1,0 +1,153 @@
+//! Who asks, and how much they may ask: the key, the client's address, the allowance.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crier_common::domain::plan::Plan;
+use crier_common::limits::{Decision, Subject, UNLIMITED};
+use crier_common::store::keys::{self, Caller};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use ipnet::IpNet;
+use salvo::conn::SocketAddr;
+use salvo::{Request, Response};
+use secrecy::SecretString;
+
+use crate::app::App;
+use crate::error::{ApiError, Result};
+use crate::reply;
+
+/// Requests a minute of whoever has no valid key.
+const WITHOUT_KEY: u32 = 60;
+
+/// Lets a caller in, and counts the request: against the key's allowance, or against the address where there is no valid
+/// key.
+pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> Result<Caller> {
+    let found = identify(app, req.headers()).await;
+    let caller = match found {
+        Ok(Some(caller)) => caller,
+        other => {
+            let decision = count_address(app, req).await;
+            reply::allowance(res.headers_mut(), &decision);
+            other?;
+            return Err(if decision.allowed {
+                ApiError::unauthorized()
+            } else {
+                ApiError::rate_limited(decision.retry_after)
+            });
+        }
+    };
+    let decision = count_key(app, &caller).await?;
+    reply::allowance(res.headers_mut(), &decision);
+    if decision.allowed { Ok(caller) } else { Err(ApiError::rate_limited(decision.retry_after)) }
+}
+
+/// Counts a request that is answered without a caller (an unknown path, the description of the API).
+pub async fn count(app: &Arc<App>, req: &Request, res: &mut Response) {
+    let decision = match identify(app, req.headers()).await {
+        Ok(Some(caller)) => match count_key(app, &caller).await {
+            Ok(decision) => decision,
+            Err(_) => count_address(app, req).await,
+        },
+        _ => count_address(app, req).await,
+    };
+    reply::allowance(res.headers_mut(), &decision);
+}
+
+/// The caller's plan.
+pub fn plan<'a>(app: &'a App, caller: &Caller) -> Result<&'a Plan> {
+    app.plans.get(&caller.plan).ok_or_else(|| ApiError::bug(format!("the plans' file has no plan `{}`", caller.plan)))
+}
+
+async fn count_key(app: &App, caller: &Caller) -> Result<Decision> {
+    let limit = plan(app, caller)?.requests_per_minute.map_or(UNLIMITED, |n| u32::try_from(n).unwrap_or(UNLIMITED));
+    Ok(app.limiter.take(Subject::Key(caller.key_id), limit).await)
+}
+
+async fn count_address(app: &App, req: &Request) -> Decision {
+    let address = client_address(req.remote_addr(), req.headers(), &app.trusted_proxies);
+    app.limiter.take(Subject::address(address), WITHOUT_KEY).await
+}
+
+async fn identify(app: &App, headers: &HeaderMap) -> Result<Option<Caller>> {
+    // What has not the form of a key costs no look-up.
+    let Some(key) = bearer(headers).filter(|key| keys::hash(key).is_some()) else { return Ok(None) };
+    let mut conn = app.store.read().await?;
+    Ok(keys::authenticate(&mut conn, &SecretString::from(key)).await?)
+}
+
+/// The token of `Authorization: Bearer …`; the scheme's name is case-insensitive.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The client's address: the peer's, or where that is a trusted proxy, the nearest address in `X-Forwarded-For` that is
+/// none. What stands further left was written by the client and is not believed.
+fn client_address(peer: &SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let unknown = IpAddr::from([0, 0, 0, 0]);
+    let peer = match peer {
+        SocketAddr::IPv4(addr) => IpAddr::from(*addr.ip()),
+        SocketAddr::IPv6(addr) => IpAddr::from(*addr.ip()).to_canonical(),
+        _ => unknown,
+    };
+    let is_trusted = |ip: IpAddr| trusted.iter().any(|net| net.contains(&ip));
+    if !is_trusted(peer) {
+        return peer;
+    }
+    let mut nearest = peer;
+    let values = headers.get_all("x-forwarded-for");
+    let hops: Vec<&str> = values.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).collect();
+    for hop in hops.into_iter().rev() {
+        let Some(ip) = address(hop.trim()) else { break };
+        nearest = ip;
+        if !is_trusted(ip) {
+            break;
+        }
+    }
+    nearest
+}
+
+/// An address as proxies write it: with a port, or brackets, or neither.
+fn address(text: &str) -> Option<IpAddr> {
+    let ip = text.parse::<IpAddr>().ok().or_else(|| text.parse::<std::net::SocketAddr>().ok().map(|a| a.ip()));
+    ip.or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()).map(|ip| ip.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str, forwarded: &[&str]) -> String {
+        let peer: std::net::SocketAddr = format!("{peer}:1234").parse().unwrap();
+        let mut headers = HeaderMap::new();
+        for value in forwarded {
+            headers.append("x-forwarded-for", value.parse().unwrap());
+        }
+        let trusted = ["10.0.0.0/8".parse().unwrap(), "127.0.0.1/32".parse().unwrap()];
+        client_address(&peer.into(), &headers, &trusted).to_string()
+    }
+
+    #[test]
+    fn a_forwarded_address_is_believed_from_trusted_proxies_alone() {
+        assert_eq!(client("203.0.113.9", &["198.51.100.1"]), "203.0.113.9");
+        assert_eq!(client("10.1.2.3", &["198.51.100.1"]), "198.51.100.1");
+        assert_eq!(client("10.1.2.3", &["1.1.1.1, 198.51.100.1, 10.9.9.9"]), "198.51.100.1");
+        assert_eq!(client("10.1.2.3", &["1.1.1.1", "198.51.100.1:4711"]), "198.51.100.1");
+        assert_eq!(client("10.1.2.3", &["[2001:db8::1]"]), "2001:db8::1");
+        assert_eq!(client("10.1.2.3", &["198.51.100.1, unknown"]), "10.1.2.3");
+        assert_eq!(client("10.1.2.3", &[]), "10.1.2.3");
+    }
+
+    #[test]
+    fn a_key_is_read_from_its_header() {
+        let key = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, value.parse().unwrap());
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(key("bEARER abc").as_deref(), Some("abc"));
+        assert_eq!(key("Bearer"), None);
+        assert_eq!(key("Basic dTpw"), None);
+    }
+}

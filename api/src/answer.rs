@@ -1,0 +1,114 @@
+//! What a request is answered with when all is well: `{data}`, the same with pages, or nothing.
+
+use chrono::{DateTime, SecondsFormat, Timelike, Utc};
+use crier_common::store::idempotency;
+use serde::{Serialize, Serializer};
+
+use crate::error::{ApiError, Result};
+
+/// The prefix of every path of the API.
+pub const PREFIX: &str = "/api/public/v1";
+
+/// A success. The same thing that is stored under an `Idempotency-Key`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    /// Path of what was made.
+    pub location: Option<String>,
+    /// JSON; empty where there is no body.
+    pub body: Vec<u8>,
+    /// It was stored by an earlier request.
+    pub replayed: bool,
+}
+
+#[derive(Serialize)]
+struct Data<T> {
+    data: T,
+}
+
+impl Answer {
+    fn json(status: u16, location: Option<String>, value: &impl Serialize) -> Result<Self> {
+        let body =
+            serde_json::to_vec(value).map_err(|e| ApiError::bug(format!("an answer does not serialise: {e}")))?;
+        Ok(Self { status, location, body, replayed: false })
+    }
+
+    /// 200 with `{data}`.
+    pub fn ok(data: impl Serialize) -> Result<Self> {
+        Self::json(200, None, &Data { data })
+    }
+
+    /// 200 with the whole body as given.
+    pub fn whole(body: &impl Serialize) -> Result<Self> {
+        Self::json(200, None, body)
+    }
+
+    /// 201 with `{data}`; `path` is relative to the API's base.
+    pub fn created(path: &str, data: impl Serialize) -> Result<Self> {
+        Self::json(201, Some(format!("{PREFIX}{path}")), &Data { data })
+    }
+
+    /// 204.
+    pub fn nothing() -> Self {
+        Self { status: 204, location: None, body: Vec::new(), replayed: false }
+    }
+
+    pub fn to_stored(&self) -> idempotency::Answer {
+        idempotency::Answer { status: self.status, location: self.location.clone(), body: self.body.clone() }
+    }
+}
+
+impl From<idempotency::Answer> for Answer {
+    fn from(stored: idempotency::Answer) -> Self {
+        Self { status: stored.status, location: stored.location, body: stored.body, replayed: true }
+    }
+}
+
+/// When something happened: UTC, always with microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(pub DateTime<Utc>);
+
+impl Serialize for Stamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.to_rfc3339_opts(SecondsFormat::Micros, true))
+    }
+}
+
+impl From<DateTime<Utc>> for Stamp {
+    fn from(at: DateTime<Utc>) -> Self {
+        Self(at)
+    }
+}
+
+/// When something is to happen: UTC, with microseconds only where a client asked for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned(pub DateTime<Utc>);
+
+impl Serialize for Planned {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let format = if self.0.nanosecond() == 0 { SecondsFormat::Secs } else { SecondsFormat::Micros };
+        serializer.serialize_str(&self.0.to_rfc3339_opts(format, true))
+    }
+}
+
+impl From<DateTime<Utc>> for Planned {
+    fn from(at: DateTime<Utc>) -> Self {
+        Self(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_utc_with_z() {
+        let at: DateTime<Utc> = "2026-03-01T10:00:00.120+02:00".parse().unwrap();
+        let text = |value: &dyn Fn() -> serde_json::Value| value().as_str().unwrap().to_owned();
+        assert_eq!(text(&|| serde_json::json!(Stamp(at))), "2026-03-01T08:00:00.120000Z");
+        assert_eq!(text(&|| serde_json::json!(Planned(at))), "2026-03-01T08:00:00.120000Z");
+        let whole = at.with_nanosecond(0).unwrap();
+        assert_eq!(text(&|| serde_json::json!(Stamp(whole))), "2026-03-01T08:00:00.000000Z");
+        assert_eq!(text(&|| serde_json::json!(Planned(whole))), "2026-03-01T08:00:00Z");
+    }
+}

@@ -1,0 +1,77 @@
+//! What every request needs, made once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::{DateTime, Utc};
+use crier_common::domain::plan::Plans;
+use crier_common::http::Guard;
+use crier_common::limits::Limiter;
+use crier_common::platforms::Registry;
+use crier_common::store::keys::{self, Caller};
+use crier_common::store::{Store, StoreError};
+use ipnet::IpNet;
+
+/// The API's state.
+pub struct App {
+    pub store: Store,
+    pub platforms: Arc<Registry>,
+    pub plans: Arc<Plans>,
+    /// Judges the URLs that users choose.
+    pub guard: Guard,
+    /// How clients reach this host, without a slash at its end.
+    pub public_url: String,
+    pub limiter: Arc<dyn Limiter>,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// When this process last wrote a key's `last_used_at`.
+    touched: Mutex<HashMap<i64, DateTime<Utc>>>,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("public_url", &self.public_url).finish_non_exhaustive()
+    }
+}
+
+impl App {
+    pub fn new(
+        store: Store,
+        platforms: Arc<Registry>,
+        plans: Arc<Plans>,
+        guard: Guard,
+        public_url: &str,
+        limiter: Arc<dyn Limiter>,
+        trusted_proxies: Vec<IpNet>,
+    ) -> Self {
+        let public_url = public_url.trim_end_matches('/').to_owned();
+        Self { store, platforms, plans, guard, public_url, limiter, trusted_proxies, touched: Mutex::default() }
+    }
+
+    /// Writes `last_used_at` at most once a minute, behind the request's back.
+    pub(crate) fn touch(self: &Arc<Self>, caller: &Caller) {
+        let now = self.store.now();
+        if !keys::should_touch(caller.last_used_at, now) {
+            return;
+        }
+        {
+            let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
+            if !keys::should_touch(touched.get(&caller.key_id).copied(), now) {
+                return;
+            }
+            touched.insert(caller.key_id, now);
+        }
+        let (app, key_id) = (self.clone(), caller.key_id);
+        tokio::spawn(async move {
+            let write = async {
+                let mut tx = app.store.begin().await?;
+                keys::touch(&mut tx, key_id).await?;
+                tx.commit().await
+            };
+            let written: Result<(), StoreError> = write.await;
+            if let Err(error) = written {
+                tracing::debug!(%error, key_id, "last_used_at was not written");
+            }
+        });
+    }
+}

@@ -1,0 +1,116 @@
+//! What an endpoint's handler knows of its request: who asks, for which brand, by which path, with what.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use crier_common::domain::access::Role;
+use crier_common::domain::brand::Brand;
+use crier_common::domain::plan::Plan;
+use crier_common::store::keys::Caller;
+use serde_json::{Map, Value};
+
+use crate::answer::PREFIX;
+use crate::app::App;
+use crate::error::{ApiError, Result};
+use crate::fields::{Fields, Problems};
+
+/// A request that has passed the checks common to all endpoints.
+pub struct Context {
+    pub app: Arc<App>,
+    pub caller: Caller,
+    pub plan: Plan,
+    /// The brand in the path and the caller's role in it; there for every path that names one.
+    pub membership: Option<(Brand, Role)>,
+    /// The ids in the path, by name.
+    pub ids: Vec<(&'static str, i64)>,
+    /// The endpoint's path, with names in braces.
+    pub template: &'static str,
+    pub query: Query,
+    /// The JSON body; empty where the endpoint has none.
+    pub body: Map<String, Value>,
+    pub request_id: String,
+    pub now: DateTime<Utc>,
+}
+
+impl Context {
+    /// The brand in the path.
+    pub fn brand(&self) -> Result<&Brand> {
+        self.membership.as_ref().map(|(brand, _)| brand).ok_or_else(|| ApiError::bug("the path names no brand"))
+    }
+
+    /// The caller's role in that brand.
+    pub fn role(&self) -> Result<Role> {
+        self.membership.as_ref().map(|(_, role)| *role).ok_or_else(|| ApiError::bug("the path names no brand"))
+    }
+
+    /// An id in the path.
+    pub fn id(&self, name: &str) -> Result<i64> {
+        let found = self.ids.iter().find(|(n, _)| *n == name).map(|(_, id)| *id);
+        found.ok_or_else(|| ApiError::bug(format!("the path has no {{{name}}}")))
+    }
+
+    /// The request's path from the host's root.
+    pub fn path(&self) -> String {
+        let filled = self.ids.iter().fold(Cow::Borrowed(self.template), |path, (name, id)| {
+            Cow::Owned(path.replace(&format!("{{{name}}}"), &id.to_string()))
+        });
+        format!("{PREFIX}{filled}")
+    }
+
+    /// Reads the body's fields; all problems are told at once.
+    pub fn read<T>(&self, read: impl FnOnce(&mut Fields<'_>) -> Option<T>) -> Result<T> {
+        let problems = Problems::default();
+        let value = read(&mut Fields::new(&self.body, &problems));
+        problems.done()?;
+        value.ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
+    }
+
+    /// For jobs and events that this request causes.
+    pub fn trace(&self) -> Option<&str> {
+        Some(&self.request_id)
+    }
+}
+
+/// The query string: as it came, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    raw: Vec<String>,
+    pairs: Vec<(String, String)>,
+}
+
+impl Query {
+    pub fn parse(text: &str) -> Self {
+        let raw: Vec<String> = text.split('&').filter(|p| !p.is_empty()).map(str::to_owned).collect();
+        let decode = |part: &String| {
+            url::form_urlencoded::parse(part.as_bytes()).next().map(|(k, v)| (k.into_owned(), v.into_owned()))
+        };
+        let pairs = raw.iter().map(|part| decode(part).unwrap_or_default()).collect();
+        Self { raw, pairs }
+    }
+
+    /// A parameter's value; the last one's where it stands several times.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().rev().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Everything but one parameter, each as it came and followed by `&`.
+    pub fn without(&self, name: &str) -> String {
+        let kept = self.raw.iter().zip(&self.pairs).filter(|(_, (k, _))| k != name);
+        kept.map(|(raw, _)| format!("{raw}&")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_keeps_its_order_and_spelling() {
+        let query = Query::parse("b=%20x&a=1&&page=2&b=y+z&flag");
+        assert_eq!((query.get("b"), query.get("a"), query.get("flag")), (Some("y z"), Some("1"), Some("")));
+        assert_eq!(query.get("nope"), None);
+        assert_eq!(query.without("page"), "b=%20x&a=1&b=y+z&flag&");
+        assert_eq!(Query::parse("").without("page"), "");
+    }
+}

@@ -1,0 +1,312 @@
+//! An endpoint is a value: where it is, who may call it, what it takes and answers, and the handler that does the work.
+//! The runner (`runner/`) makes every check that is common to all of them, in the contract's order, before the handler
+//! sees the request; the OpenAPI document (`openapi/`) is made from the same values.
+//!
+//! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint` and
+//! the handler beside it; one line in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of
+//! the document. There are four ways to work:
+//!
+//! | | for | the handler gets | `Idempotency-Key`, live key |
+//! |---|---|---|---|
+//! | [`Endpoint::reads`] | what changes nothing, a `POST` among them | a connection | no |
+//! | [`Endpoint::writes`] | what changes the record alone | the transaction that also stores the answer; it may be run again, so it does nothing else | yes |
+//! | [`Endpoint::asks_then_writes`] | what must first ask somebody (a name server), repeatably | no transaction, then gives a [`Finish`] | yes |
+//! | [`Endpoint::holds_then_writes`] | what makes a call that must not be made twice at once (a platform) | the same, with the key held by a lease meanwhile | yes |
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::plan::Feature;
+use crier_common::store::{Conn, Tx};
+use http::Method;
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::error::{ApiError, Code, Result};
+use crate::openapi::schema::{Documented, Schema};
+
+pub type Work<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
+
+/// A handler: `async fn(&Context, &mut Conn) -> Result<Answer>`, or the same with a [`Tx`].
+pub trait Handler<'a, C: 'a>: Send + Sync {
+    fn call(&self, cx: &'a Context, conn: &'a mut C) -> Work<'a>;
+}
+
+impl<'a, C: 'a, F, Fut> Handler<'a, C> for F
+where
+    F: Fn(&'a Context, &'a mut C) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Answer>> + Send + 'a,
+{
+    fn call(&self, cx: &'a Context, conn: &'a mut C) -> Work<'a> {
+        Box::pin(self(cx, conn))
+    }
+}
+
+/// The first step of two: `async fn(&Context) -> Result<Finish>`.
+pub trait Prepare<'a>: Send + Sync {
+    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<Finish>> + Send + 'a>>;
+}
+
+impl<'a, F, Fut> Prepare<'a> for F
+where
+    F: Fn(&'a Context) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Finish>> + Send + 'a,
+{
+    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<Finish>> + Send + 'a>> {
+        Box::pin(self(cx))
+    }
+}
+
+/// The second step: writes what the first one learned. May be run again.
+pub struct Finish(Box<dyn for<'a> Handler<'a, Tx>>);
+
+impl Finish {
+    /// From what was learned and the function that writes it.
+    pub fn with<T, F>(learned: T, write: F) -> Self
+    where
+        T: Send + Sync + 'static,
+        F: for<'a> Fn(&'a Context, &'a mut Tx, Arc<T>) -> Work<'a> + Send + Sync + 'static,
+    {
+        struct Bound<T, F>(Arc<T>, F);
+        impl<'a, T, F> Handler<'a, Tx> for Bound<T, F>
+        where
+            T: Send + Sync,
+            F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> Work<'a> + Send + Sync,
+        {
+            fn call(&self, cx: &'a Context, tx: &'a mut Tx) -> Work<'a> {
+                (self.1)(cx, tx, self.0.clone())
+            }
+        }
+        Self(Box::new(Bound(Arc::new(learned), write)))
+    }
+
+    pub(crate) fn call<'a>(&self, cx: &'a Context, tx: &'a mut Tx) -> Work<'a> {
+        self.0.call(cx, tx)
+    }
+}
+
+/// How an endpoint works.
+#[derive(Clone)]
+pub enum How {
+    Reads(Arc<dyn for<'a> Handler<'a, Conn>>),
+    Writes(Arc<dyn for<'a> Handler<'a, Tx>>),
+    TwoSteps { prepare: Arc<dyn for<'a> Prepare<'a>>, hold: bool },
+}
+
+/// The shape of a success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `{data: …}`
+    One,
+    /// `{data: […]}`
+    Many,
+    /// `{data: […], links, meta}`
+    Pages,
+    /// No body.
+    Nothing,
+}
+
+/// A JSON body: its schema and an example of it.
+#[derive(Clone)]
+pub struct Body {
+    pub schema: fn(&mut Schema) -> Value,
+    pub example: Value,
+    /// Whether there may be none.
+    pub optional: bool,
+}
+
+/// A query parameter.
+#[derive(Clone)]
+pub struct Parameter {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub schema: fn(&mut Schema) -> Value,
+    pub extension: bool,
+}
+
+#[derive(Clone)]
+pub struct Endpoint {
+    pub method: Method,
+    /// Relative to the API's base, ids in braces, named as in the specification.
+    pub path: &'static str,
+    /// The `operationId`.
+    pub id: &'static str,
+    pub tag: &'static str,
+    pub summary: &'static str,
+    pub description: &'static str,
+    pub scope: Scope,
+    /// One of these opens it; empty: every plan has it.
+    pub features: &'static [Feature],
+    /// Not in the specification.
+    pub extension: bool,
+    pub body: Option<Body>,
+    pub query: Vec<Parameter>,
+    pub status: u16,
+    pub shape: Shape,
+    pub schema: Option<fn(&mut Schema) -> Value>,
+    /// What it can answer beyond what the common checks can.
+    pub codes: &'static [Code],
+    pub how: How,
+}
+
+impl Endpoint {
+    fn new(method: Method, path: &'static str, id: &'static str, scope: Scope) -> Self {
+        async fn nothing(_: &Context, _: &mut Conn) -> Result<Answer> {
+            Err(ApiError::bug("the endpoint has no handler"))
+        }
+        Self {
+            method,
+            path,
+            id,
+            scope,
+            tag: "",
+            summary: "",
+            description: "",
+            features: &[],
+            extension: false,
+            body: None,
+            query: Vec::new(),
+            status: 200,
+            shape: Shape::Nothing,
+            schema: None,
+            codes: &[],
+            how: How::Reads(Arc::new(nothing)),
+        }
+    }
+
+    pub fn get(path: &'static str, id: &'static str, scope: Scope) -> Self {
+        Self::new(Method::GET, path, id, scope)
+    }
+
+    pub fn post(path: &'static str, id: &'static str, scope: Scope) -> Self {
+        Self::new(Method::POST, path, id, scope)
+    }
+
+    pub fn put(path: &'static str, id: &'static str, scope: Scope) -> Self {
+        Self::new(Method::PUT, path, id, scope)
+    }
+
+    pub fn delete(path: &'static str, id: &'static str, scope: Scope) -> Self {
+        Self::new(Method::DELETE, path, id, scope)
+    }
+
+    pub fn tag(self, tag: &'static str) -> Self {
+        Self { tag, ..self }
+    }
+
+    pub fn summary(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    pub fn description(self, description: &'static str) -> Self {
+        Self { description, ..self }
+    }
+
+    /// Only for plans with one of these.
+    pub fn features(self, features: &'static [Feature]) -> Self {
+        Self { features, ..self }
+    }
+
+    pub fn extension(self) -> Self {
+        Self { extension: true, ..self }
+    }
+
+    /// Takes a JSON body of this type.
+    pub fn body<T: Documented>(self, example: Value) -> Self {
+        Self { body: Some(Body { schema: T::schema, example, optional: false }), ..self }
+    }
+
+    /// Takes a JSON body of this type, or none.
+    pub fn optional_body<T: Documented>(self, example: Value) -> Self {
+        Self { body: Some(Body { schema: T::schema, example, optional: true }), ..self }
+    }
+
+    pub fn query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {
+        self.query.push(Parameter { name, description, schema: T::schema, extension: false });
+        self
+    }
+
+    /// Takes `page` and `per_page`.
+    pub fn pages(self) -> Self {
+        self.query::<PageNumber>("page", "Which page, from 1 on. One past the end is empty.")
+            .query::<PageSize>("per_page", "How many records a page has; more than 100 gives 100.")
+    }
+
+    /// What a success looks like.
+    pub fn answers<T: Documented>(self, status: u16, shape: Shape) -> Self {
+        Self { status, shape, schema: Some(T::schema), ..self }
+    }
+
+    /// 204.
+    pub fn answers_nothing(self) -> Self {
+        Self { status: 204, shape: Shape::Nothing, schema: None, ..self }
+    }
+
+    /// What it can answer beyond what the common checks can.
+    pub fn refuses(self, codes: &'static [Code]) -> Self {
+        Self { codes, ..self }
+    }
+
+    pub fn reads<H>(self, handler: H) -> Self
+    where
+        H: for<'a> Handler<'a, Conn> + 'static,
+    {
+        Self { how: How::Reads(Arc::new(handler)), ..self }
+    }
+
+    pub fn writes<H>(self, handler: H) -> Self
+    where
+        H: for<'a> Handler<'a, Tx> + 'static,
+    {
+        Self { how: How::Writes(Arc::new(handler)), ..self }
+    }
+
+    pub fn asks_then_writes<H>(self, prepare: H) -> Self
+    where
+        H: for<'a> Prepare<'a> + 'static,
+    {
+        Self { how: How::TwoSteps { prepare: Arc::new(prepare), hold: false }, ..self }
+    }
+
+    pub fn holds_then_writes<H>(self, prepare: H) -> Self
+    where
+        H: for<'a> Prepare<'a> + 'static,
+    {
+        Self { how: How::TwoSteps { prepare: Arc::new(prepare), hold: true }, ..self }
+    }
+
+    /// Whether it needs a live key and an `Idempotency-Key`.
+    pub fn is_write(&self) -> bool {
+        !matches!(self.how, How::Reads(_))
+    }
+
+    /// The names of the ids in the path, in order.
+    pub fn ids(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    }
+
+    pub fn is_brand_nested(&self) -> bool {
+        self.ids().any(|id| id == "brand")
+    }
+}
+
+/// `page`.
+struct PageNumber;
+
+impl Documented for PageNumber {
+    fn schema(_: &mut Schema) -> Value {
+        serde_json::json!({ "type": "integer", "minimum": 1, "default": 1 })
+    }
+}
+
+/// `per_page`.
+struct PageSize;
+
+impl Documented for PageSize {
+    fn schema(_: &mut Schema) -> Value {
+        serde_json::json!({ "type": "integer", "minimum": 1, "default": 20 })
+    }
+}

@@ -1,0 +1,332 @@
+//! What a client is told when a request is refused: one envelope, one table of codes.
+//!
+//! A [`Code`] is a line of the contract's table of errors and knows its status and its type. An [`ApiError`] is a code with
+//! a sentence that says what to do next. What went wrong inside is logged once, where the answer is made, and never told.
+//!
+//! **To add a code:** its variant here, its arms in [`Code::status`] and [`Code::kind`]; the endpoints that answer it name it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::plan::Feature;
+use crier_common::store::StoreError;
+use http::StatusCode;
+use serde::Serialize;
+
+crier_common::text_enum! {
+    pub enum Code {
+        IdempotencyKeyRequired = "idempotency_key_required",
+        IdempotencyKeyInvalid = "idempotency_key_invalid",
+        InvalidJson = "invalid_json",
+        Unauthorized = "unauthorized",
+        LimitReached = "limit_reached",
+        FeatureNotAvailable = "feature_not_available",
+        InsufficientScope = "insufficient_scope",
+        BrandForbidden = "brand_forbidden",
+        TestModeWriteForbidden = "test_mode_write_forbidden",
+        NotFound = "not_found",
+        MethodNotAllowed = "method_not_allowed",
+        IdempotencyKeyReused = "idempotency_key_reused",
+        IdempotencyInProgress = "idempotency_in_progress",
+        ReconnectRequired = "reconnect_required",
+        PostNotEditable = "post_not_editable",
+        PostNotSubmittable = "post_not_submittable",
+        PostNotPending = "post_not_pending",
+        WebhookInactive = "webhook_inactive",
+        PayloadTooLarge = "payload_too_large",
+        UnsupportedMediaType = "unsupported_media_type",
+        ValidationFailed = "validation_failed",
+        InvalidCredentials = "invalid_credentials",
+        InteractiveSetupRequired = "interactive_setup_required",
+        InvalidWebhookUrl = "invalid_webhook_url",
+        PlatformNotConfigured = "platform_not_configured",
+        RateLimited = "rate_limited",
+        InternalError = "internal_error",
+        PlatformUnavailable = "platform_unavailable",
+        ServiceUnavailable = "service_unavailable",
+    }
+}
+
+crier_common::text_enum! {
+    /// The `type` of the envelope.
+    pub enum Kind {
+        InvalidRequest = "invalid_request_error",
+        Authentication = "authentication_error",
+        PlanLimit = "plan_limit_error",
+        Permission = "permission_error",
+        NotFound = "not_found_error",
+        Conflict = "conflict_error",
+        Validation = "validation_error",
+        RateLimit = "rate_limit_error",
+        Api = "api_error",
+    }
+}
+
+impl Code {
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::IdempotencyKeyRequired | Self::IdempotencyKeyInvalid | Self::InvalidJson => StatusCode::BAD_REQUEST,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::LimitReached | Self::FeatureNotAvailable => StatusCode::PAYMENT_REQUIRED,
+            Self::InsufficientScope | Self::BrandForbidden | Self::TestModeWriteForbidden => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::IdempotencyKeyReused
+            | Self::IdempotencyInProgress
+            | Self::ReconnectRequired
+            | Self::PostNotEditable
+            | Self::PostNotSubmittable
+            | Self::PostNotPending
+            | Self::WebhookInactive => StatusCode::CONFLICT,
+            Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::ValidationFailed
+            | Self::InvalidCredentials
+            | Self::InteractiveSetupRequired
+            | Self::InvalidWebhookUrl
+            | Self::PlatformNotConfigured => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::PlatformUnavailable => StatusCode::BAD_GATEWAY,
+            Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// By the status alone: a client that does not know a code can go by the type.
+    pub const fn kind(self) -> Kind {
+        match self.status().as_u16() {
+            401 => Kind::Authentication,
+            402 => Kind::PlanLimit,
+            403 => Kind::Permission,
+            404 => Kind::NotFound,
+            409 => Kind::Conflict,
+            422 => Kind::Validation,
+            429 => Kind::RateLimit,
+            500.. => Kind::Api,
+            _ => Kind::InvalidRequest,
+        }
+    }
+}
+
+/// From a field's path (`accounts.0`) to what is wrong with it.
+pub type FieldProblems = BTreeMap<String, Vec<String>>;
+
+/// A refusal.
+#[derive(Debug)]
+pub struct ApiError {
+    pub code: Code,
+    /// A sentence or two for the client's developer or user.
+    pub message: Cow<'static, str>,
+    pub fields: FieldProblems,
+    /// Seconds, for the header of the same name.
+    pub retry_after: Option<u64>,
+    /// What happened inside: for the log alone.
+    pub cause: Option<Box<Cause>>,
+}
+
+/// What happened inside.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Other(String),
+}
+
+pub type Result<T> = std::result::Result<T, ApiError>;
+
+impl ApiError {
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), fields: FieldProblems::new(), retry_after: None, cause: None }
+    }
+
+    fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds.max(1));
+        self
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::new(
+            Code::Unauthorized,
+            "A valid API key is needed: send the header `Authorization: Bearer <API_KEY>`. This key is missing, malformed or deleted.",
+        )
+    }
+
+    pub fn rate_limited(retry_after: u64) -> Self {
+        let message = format!("Too many requests: this allowance is used up for now. Try again in {retry_after} s.");
+        Self::new(Code::RateLimited, message).retry_after(retry_after)
+    }
+
+    pub fn insufficient_scope(scope: Scope) -> Self {
+        let message = format!("This API key lacks the scope `{scope}`. Use a key that has it.");
+        Self::new(Code::InsufficientScope, message)
+    }
+
+    pub fn test_mode() -> Self {
+        Self::new(Code::TestModeWriteForbidden, "A test key can only read. Use a live key (svc_live_…) to write.")
+    }
+
+    pub fn brand_forbidden() -> Self {
+        Self::new(
+            Code::BrandForbidden,
+            "The user of this API key is not a member of this brand, or there is no such brand.",
+        )
+    }
+
+    pub fn feature(features: &[Feature]) -> Self {
+        let names: Vec<&str> = features.iter().map(|f| f.as_str()).collect();
+        let message =
+            format!("The workspace's plan does not include `{}`. Choose a plan that does.", names.join("` or `"));
+        Self::new(Code::FeatureNotAvailable, message)
+    }
+
+    pub fn limit_reached(what: &str, cap: u64) -> Self {
+        let message = format!(
+            "The workspace's plan allows {cap} {what}, and that many are used. Free some or choose a larger plan."
+        );
+        Self::new(Code::LimitReached, message)
+    }
+
+    pub fn not_found(what: &str) -> Self {
+        Self::new(Code::NotFound, format!("There is no such {what}."))
+    }
+
+    pub fn no_route() -> Self {
+        Self::new(Code::NotFound, "There is nothing at this path. The API is described at /docs.")
+    }
+
+    pub fn method_not_allowed() -> Self {
+        Self::new(
+            Code::MethodNotAllowed,
+            "This path does not answer this method; the header `Allow` lists those it does.",
+        )
+    }
+
+    pub fn in_progress() -> Self {
+        Self::new(
+            Code::IdempotencyInProgress,
+            "A request with this Idempotency-Key is still being worked on. Try again in a second to get its answer.",
+        )
+        .retry_after(1)
+    }
+
+    pub fn key_reused() -> Self {
+        Self::new(
+            Code::IdempotencyKeyReused,
+            "This Idempotency-Key was used for another request. Send each new request under a key of its own.",
+        )
+    }
+
+    pub fn too_large(limit: usize) -> Self {
+        Self::new(Code::PayloadTooLarge, format!("The body is larger than {limit} bytes."))
+    }
+
+    pub fn validation(fields: FieldProblems) -> Self {
+        let first = fields.iter().next().and_then(|(path, problems)| Some((path, problems.first()?)));
+        let message = match first {
+            Some((path, problem)) if fields.len() == 1 => format!("`{path}` is not valid: {problem}"),
+            Some((path, problem)) => {
+                format!("{} fields are not valid, the first is `{path}`: {problem}", fields.len())
+            }
+            None => "The request is not valid.".to_owned(),
+        };
+        Self { fields, ..Self::new(Code::ValidationFailed, message) }
+    }
+
+    /// One field that is wrong.
+    pub fn field(path: &str, problem: impl Into<String>) -> Self {
+        Self::validation(FieldProblems::from([(path.to_owned(), vec![problem.into()])]))
+    }
+
+    pub fn internal(cause: impl Into<Cause>) -> Self {
+        let message = "Something went wrong on our side. Try again; if it stays, tell the operator the request_id.";
+        Self { cause: Some(Box::new(cause.into())), ..Self::new(Code::InternalError, message) }
+    }
+
+    /// The same for what should not be possible.
+    pub fn bug(what: impl Into<String>) -> Self {
+        Self::internal(Cause::Other(what.into()))
+    }
+
+    /// Whether the database gave this one up for another: the same work, begun again, will do.
+    pub fn is_serialization(&self) -> bool {
+        matches!(self.cause.as_deref(), Some(Cause::Store(error)) if error.is_serialization())
+    }
+
+    /// Logs what happened inside. Called once, where the answer is made.
+    pub fn log(&self) {
+        match (&self.cause, self.code) {
+            (Some(cause), Code::InternalError) => tracing::error!(%cause, "a request failed"),
+            (Some(cause), _) => tracing::warn!(%cause, code = %self.code, "a request could not be answered"),
+            (None, _) => tracing::debug!(code = %self.code, "a request was refused"),
+        }
+    }
+
+    /// The body.
+    pub fn envelope(&self, request_id: &str) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Envelope<'a> {
+            error: Inner<'a>,
+        }
+        #[derive(Serialize)]
+        struct Inner<'a> {
+            r#type: Kind,
+            code: Code,
+            message: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            fields: Option<&'a FieldProblems>,
+            request_id: &'a str,
+        }
+        let fields = (self.code == Code::ValidationFailed).then_some(&self.fields);
+        let error = Inner { r#type: self.code.kind(), code: self.code, message: &self.message, fields, request_id };
+        serde_json::to_vec(&Envelope { error }).unwrap_or_default()
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        if error.is_unavailable() {
+            let message = "The service cannot reach its database. Nothing was changed; try again in a few seconds.";
+            return Self { cause: Some(Box::new(error.into())), ..Self::new(Code::ServiceUnavailable, message) }
+                .retry_after(5);
+        }
+        Self::internal(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_the_contracts() {
+        let table: BTreeMap<u16, Vec<&str>> = Code::ALL.iter().fold(BTreeMap::new(), |mut table, code| {
+            table.entry(code.status().as_u16()).or_insert_with(Vec::new).push(code.as_str());
+            table
+        });
+        assert_eq!(table[&400], ["idempotency_key_required", "idempotency_key_invalid", "invalid_json"]);
+        assert_eq!(table[&403], ["insufficient_scope", "brand_forbidden", "test_mode_write_forbidden"]);
+        assert_eq!(table[&409].len(), 7);
+        assert_eq!(Code::PayloadTooLarge.kind(), Kind::InvalidRequest);
+        assert_eq!(Code::PlatformUnavailable.kind(), Kind::Api);
+        assert_eq!(Code::LimitReached.kind(), Kind::PlanLimit);
+    }
+
+    #[test]
+    fn fields_are_told_of_validation_alone() {
+        let text = |error: &ApiError| String::from_utf8(error.envelope("req_1")).unwrap();
+        let refused = ApiError::field("accounts.0", "There is no such account.");
+        assert_eq!(
+            text(&refused),
+            r#"{"error":{"type":"validation_error","code":"validation_failed","message":"`accounts.0` is not valid: There is no such account.","fields":{"accounts.0":["There is no such account."]},"request_id":"req_1"}}"#
+        );
+        assert!(!text(&ApiError::not_found("post")).contains("fields"));
+    }
+
+    #[test]
+    fn the_cause_is_never_told() {
+        let error = ApiError::bug("password=hunter2");
+        assert!(!String::from_utf8(error.envelope("req_1")).unwrap().contains("hunter2"));
+    }
+}

@@ -1,0 +1,258 @@
+//! Reading a JSON body: every field by its type and its rules, all problems told at once.
+//!
+//! A reader gives [`Given`]: absent, null, or a value, so that a PUT can tell "leave it" from "empty it". A value that
+//! breaks its rules is told under its path (`accounts.0`) and reads as absent; [`Problems::done`] then refuses the request.
+//!
+//! **To add a kind of field:** a method on [`Fields`] that gives `Given<T>`, and a line in the tests.
+
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use crier_common::domain::UnknownWord;
+use serde_json::{Map, Value};
+use unicode_normalization::{UnicodeNormalization, is_nfc};
+
+use crate::error::{ApiError, FieldProblems, Result};
+
+mod time;
+
+const LONGEST_URL: usize = 2048;
+
+/// What a body says of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Given<T> {
+    Absent,
+    Null,
+    Value(T),
+}
+
+impl<T> Given<T> {
+    /// The value; null is the same as absent.
+    pub fn value(self) -> Option<T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Absent | Self::Null => None,
+        }
+    }
+
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Given<U> {
+        match self {
+            Self::Absent => Given::Absent,
+            Self::Null => Given::Null,
+            Self::Value(value) => Given::Value(f(value)),
+        }
+    }
+
+    /// What a PUT makes of it: absent stays as it `was`, null empties.
+    pub fn over(self, was: T, empty: T) -> T {
+        match self {
+            Self::Absent => was,
+            Self::Null => empty,
+            Self::Value(value) => value,
+        }
+    }
+}
+
+/// What is wrong with a request, gathered.
+#[derive(Debug, Default)]
+pub struct Problems(RefCell<FieldProblems>);
+
+impl Problems {
+    pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
+        self.0.borrow_mut().entry(path.into()).or_default().push(message.into());
+    }
+
+    /// Whether the field, or one within it, is wrong.
+    pub fn has(&self, path: &str) -> bool {
+        let within = format!("{path}.");
+        self.0.borrow().keys().any(|k| k == path || k.starts_with(&within))
+    }
+
+    /// Refuses the request if there is anything.
+    pub fn done(self) -> Result<()> {
+        let found = self.0.into_inner();
+        if found.is_empty() { Ok(()) } else { Err(ApiError::validation(found)) }
+    }
+}
+
+/// An object's fields.
+pub struct Fields<'a> {
+    object: &'a Map<String, Value>,
+    /// The path of the object, with a dot at its end; empty for the body itself.
+    prefix: String,
+    pub problems: &'a Problems,
+}
+
+impl<'a> Fields<'a> {
+    pub fn new(object: &'a Map<String, Value>, problems: &'a Problems) -> Self {
+        Self { object, prefix: String::new(), problems }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    pub fn problem(&self, name: &str, message: impl Into<String>) {
+        self.problems.add(self.path(name), message);
+    }
+
+    /// Refuses what is absent or null, unless it was refused already.
+    pub fn required<T>(&self, name: &str, given: Given<T>) -> Option<T> {
+        let value = given.value();
+        if value.is_none() && !self.problems.has(&self.path(name)) {
+            self.problem(name, "This field is required.");
+        }
+        value
+    }
+
+    fn read<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> std::result::Result<T, String>) -> Given<T> {
+        match self.object.get(name) {
+            None => Given::Absent,
+            Some(Value::Null) => Given::Null,
+            Some(value) => read(value).map_or_else(
+                |message| {
+                    self.problem(name, message);
+                    Given::Absent
+                },
+                Given::Value,
+            ),
+        }
+    }
+
+    /// Text of so many characters, in normal form C.
+    pub fn text(&self, name: &str, length: RangeInclusive<usize>) -> Given<String> {
+        self.read(name, |value| text(value, &length))
+    }
+
+    /// One of an enumeration's words.
+    pub fn word<T: FromStr<Err = UnknownWord>>(&self, name: &str) -> Given<T> {
+        self.read(name, |value| word(value))
+    }
+
+    pub fn flag(&self, name: &str) -> Given<bool> {
+        self.read(name, |value| value.as_bool().ok_or_else(|| "Must be true or false.".to_owned()))
+    }
+
+    /// An http or https URL, as it was written.
+    pub fn url(&self, name: &str) -> Given<String> {
+        self.read(name, |value| {
+            let url = text(value, &(1..=LONGEST_URL))?;
+            let parsed = url::Url::parse(&url).ok();
+            let fits = parsed.is_some_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host());
+            if fits { Ok(url) } else { Err("Must be an http:// or https:// URL.".to_owned()) }
+        })
+    }
+
+    /// An IANA time zone's name.
+    pub fn timezone(&self, name: &str) -> Given<String> {
+        self.read(name, |value| {
+            let zone = value.as_str().and_then(|text| text.parse::<chrono_tz::Tz>().ok());
+            zone.map(|zone| zone.name().to_owned())
+                .ok_or_else(|| "Must be the name of a time zone, such as Europe/Berlin.".to_owned())
+        })
+    }
+
+    /// A time; one without an offset is in `zone`.
+    pub fn time(&self, name: &str, zone: &str) -> Given<DateTime<Utc>> {
+        self.read(name, |value| {
+            let zone = zone.parse().unwrap_or(chrono_tz::UTC);
+            let found = value.as_str().and_then(|text| time::parse(text, zone));
+            found.ok_or_else(|| "Must be a time such as 2026-05-01T09:30:00Z or 2026-05-01T09:30:00+02:00.".to_owned())
+        })
+    }
+
+    /// An id: a whole number from 1 on.
+    pub fn id(&self, name: &str) -> Given<i64> {
+        self.read(name, |value| {
+            value.as_i64().filter(|id| *id > 0).ok_or_else(|| "Must be an id: a whole number from 1 on.".to_owned())
+        })
+    }
+
+    /// Ids, none twice.
+    pub fn ids(&self, name: &str) -> Given<Vec<i64>> {
+        let list =
+            self.read(name, |value| value.as_array().ok_or_else(|| "Must be an array of whole numbers.".to_owned()));
+        list.map(|list| {
+            let mut ids = Vec::with_capacity(list.len());
+            for (i, value) in list.iter().enumerate() {
+                match value.as_i64().filter(|id| *id > 0) {
+                    None => self.problem(&format!("{name}.{i}"), "Must be an id: a whole number from 1 on."),
+                    Some(id) if ids.contains(&id) => {
+                        self.problem(&format!("{name}.{i}"), format!("{id} is there already; name each once."));
+                    }
+                    Some(id) => ids.push(id),
+                }
+            }
+            ids
+        })
+    }
+
+    /// Words of an enumeration, at least one; one that stands there twice counts once.
+    pub fn words<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> Given<Vec<T>> {
+        let list = self.read(name, |value| match value.as_array() {
+            Some(list) if !list.is_empty() => Ok(list),
+            _ => Err("Must be an array of at least one name.".to_owned()),
+        });
+        list.map(|list| {
+            let mut words = Vec::with_capacity(list.len());
+            for (i, value) in list.iter().enumerate() {
+                match word(value) {
+                    Ok(word) if words.contains(&word) => {}
+                    Ok(word) => words.push(word),
+                    Err(message) => self.problem(&format!("{name}.{i}"), message),
+                }
+            }
+            words
+        })
+    }
+
+    /// An object, as it is.
+    pub fn object(&self, name: &str) -> Given<&'a Map<String, Value>> {
+        self.read(name, |value| value.as_object().ok_or_else(|| "Must be an object.".to_owned()))
+    }
+
+    /// The fields of an object within.
+    pub fn within(&self, name: &str, object: &'a Map<String, Value>) -> Fields<'a> {
+        Fields { object, prefix: format!("{}.", self.path(name)), problems: self.problems }
+    }
+
+    /// Objects: what `read` makes of each, in order.
+    pub fn objects<T>(&self, name: &str, read: impl Fn(&Fields<'a>) -> Option<T>) -> Given<Vec<T>> {
+        let list = self.read(name, |value| value.as_array().ok_or_else(|| "Must be an array of objects.".to_owned()));
+        list.map(|list| {
+            let each = list.iter().enumerate().filter_map(|(i, value)| match value.as_object() {
+                Some(object) => read(&self.within(&format!("{name}.{i}"), object)),
+                None => {
+                    self.problem(&format!("{name}.{i}"), "Must be an object.");
+                    None
+                }
+            });
+            each.collect()
+        })
+    }
+}
+
+fn text(value: &Value, length: &RangeInclusive<usize>) -> std::result::Result<String, String> {
+    let text = value.as_str().ok_or("Must be text.")?;
+    if text.contains('\0') {
+        return Err("Must not contain the character NUL.".to_owned());
+    }
+    let text = if is_nfc(text) { text.to_owned() } else { text.nfc().collect() };
+    let (count, most) = (text.chars().count(), *length.end());
+    match count {
+        n if n > most => Err(format!("Must have at most {most} characters; this has {n}.")),
+        0 if *length.start() > 0 => Err("Must not be empty.".to_owned()),
+        n if n < *length.start() => Err(format!("Must have at least {} characters; this has {n}.", length.start())),
+        _ => Ok(text),
+    }
+}
+
+fn word<T: FromStr<Err = UnknownWord>>(value: &Value) -> std::result::Result<T, String> {
+    let text = value.as_str().ok_or("Must be text.")?;
+    text.parse().map_err(|e: UnknownWord| format!("Must be one of: {}.", e.known))
+}
+
+#[cfg(test)]
+mod tests;

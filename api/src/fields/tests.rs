@@ -1,0 +1,102 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+/// What is wrong after `read` has read `body`: paths and messages.
+fn wrong<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<(String, String)> {
+    let problems = Problems::default();
+    read(&Fields::new(body.as_object().unwrap(), &problems));
+    let found = problems.0.into_inner();
+    found.into_iter().flat_map(|(path, all)| all.into_iter().map(move |m| (path.clone(), m))).collect()
+}
+
+fn paths<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<String> {
+    wrong(body, read).into_iter().map(|(path, _)| path).collect()
+}
+
+#[test]
+fn a_required_field_is_told_once() {
+    for body in [json!({}), json!({"name": null}), json!({"name": 5}), json!({"name": ""}), json!({"name": "a\0b"})] {
+        assert_eq!(paths(body, |f| f.required("name", f.text("name", 1..=120))), ["name"]);
+    }
+    assert!(paths(json!({"name": "x"}), |f| f.required("name", f.text("name", 1..=120))).is_empty());
+}
+
+#[test]
+fn null_is_absent_but_can_be_told_apart() {
+    let (body, problems) = (json!({"a": null, "b": "x"}), Problems::default());
+    let fields = Fields::new(body.as_object().unwrap(), &problems);
+    assert_eq!(fields.text("a", 0..=5), Given::Null);
+    assert_eq!(fields.text("c", 0..=5), Given::Absent);
+    assert_eq!(fields.text("b", 0..=5).over("old".into(), String::new()), "x");
+    assert_eq!(fields.text("a", 0..=5).over("old".into(), String::new()), "");
+    assert_eq!(fields.text("c", 0..=5).over("old".into(), String::new()), "old");
+}
+
+#[test]
+fn length_counts_characters_after_normalisation() {
+    let body = json!({"a": "e\u{301}".repeat(3), "b": "日".repeat(4)});
+    assert!(paths(body.clone(), |f| f.text("a", 1..=3)).is_empty());
+    assert_eq!(wrong(body, |f| f.text("b", 1..=3))[0].1, "Must have at most 3 characters; this has 4.");
+}
+
+#[test]
+fn lists_name_the_element() {
+    let ids = |body| paths(body, |f| f.ids("accounts"));
+    assert_eq!(ids(json!({"accounts": ["x", 1.5, null, 0, -1, 9_223_372_036_854_775_808_u64]})).len(), 6);
+    assert_eq!(ids(json!({"accounts": [1, 2, 1]})), ["accounts.2"]);
+    assert_eq!(ids(json!({"accounts": "x"})), ["accounts"]);
+    assert_eq!(ids(json!({"accounts": [3, 2, 1]})), Vec::<String>::new());
+    let events = |body| paths(body, |f| f.words::<crier_common::domain::event::EventName>("events"));
+    assert_eq!(events(json!({"events": ["post.published", "nope", 5]})), ["events.1", "events.2"]);
+    assert_eq!(events(json!({"events": []})), ["events"]);
+}
+
+#[test]
+fn objects_have_their_paths() {
+    let body = json!({"list": [{"n": "x"}, 5, {}], "one": {"n": 1}});
+    let read = |f: &Fields<'_>| {
+        f.objects("list", |inner| inner.required("n", inner.text("n", 1..=1)));
+        f.object("one").map(|one| f.within("one", one).text("n", 1..=1))
+    };
+    assert_eq!(paths(body, read), ["list.1", "list.2.n", "one.n"]);
+}
+
+#[test]
+fn urls_words_flags_and_zones() {
+    for bad in ["nope", "ftp://example.org/", "javascript:alert(1)", "//example.org", "http://"] {
+        assert_eq!(paths(json!({"u": bad}), |f| f.url("u")), ["u"], "{bad}");
+    }
+    assert_eq!(paths(json!({"u": format!("http://example.org/{}", "x".repeat(2048))}), |f| f.url("u")), ["u"]);
+    assert!(paths(json!({"u": "https://example.org/ü?q=1"}), |f| f.url("u")).is_empty());
+    assert_eq!(paths(json!({"f": "yes"}), |f| f.flag("f")), ["f"]);
+    for bad in ["", "Mars/Olympus", "+02:00"] {
+        assert_eq!(paths(json!({"z": bad}), |f| f.timezone("z")), ["z"], "{bad}");
+    }
+    assert_eq!(
+        wrong(json!({"s": "later"}), |f| f.word::<crier_common::domain::post::ScheduleType>("s"))[0].1,
+        "Must be one of: now, scheduled, draft."
+    );
+}
+
+proptest! {
+    /// Whatever a client sends, reading it gives values or problems and never panics.
+    #[test]
+    fn nothing_panics(text in "\\PC*", number: i64, float: f64) {
+        for value in [json!(text), json!(number), json!(float), json!([text]), json!({"x": text}), json!(null), json!(true)] {
+            let body = json!({"v": value});
+            wrong(body, |f| {
+                f.text("v", 1..=3);
+                f.url("v");
+                f.time("v", "Europe/Berlin");
+                f.timezone("v");
+                f.ids("v");
+                f.flag("v");
+                f.object("v");
+                f.objects("v", |inner| Some(inner.text("x", 0..=9)));
+                f.words::<crier_common::domain::post::PostStatus>("v")
+            });
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Times as clients write them: RFC 3339 with an offset, or without one, in a brand's zone.
+
+use chrono::{DateTime, MappedLocalTime, NaiveDateTime, TimeDelta, TimeZone, Timelike, Utc};
+use chrono_tz::Tz;
+
+/// Without an offset; seconds and their fractions may be left out.
+const LOCAL: [&str; 4] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
+/// The longest gap that a zone ever had is a day (Samoa skipped 30 December 2011).
+const LONGEST_GAP: i64 = 25 * 60;
+
+/// The time that `text` names, in whole microseconds; `None` where it names none.
+pub fn parse(text: &str, zone: Tz) -> Option<DateTime<Utc>> {
+    let with_offset = DateTime::parse_from_rfc3339(text).map(|at| at.with_timezone(&Utc));
+    let at = with_offset.ok().or_else(|| {
+        let local = LOCAL.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())?;
+        in_zone(local, zone)
+    })?;
+    // Beyond these years RFC 3339 cannot write it, nor the databases keep it.
+    let fits = (1..=9999).contains(&chrono::Datelike::year(&at));
+    DateTime::from_timestamp_micros(at.timestamp_micros()).filter(|_| fits)
+}
+
+/// A local time that daylight saving skips is the next that exists; one that it repeats is the first of the two.
+fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
+    let at = |local: &NaiveDateTime| match zone.from_local_datetime(local) {
+        MappedLocalTime::Single(at) | MappedLocalTime::Ambiguous(at, _) => Some(at.with_timezone(&Utc)),
+        MappedLocalTime::None => None,
+    };
+    at(&local).or_else(|| {
+        let minute = local.with_second(0)?.with_nanosecond(0)?;
+        (1..=LONGEST_GAP).find_map(|n| at(&minute.checked_add_signed(TimeDelta::minutes(n))?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, zone: &str) -> Option<String> {
+        parse(text, zone.parse().unwrap()).map(|at| at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true))
+    }
+
+    #[test]
+    fn with_an_offset_the_zone_does_not_matter() {
+        for text in ["2026-05-01T12:00:00+05:30", "2026-05-01T06:30:00Z", "2026-05-01t06:30:00z"] {
+            assert_eq!(read(text, "Asia/Tokyo").as_deref(), Some("2026-05-01T06:30:00Z"), "{text}");
+        }
+        assert_eq!(read("2026-05-01T06:30:00.1234567Z", "UTC").as_deref(), Some("2026-05-01T06:30:00.123456Z"));
+    }
+
+    #[test]
+    fn without_an_offset_it_is_in_the_zone() {
+        for text in ["2026-05-01T12:00:00", "2026-05-01T12:00", "2026-05-01 12:00:00.0"] {
+            assert_eq!(read(text, "Asia/Tokyo").as_deref(), Some("2026-05-01T03:00:00Z"), "{text}");
+        }
+    }
+
+    #[test]
+    fn daylight_saving_skips_and_repeats() {
+        assert_eq!(read("2026-03-29T02:30:15", "Europe/Berlin").as_deref(), Some("2026-03-29T01:00:00Z"));
+        assert_eq!(read("2026-10-25T02:30:00", "Europe/Berlin").as_deref(), Some("2026-10-25T00:30:00Z"));
+        assert_eq!(read("2011-12-30T12:00:00", "Pacific/Apia").as_deref(), Some("2011-12-30T10:00:00Z"));
+        assert_eq!(read("2026-10-04T02:10:00", "Australia/Lord_Howe").as_deref(), Some("2026-10-03T15:30:00Z"));
+    }
+
+    #[test]
+    fn what_names_no_time_is_refused() {
+        for text in [
+            "",
+            "tomorrow",
+            "2026-02-30T00:00:00Z",
+            "2026-05-01",
+            "12:00",
+            "2026-05-01T25:00:00Z",
+            "-0001-01-01T00:00:00Z",
+        ] {
+            assert_eq!(read(text, "UTC"), None, "{text}");
+        }
+    }
+}

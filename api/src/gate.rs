@@ -1,0 +1,139 @@
+//! What every request goes through, whatever becomes of it: an id, a span, a measure, and one envelope for what nobody
+//! else has answered (an unknown path, a wrong method, a page that panicked).
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crier_common::telemetry::metrics;
+use futures::{FutureExt, StreamExt};
+use http::header::{CONTENT_LENGTH, EXPECT};
+use http::{HeaderValue, StatusCode};
+use salvo::{Depot, FlowCtrl, Request, Response};
+use tracing::Instrument;
+
+use crate::answer::PREFIX;
+use crate::app::App;
+use crate::error::{ApiError, Code};
+use crate::{admission, reply};
+
+/// The id of a request: in its answer, in the log, and in the jobs that it causes.
+#[derive(Clone)]
+pub struct RequestId(pub String);
+
+/// The template of the path, for metrics: its values are bounded.
+#[derive(Clone, Copy)]
+pub struct Label(pub &'static str);
+
+/// So much of a refused body is read away, so that a client that is still sending gets to read the answer.
+const DRAINED: u64 = 16 << 20;
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+pub struct Gate {
+    pub app: Arc<App>,
+}
+
+#[salvo::async_trait]
+impl salvo::Handler for Gate {
+    async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
+        let started = Instant::now();
+        let id = format!("req_{}", crier_common::random::text(24).unwrap_or_else(|_| "unknown".to_owned()));
+        depot.insert_typed(RequestId(id.clone()));
+        depot.insert_typed(self.app.clone());
+        if let Ok(value) = HeaderValue::from_str(&id) {
+            res.headers_mut().insert(reply::REQUEST_ID, value);
+        }
+        let span = tracing::info_span!("request", request_id = %id, method = %req.method(), path = req.uri().path());
+        self.answer(req, depot, res, ctrl, &id).instrument(span.clone()).await;
+        let (status, took) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
+        span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = took.as_millis(), "answered"));
+        metrics::http_request(req.method(), route(req, depot), status, took);
+        if status.is_client_error() || status.is_server_error() {
+            drain(req).await;
+        }
+    }
+}
+
+impl Gate {
+    async fn answer(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl, id: &str) {
+        if !ids_fit(req.uri().path()) {
+            res.status_code(StatusCode::NOT_FOUND);
+            ctrl.skip_rest();
+        }
+        let next = AssertUnwindSafe(ctrl.call_next(req, depot, res)).catch_unwind().await;
+        if let Err(panic) = next {
+            reply::refusal(res, &reply::panicked(&panic), id);
+            return;
+        }
+        let status = res.status_code.unwrap_or(StatusCode::OK);
+        let unanswered = res.body.is_none() || res.body.is_error();
+        if !(unanswered && (status.is_client_error() || status.is_server_error())) {
+            return;
+        }
+        if req.uri().path().starts_with(PREFIX) {
+            admission::count(&self.app, req, res).await;
+        }
+        reply::refusal(res, &error_of(status), id);
+    }
+}
+
+/// What is said of a status that came without words.
+fn error_of(status: StatusCode) -> ApiError {
+    match status {
+        StatusCode::NOT_FOUND => ApiError::no_route(),
+        StatusCode::METHOD_NOT_ALLOWED => ApiError::method_not_allowed(),
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(Code::PayloadTooLarge, "The body is too large."),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            ApiError::new(Code::UnsupportedMediaType, "A body of this Content-Type is not understood here.")
+        }
+        s if s.is_client_error() => ApiError::new(Code::InvalidJson, "The request could not be read."),
+        s => ApiError::bug(format!("a handler answered {s} and nothing else")),
+    }
+}
+
+/// Whether every number in the path fits 63 bits; one that does not is a path that does not exist, whatever the method.
+fn ids_fit(path: &str) -> bool {
+    let is_number = |part: &&str| part.len() > 18 && part.bytes().all(|b| b.is_ascii_digit());
+    path.split('/').filter(is_number).all(|part| part.parse::<i64>().is_ok())
+}
+
+fn route(req: &Request, depot: &Depot) -> String {
+    match depot.get_typed::<Label>() {
+        Ok(label) => label.0.to_owned(),
+        Err(_) if req.matched_path().is_empty() => "(none)".to_owned(),
+        Err(_) => format!("/{}", req.matched_path()),
+    }
+}
+
+async fn drain(req: &mut Request) {
+    let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    // A client that asks first has not sent anything yet, and one that sends more than this is cut off.
+    if req.headers().contains_key(EXPECT) || announced.is_some_and(|n| n > DRAINED) {
+        return;
+    }
+    let mut body = req.take_body();
+    let read = async {
+        let mut left = DRAINED;
+        while let Some(Ok(frame)) = body.next().await {
+            let size = frame.data_ref().map_or(0, |data| data.len() as u64);
+            left = left.saturating_sub(size);
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_more_than_63_bits_are_no_ids() {
+        assert!(ids_fit("/api/public/v1/brands/9223372036854775807/posts"));
+        assert!(!ids_fit("/api/public/v1/brands/9223372036854775808/posts"));
+        assert!(!ids_fit("/brands/99999999999999999999"));
+        assert!(ids_fit("/brands/abc/1"));
+    }
+}

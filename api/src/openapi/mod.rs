@@ -1,0 +1,365 @@
+//! The description of the API, OpenAPI 3.1, made from the endpoints themselves: what the runner checks for an endpoint is
+//! what the document says that it answers. Served at `/api/public/v1/openapi.json`, with a reader at `/docs`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::answer::PREFIX;
+use crate::endpoint::{Endpoint, How, Shape};
+use crate::error::{Code, Kind};
+
+pub mod schema;
+pub mod serve;
+
+use schema::{Documented, Schema, record};
+
+record! {
+    /// What every refusal looks like.
+    pub struct ErrorEnvelope {
+        pub error: Error,
+    }
+
+    /// Why a request was refused.
+    pub struct Error {
+        pub r#type: Kind,
+        pub code: Code,
+        /// What is wrong and what to do next.
+        pub message: String,
+        /// The same as the header X-Request-Id.
+        pub request_id: String { "x-extension": true },
+    }
+
+    /// Where the pages of a list are.
+    pub struct PageLinks {
+        pub first: String { "format": "uri" },
+        pub last: String { "format": "uri" },
+        pub prev: Option<String>,
+        pub next: Option<String>,
+    }
+
+    /// An entry of a pager.
+    pub struct PagerLink {
+        pub url: Option<String>,
+        pub label: String,
+        pub active: bool,
+    }
+
+    /// Which page this is.
+    pub struct PageMeta {
+        pub current_page: i64,
+        pub from: Option<i64>,
+        pub last_page: i64,
+        pub links: Vec<PagerLink>,
+        pub path: String { "format": "uri" },
+        pub per_page: i64,
+        pub to: Option<i64>,
+        pub total: i64,
+    }
+}
+
+/// The whole document.
+pub fn document(endpoints: &[Endpoint]) -> Value {
+    let mut s = Schema::default();
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for endpoint in endpoints {
+        let method = endpoint.method.as_str().to_ascii_lowercase();
+        paths.entry(endpoint.path).or_default().insert(method, operation(endpoint, &mut s));
+    }
+    let mut tags: Vec<&str> = Vec::new();
+    endpoints.iter().for_each(|e| {
+        if !tags.contains(&e.tag) {
+            tags.push(e.tag)
+        }
+    });
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Crier",
+            "version": "1.0.0",
+            "description": INTRODUCTION,
+            "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
+        },
+        "servers": [{ "url": PREFIX }],
+        "security": [{ "bearer": [] }],
+        "tags": tags.iter().map(|tag| json!({ "name": tag })).collect::<Vec<_>>(),
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer", "description": "An API key: svc_live_… or, for reads, svc_test_…" }
+            },
+            "headers": headers(),
+            "schemas": with_fields(s.named),
+        },
+    })
+}
+
+const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and answers are JSON; every request carries an API \
+    key. Every write needs an `Idempotency-Key`: the same request sent again under the same key is answered from the first \
+    one's answer. What is marked `x-extension` is not in the specification that this service implements; a client that knows \
+    only the specification never needs it.";
+
+/// `fields` is there on `validation_failed` alone, so it is no field of the record.
+fn with_fields(mut schemas: BTreeMap<&'static str, Value>) -> BTreeMap<&'static str, Value> {
+    if let Some(properties) = schemas.get_mut("Error").and_then(|e| e["properties"].as_object_mut()) {
+        properties.insert(
+            "fields".to_owned(),
+            json!({
+                "type": "object", "x-extension": true,
+                "description": "On validation_failed alone: from a field's path to what is wrong with it.",
+                "additionalProperties": { "type": "array", "items": { "type": "string" } },
+            }),
+        );
+    }
+    schemas
+}
+
+fn headers() -> Value {
+    let integer = |text: &str| json!({ "description": text, "schema": { "type": "integer" } });
+    let text = |text: &str| json!({ "description": text, "schema": { "type": "string" } });
+    json!({
+        "RateLimitLimit": integer("The allowance a minute."),
+        "RateLimitRemaining": integer("What is left of it."),
+        "RateLimitReset": integer("The unix second at which it is whole again."),
+        "RequestId": text("The request's id; name it when you report a problem."),
+        "RetryAfter": integer("Seconds to wait before the next try."),
+        "Location": text("The path of what was made."),
+        "IdempotentReplayed": { "description": "The answer was stored by an earlier request under the same key.",
+            "schema": { "type": "string", "enum": ["true"] } },
+        "Allow": text("The methods that this path answers."),
+        "Authenticate": text("Bearer"),
+    })
+}
+
+fn operation(endpoint: &Endpoint, s: &mut Schema) -> Value {
+    let mut operation = json!({
+        "operationId": endpoint.id,
+        "tags": [endpoint.tag],
+        "summary": endpoint.summary,
+        "description": description(endpoint),
+        "parameters": parameters(endpoint, s),
+        "responses": responses(endpoint, s),
+    });
+    if let Some(body) = &endpoint.body {
+        operation["requestBody"] = json!({
+            "required": !body.optional,
+            "content": { "application/json": { "schema": (body.schema)(s), "example": body.example } },
+        });
+    }
+    if endpoint.extension {
+        operation["x-extension"] = true.into();
+    }
+    operation
+}
+
+fn description(endpoint: &Endpoint) -> String {
+    let mut text = endpoint.description.to_owned();
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str(&format!("Scope: `{}`.", endpoint.scope));
+    if !endpoint.features.is_empty() {
+        let names: Vec<String> = endpoint.features.iter().map(|f| format!("`{f}`")).collect();
+        text.push_str(&format!(" Plan feature: {}.", names.join(" or ")));
+    }
+    text
+}
+
+fn parameters(endpoint: &Endpoint, s: &mut Schema) -> Vec<Value> {
+    let mut out: Vec<Value> = endpoint
+        .ids()
+        .map(|id| {
+            let schema = json!({ "type": "integer", "format": "int64", "minimum": 1 });
+            json!({ "name": id, "in": "path", "required": true, "schema": schema })
+        })
+        .collect();
+    for parameter in &endpoint.query {
+        let mut value = json!({
+            "name": parameter.name, "in": "query", "required": false,
+            "description": parameter.description, "schema": (parameter.schema)(s),
+        });
+        if parameter.extension {
+            value["x-extension"] = true.into();
+        }
+        out.push(value);
+    }
+    if endpoint.is_write() {
+        out.push(json!({
+            "name": "Idempotency-Key", "in": "header", "required": true,
+            "description": "New for each request, the same when it is sent again; kept for 24 hours.",
+            "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
+        }));
+    }
+    out
+}
+
+fn responses(endpoint: &Endpoint, s: &mut Schema) -> Map<String, Value> {
+    let mut out = Map::new();
+    out.insert(endpoint.status.to_string(), success(endpoint, s));
+    for (status, codes) in refusals(endpoint) {
+        out.insert(status.to_string(), refusal(status, &codes, s));
+    }
+    out
+}
+
+fn common_headers() -> Map<String, Value> {
+    let mut out = Map::new();
+    for (name, header) in [
+        ("X-RateLimit-Limit", "RateLimitLimit"),
+        ("X-RateLimit-Remaining", "RateLimitRemaining"),
+        ("X-RateLimit-Reset", "RateLimitReset"),
+        ("X-Request-Id", "RequestId"),
+    ] {
+        out.insert(name.to_owned(), reference(header));
+    }
+    out
+}
+
+fn reference(header: &str) -> Value {
+    json!({ "$ref": format!("#/components/headers/{header}") })
+}
+
+fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
+    let mut headers = common_headers();
+    if matches!(endpoint.status, 201 | 202) {
+        headers.insert("Location".to_owned(), reference("Location"));
+    }
+    if endpoint.is_write() {
+        headers.insert("Idempotent-Replayed".to_owned(), reference("IdempotentReplayed"));
+    }
+    let record = endpoint.schema.map(|schema| schema(s)).unwrap_or_default();
+    let list = |record: Value| json!({ "type": "array", "items": record });
+    let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
+    let (text, schema) = match endpoint.shape {
+        Shape::Nothing => ("Done; there is no body.", None),
+        Shape::One => ("The record.", Some(object(json!({ "data": record }), &["data"]))),
+        Shape::Many => ("The records.", Some(object(json!({ "data": list(record) }), &["data"]))),
+        Shape::Pages => {
+            let properties =
+                json!({ "data": list(record), "links": PageLinks::schema(s), "meta": PageMeta::schema(s) });
+            ("A page of records.", Some(object(properties, &["data", "links", "meta"])))
+        }
+    };
+    let mut response = json!({ "description": text, "headers": headers });
+    if let Some(schema) = schema {
+        response["content"] = json!({ "application/json": { "schema": schema } });
+    }
+    response
+}
+
+/// Every code that the endpoint can answer, by status: what the common checks can say of it, and its own.
+fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<Code>> {
+    let mut codes = vec![
+        Code::Unauthorized,
+        Code::RateLimited,
+        Code::InsufficientScope,
+        Code::NotFound,
+        Code::MethodNotAllowed,
+        Code::InternalError,
+        Code::ServiceUnavailable,
+    ];
+    if endpoint.is_write() {
+        codes.extend([
+            Code::TestModeWriteForbidden,
+            Code::IdempotencyKeyRequired,
+            Code::IdempotencyKeyInvalid,
+            Code::IdempotencyKeyReused,
+            Code::IdempotencyInProgress,
+        ]);
+    }
+    if matches!(endpoint.how, How::TwoSteps { .. }) {
+        codes.push(Code::PlatformUnavailable);
+    }
+    if endpoint.is_brand_nested() {
+        codes.push(Code::BrandForbidden);
+    }
+    if !endpoint.features.is_empty() {
+        codes.push(Code::FeatureNotAvailable);
+    }
+    if endpoint.body.is_some() {
+        codes.extend([Code::InvalidJson, Code::PayloadTooLarge, Code::UnsupportedMediaType, Code::ValidationFailed]);
+    }
+    if !endpoint.query.is_empty() {
+        codes.push(Code::ValidationFailed);
+    }
+    codes.extend(endpoint.codes);
+    let mut out: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    for code in codes {
+        let of_status = out.entry(code.status().as_u16()).or_default();
+        if !of_status.contains(&code) {
+            of_status.push(code);
+        }
+    }
+    out
+}
+
+fn refusal(status: u16, codes: &[Code], s: &mut Schema) -> Value {
+    let mut headers = common_headers();
+    let in_progress = codes.contains(&Code::IdempotencyInProgress);
+    if in_progress || matches!(status, 429 | 503) {
+        headers.insert("Retry-After".to_owned(), reference("RetryAfter"));
+    }
+    match status {
+        401 => headers.insert("WWW-Authenticate".to_owned(), reference("Authenticate")),
+        405 => headers.insert("Allow".to_owned(), reference("Allow")),
+        _ => None,
+    };
+    let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
+    json!({
+        "description": names.join(", "),
+        "headers": headers,
+        "content": { "application/json": { "schema": ErrorEnvelope::schema(s) } },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes;
+
+    #[test]
+    fn the_document_is_what_was_promised() {
+        insta::assert_json_snapshot!(document(&routes::all()));
+    }
+
+    #[test]
+    fn every_endpoint_is_told_whole() {
+        let endpoints = routes::all();
+        let document = document(&endpoints);
+        let mut ids = Vec::new();
+        for endpoint in &endpoints {
+            let operation = &document["paths"][endpoint.path][endpoint.method.as_str().to_ascii_lowercase()];
+            let name = format!("{} {}", endpoint.method, endpoint.path);
+            assert!(!endpoint.summary.is_empty() && !endpoint.tag.is_empty(), "{name} has no summary or tag");
+            assert!(!ids.contains(&endpoint.id), "{name}: {} is an operation already", endpoint.id);
+            ids.push(endpoint.id);
+            for status in ["401", "403", "404", "405", "429", "500", "503"] {
+                assert!(operation["responses"][status].is_object(), "{name} does not declare {status}");
+            }
+            for code in endpoint.codes {
+                let response = &operation["responses"][code.status().as_str()];
+                let told = response["description"].as_str().is_some_and(|text| text.contains(code.as_str()));
+                assert!(told, "{name} does not declare {code}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn check(value: &Value, document: &Value) {
+            match value {
+                Value::Object(object) => {
+                    if let Some(path) = object.get("$ref").and_then(Value::as_str) {
+                        let found = document.pointer(path.trim_start_matches('#'));
+                        assert!(found.is_some_and(|v| !v.is_null()), "{path} leads nowhere");
+                    }
+                    object.values().for_each(|v| check(v, document));
+                }
+                Value::Array(list) => list.iter().for_each(|v| check(v, document)),
+                _ => {}
+            }
+        }
+        let document = document(&routes::all());
+        check(&document, &document);
+    }
+}

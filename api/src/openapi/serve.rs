@@ -1,0 +1,57 @@
+//! The document and its reader, over HTTP. Neither needs a key; both count against the client's address.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use salvo::http::ResBody;
+use salvo::oapi::swagger_ui::SwaggerUi;
+use salvo::{Depot, FlowCtrl, Request, Response, Router};
+
+use crate::admission;
+use crate::answer::PREFIX;
+use crate::app::App;
+use crate::endpoint::Endpoint;
+
+/// The reader has a script and a style in its page; it calls this host and no other.
+const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// `/api/public/v1/openapi.json`, relative to the prefix.
+pub fn document(app: Arc<App>, endpoints: &[Endpoint]) -> Router {
+    let body = Bytes::from(super::document(endpoints).to_string());
+    Router::with_path("openapi.json").get(Document { app, body })
+}
+
+/// `/docs`.
+pub fn reader() -> Router {
+    SwaggerUi::new(format!("{PREFIX}/openapi.json")).title("Crier API").into_router("docs").hoop(Policy)
+}
+
+struct Document {
+    app: Arc<App>,
+    body: Bytes,
+}
+
+#[salvo::async_trait]
+impl salvo::Handler for Document {
+    async fn handle(&self, req: &mut Request, _depot: &mut Depot, res: &mut Response, _ctrl: &mut FlowCtrl) {
+        admission::count(&self.app, req, res).await;
+        let headers = res.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        res.body(ResBody::Once(self.body.clone()));
+    }
+}
+
+struct Policy;
+
+#[salvo::async_trait]
+impl salvo::Handler for Policy {
+    async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
+        ctrl.call_next(req, depot, res).await;
+        res.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        res.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
+}

@@ -1,0 +1,221 @@
+//! Pages of a list, in the shape of Laravel's length-aware paginator.
+
+use std::str::FromStr;
+
+use crier_common::domain::UnknownWord;
+use crier_common::store::{Page, PageOf};
+use serde::Serialize;
+
+use crate::answer::Answer;
+use crate::context::{Context, Query};
+use crate::error::{FieldProblems, Result};
+
+const DEFAULT_PER_PAGE: i64 = 20;
+const MOST_PER_PAGE: i64 = 100;
+/// How many pages the pager shows on each side of the current one.
+const EACH_SIDE: i64 = 3;
+
+/// Which page the query asks for. `page` and `per_page` that are no whole number from 1 on are added to `problems`.
+pub fn wanted(query: &Query, problems: &mut FieldProblems) -> PageOf {
+    let mut number = |name: &str, default: i64| match query.get(name) {
+        None => default,
+        Some(text) => positive(text).unwrap_or_else(|| {
+            problems.insert(name.to_owned(), vec!["Must be a whole number from 1 on.".to_owned()]);
+            default
+        }),
+    };
+    PageOf { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MOST_PER_PAGE) }
+}
+
+/// A filter by a word of an enumeration; another word is added to `problems`.
+pub fn word<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, problems: &mut FieldProblems) -> Option<T> {
+    let text = query.get(name)?;
+    match text.parse() {
+        Ok(word) => Some(word),
+        Err(UnknownWord { known, .. }) => {
+            problems.insert(name.to_owned(), vec![format!("Must be one of: {known}.")]);
+            None
+        }
+    }
+}
+
+/// A number too large to count to is past the end like any other.
+fn positive(text: &str) -> Option<i64> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let number = digits.then(|| text.parse().unwrap_or(i64::MAX))?;
+    (number >= 1).then_some(number)
+}
+
+/// A page as an answer.
+pub fn answer<T: Serialize>(cx: &Context, page: PageOf, found: Page<T>) -> Result<Answer> {
+    let path = format!("{}{}", cx.app.public_url, cx.path());
+    Answer::whole(&Paginated::new(&path, &cx.query, page, found))
+}
+
+#[derive(Serialize, Debug)]
+pub struct Paginated<T> {
+    data: Vec<T>,
+    links: Ends,
+    meta: Meta,
+}
+
+#[derive(Serialize, Debug)]
+struct Ends {
+    first: String,
+    last: String,
+    prev: Option<String>,
+    next: Option<String>,
+}
+
+#[derive(Serialize, Debug)]
+struct Meta {
+    current_page: i64,
+    from: Option<i64>,
+    last_page: i64,
+    links: Vec<Link>,
+    path: String,
+    per_page: i64,
+    to: Option<i64>,
+    total: i64,
+}
+
+#[derive(Serialize, Debug, PartialEq, Eq, Clone)]
+struct Link {
+    url: Option<String>,
+    label: String,
+    active: bool,
+}
+
+impl<T> Paginated<T> {
+    fn new(path: &str, query: &Query, page: PageOf, found: Page<T>) -> Self {
+        let last = last_page(found.total, page.per_page);
+        let url = |n: i64| format!("{path}?{}page={n}", query.without("page"));
+        let prev = (page.page > 1).then(|| url(page.page - 1));
+        let next = (page.page < last).then(|| url(page.page + 1));
+        let shown = i64::try_from(found.rows.len()).unwrap_or(0);
+        let from = (shown > 0).then(|| page.offset() + 1);
+        let end = |url: &Option<String>, label: &str| Link { url: url.clone(), label: label.to_owned(), active: false };
+        let mut links = vec![end(&prev, "&laquo; Previous")];
+        links.extend(window(page.page, last).into_iter().map(|slot| match slot {
+            Some(n) => Link { url: Some(url(n)), label: n.to_string(), active: n == page.page },
+            None => Link { url: None, label: "...".to_owned(), active: false },
+        }));
+        links.push(end(&next, "Next &raquo;"));
+        Self {
+            data: found.rows,
+            links: Ends { first: url(1), last: url(last), prev, next },
+            meta: Meta {
+                current_page: page.page,
+                from,
+                last_page: last,
+                links,
+                path: path.to_owned(),
+                per_page: page.per_page,
+                to: from.map(|from| from + shown - 1),
+                total: found.total,
+            },
+        }
+    }
+}
+
+fn last_page(total: i64, per_page: i64) -> i64 {
+    (total.max(0) / per_page + i64::from(total % per_page > 0)).max(1)
+}
+
+/// Which page numbers the pager shows; `None` stands for `...`. As Laravel's `UrlWindow`.
+fn window(current: i64, last: i64) -> Vec<Option<i64>> {
+    let pages = |from: i64, to: i64| (from..=to).map(Some);
+    let near = EACH_SIDE + 4;
+    if last < EACH_SIDE * 2 + 8 {
+        pages(1, last).collect()
+    } else if current <= near {
+        pages(1, near + EACH_SIDE).chain([None]).chain(pages(last - 1, last)).collect()
+    } else if current > last - near {
+        pages(1, 2).chain([None]).chain(pages(last - (near + EACH_SIDE - 1), last)).collect()
+    } else {
+        let middle = pages(current - EACH_SIDE, current + EACH_SIDE);
+        pages(1, 2).chain([None]).chain(middle).chain([None]).chain(pages(last - 1, last)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn labels(current: i64, last: i64) -> String {
+        let text = |slot: Option<i64>| slot.map_or("...".to_owned(), |n| n.to_string());
+        window(current, last).into_iter().map(text).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What `LengthAwarePaginator::linkCollection` gives.
+    #[test]
+    fn the_window_is_laravels() {
+        assert_eq!(labels(1, 1), "1");
+        assert_eq!(labels(13, 13), "1 2 3 4 5 6 7 8 9 10 11 12 13");
+        assert_eq!(labels(1, 14), "1 2 3 4 5 6 7 8 9 10 ... 13 14");
+        assert_eq!(labels(7, 14), "1 2 3 4 5 6 7 8 9 10 ... 13 14");
+        assert_eq!(labels(8, 14), "1 2 ... 5 6 7 8 9 10 11 12 13 14");
+        assert_eq!(labels(8, 45), "1 2 ... 5 6 7 8 9 10 11 ... 44 45");
+        assert_eq!(labels(38, 45), "1 2 ... 35 36 37 38 39 40 41 ... 44 45");
+        assert_eq!(labels(39, 45), "1 2 ... 36 37 38 39 40 41 42 43 44 45");
+        assert_eq!(labels(45, 45), "1 2 ... 36 37 38 39 40 41 42 43 44 45");
+    }
+
+    #[test]
+    fn a_page_has_its_place() {
+        let query = Query::parse("per_page=2&status=draft&page=2");
+        let page = PageOf { page: 2, per_page: 2 };
+        let shown = Paginated::new("http://x/p", &query, page, Page { rows: vec![1, 2], total: 5 });
+        let json = serde_json::to_value(shown).unwrap();
+        assert_eq!(json["links"]["prev"], "http://x/p?per_page=2&status=draft&page=1");
+        assert_eq!(json["links"]["next"], "http://x/p?per_page=2&status=draft&page=3");
+        assert_eq!((&json["meta"]["from"], &json["meta"]["to"]), (&3.into(), &4.into()));
+        assert_eq!((&json["meta"]["last_page"], &json["meta"]["total"]), (&3.into(), &5.into()));
+    }
+
+    #[test]
+    fn past_the_end_is_empty_and_the_page_before_is_told() {
+        let page = PageOf { page: 9, per_page: 20 };
+        let shown = Paginated::new("http://x/p", &Query::parse(""), page, Page { rows: Vec::<i64>::new(), total: 45 });
+        assert_eq!((shown.links.next, shown.meta.from, shown.meta.to), (None, None, None));
+        assert_eq!(shown.links.prev.as_deref(), Some("http://x/p?page=8"));
+    }
+
+    #[test]
+    fn what_is_no_page_is_told() {
+        for (text, page, per_page, wrong) in [
+            ("", 1, 20, ""),
+            ("per_page=1000&page=3", 3, 100, ""),
+            ("page=1&page=2", 2, 20, ""),
+            ("page=99999999999999999999", i64::MAX, 20, ""),
+            ("page=0&per_page=1.5", 1, 20, "page per_page"),
+            ("page=&per_page=+1", 1, 20, "page per_page"),
+            ("page=-1", 1, 20, "page"),
+        ] {
+            let mut problems = FieldProblems::new();
+            let found = wanted(&Query::parse(text), &mut problems);
+            assert_eq!((found.page, found.per_page), (page, per_page), "{text}");
+            assert_eq!(problems.into_keys().collect::<Vec<_>>().join(" "), wrong, "{text}");
+        }
+    }
+
+    proptest! {
+        /// Both ends and the current page are shown, in order, and a gap stands only where pages are left out.
+        #[test]
+        fn the_window_is_in_order(current in 1_i64..300, last in 1_i64..300) {
+            let slots = window(current, last);
+            let numbers: Vec<i64> = slots.iter().flatten().copied().collect();
+            prop_assert!(numbers.windows(2).all(|w| w[0] < w[1]));
+            prop_assert_eq!((numbers.first(), numbers.last()), (Some(&1), Some(&last)));
+            prop_assert!(current > last || numbers.contains(&current));
+            prop_assert!(slots.len() <= 15);
+            for w in slots.windows(3) {
+                if let [Some(a), None, Some(b)] = w {
+                    prop_assert!(b - a > 1);
+                }
+            }
+        }
+    }
+}

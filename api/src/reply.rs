@@ -1,0 +1,70 @@
+//! Putting an answer, or a refusal, onto the wire.
+
+use std::any::Any;
+
+use crier_common::limits::Decision;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use salvo::Response;
+use salvo::http::ResBody;
+
+use crate::answer::Answer;
+use crate::error::{ApiError, Code};
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
+
+pub fn success(res: &mut Response, answer: &Answer) {
+    res.status_code(StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK));
+    if let Some(location) = answer.location.as_deref().and_then(|path| HeaderValue::from_str(path).ok()) {
+        res.headers_mut().insert(LOCATION, location);
+    }
+    if answer.replayed {
+        res.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    if answer.body.is_empty() {
+        res.body(ResBody::None);
+    } else {
+        json(res, answer.body.clone());
+    }
+}
+
+/// Logs what happened inside, and tells the client what to do.
+pub fn refusal(res: &mut Response, error: &ApiError, request_id: &str) {
+    error.log();
+    res.status_code(error.code.status());
+    if let Some(seconds) = error.retry_after {
+        res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if error.code == Code::Unauthorized {
+        res.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    json(res, error.envelope(request_id));
+}
+
+fn json(res: &mut Response, body: Vec<u8>) {
+    let headers = res.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // Answers are of one caller, and some hold a secret.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(NOSNIFF, HeaderValue::from_static("nosniff"));
+    res.body(ResBody::Once(body.into()));
+}
+
+/// What is left of the caller's allowance.
+pub fn allowance(headers: &mut HeaderMap, decision: &Decision) {
+    headers.insert(LIMIT, HeaderValue::from(decision.limit));
+    headers.insert(REMAINING, HeaderValue::from(decision.remaining));
+    headers.insert(RESET, HeaderValue::from(decision.reset));
+}
+
+/// A handler panicked: the client is told no more than that.
+pub fn panicked(panic: &Box<dyn Any + Send>) -> ApiError {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
+    ApiError::bug(format!("a handler panicked: {text}"))
+}

@@ -1,0 +1,62 @@
+//! `POST /brands`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::event::EventName;
+use crier_common::store::{Tx, brands, events};
+use serde_json::json;
+
+use super::{Brand, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Code, Result};
+use crate::fields::Fields;
+use crate::openapi::schema::request;
+
+request! {
+    /// A brand to be made.
+    pub struct NewBrand {
+        pub name: String { "minLength": 1, "maxLength": 120 },
+        pub description: Option<String> { "maxLength": 2000 },
+        /// An http or https URL.
+        pub website: Option<String> { "format": "uri", "maxLength": 2048 },
+        /// An IANA name.
+        pub timezone: Option<String> { "default": "UTC" },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands", "createBrand", Scope::BrandsWrite)
+        .tag(TAG)
+        .summary("Create a brand")
+        .description("The key's user becomes its owner. Emits `brand.created`.")
+        .body::<NewBrand>(json!({
+            "name": "Acme Bakery", "description": "Bread since 1920", "website": "https://acme.example", "timezone": "Europe/Berlin"
+        }))
+        .answers::<Brand>(201, Shape::One)
+        .refuses(&[Code::LimitReached])
+        .writes(create)
+}
+
+fn read(fields: &mut Fields<'_>) -> Option<NewBrand> {
+    let name = fields.required("name", fields.text("name", 1..=120));
+    let description = fields.text("description", 0..=2000).value();
+    let website = fields.url("website").value();
+    let timezone = fields.timezone("timezone").value();
+    Some(NewBrand { name: name?, description, website, timezone })
+}
+
+async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let new = cx.read(read)?;
+    let brand = brands::NewBrand {
+        name: &new.name,
+        description: new.description.as_deref(),
+        website: new.website.as_deref(),
+        timezone: new.timezone.as_deref().unwrap_or("UTC"),
+    };
+    let made = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, cx.plan.brands, brand).await?;
+    let made = made.ok_or_else(|| ApiError::limit_reached("brands", cx.plan.brands.unwrap_or_default()))?;
+    let data = json!({ "brand_id": made.id, "name": made.name });
+    events::emit(tx, made.id, EventName::BrandCreated, &data, cx.trace()).await?;
+    Answer::created(&format!("/brands/{}", made.id), Brand::from(made))
+}

@@ -1,0 +1,23 @@
+//! `GET /brands`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, brands};
+
+use super::{Brand, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands", "listBrands", Scope::BrandsRead)
+        .tag(TAG)
+        .summary("List the brands that the key's user is a member of")
+        .answers::<Brand>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let brands = brands::list(conn, cx.caller.user_id).await?;
+    Answer::ok(brands.into_iter().map(Brand::from).collect::<Vec<_>>())
+}

@@ -1,0 +1,45 @@
+//! `GET /brands/{brand}/members`
+
+use crier_common::domain::access::{Role, Scope};
+use crier_common::store::{Conn, users};
+
+use super::TAG;
+use crate::answer::{Answer, Stamp};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+
+record! {
+    /// A user who is a member of the brand.
+    pub struct Member {
+        pub id: i64,
+        pub name: String,
+        pub email: String { "format": "email" },
+        pub role: Role,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/members", "listMembers", Scope::BrandsRead)
+        .tag(TAG)
+        .summary("List the members of a brand")
+        .extension()
+        .answers::<Member>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let members = users::members(conn, cx.brand()?.id).await?;
+    let shown = members.into_iter().map(|m| Member {
+        id: m.id,
+        name: m.name,
+        email: m.email,
+        role: m.role,
+        created_at: m.created_at.into(),
+        updated_at: m.updated_at.into(),
+    });
+    Answer::ok(shown.collect::<Vec<_>>())
+}

@@ -1,0 +1,47 @@
+//! Brands: what nearly everything else is nested under.
+
+use crier_common::domain::brand;
+
+use crate::answer::Stamp;
+use crate::endpoint::Endpoint;
+use crate::openapi::schema::record;
+
+mod create;
+mod list;
+mod members;
+mod show;
+mod usage;
+
+pub const TAG: &str = "Brands";
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![list::endpoint(), create::endpoint(), show::endpoint(), members::endpoint(), usage::endpoint()]
+}
+
+record! {
+    /// The container of accounts, posts and nearly everything else.
+    pub struct Brand {
+        pub id: i64,
+        pub name: String,
+        pub description: Option<String>,
+        pub website: Option<String> { "format": "uri" },
+        /// An IANA name; times without an offset are in it.
+        pub timezone: String,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl From<brand::Brand> for Brand {
+    fn from(b: brand::Brand) -> Self {
+        Self {
+            id: b.id,
+            name: b.name,
+            description: b.description,
+            website: b.website,
+            timezone: b.timezone,
+            created_at: b.created_at.into(),
+            updated_at: b.updated_at.into(),
+        }
+    }
+}

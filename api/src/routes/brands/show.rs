@@ -1,0 +1,22 @@
+//! `GET /brands/{brand}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::Conn;
+
+use super::{Brand, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}", "getBrand", Scope::BrandsRead)
+        .tag(TAG)
+        .summary("Read a brand")
+        .answers::<Brand>(200, Shape::One)
+        .reads(show)
+}
+
+async fn show(cx: &Context, _: &mut Conn) -> Result<Answer> {
+    Answer::ok(Brand::from(cx.brand()?.clone()))
+}

@@ -1,0 +1,64 @@
+//! `GET /brands/{brand}/usage`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::plan::Feature;
+use crier_common::store::{Conn, accounts, brands, usage};
+
+use super::TAG;
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+
+record! {
+    /// A cap of the plan and what is used of it.
+    pub struct Cap {
+        pub used: i64,
+        /// Null where the plan sets none.
+        pub limit: Option<u64>,
+    }
+
+    /// What the workspace's plan allows, and what is used of it.
+    pub struct Usage {
+        /// The plan's name.
+        pub plan: String,
+        pub features: Vec<Feature>,
+        pub brands: Cap,
+        /// Of this brand.
+        pub social_accounts: Cap,
+        /// In this calendar month, UTC.
+        pub posts_per_month: Cap,
+        pub storage_mib: Cap,
+        /// In this calendar month, UTC.
+        pub ai_credits: Cap,
+        /// Null where the plan sets no limit.
+        pub credits_remaining: Option<u64>,
+        pub requests_per_minute: Option<u64>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/usage", "getUsage", Scope::BrandsRead)
+        .tag(TAG)
+        .summary("Read what the plan allows and what is used of it")
+        .extension()
+        .answers::<Usage>(200, Shape::One)
+        .reads(show)
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let (plan, workspace) = (&cx.plan, cx.caller.workspace_id);
+    Answer::ok(Usage {
+        plan: plan.name.clone(),
+        features: plan.features.iter().copied().collect(),
+        brands: Cap { used: brands::count(conn, workspace).await?, limit: plan.brands },
+        social_accounts: Cap { used: accounts::count(conn, cx.brand()?.id).await?, limit: plan.social_accounts },
+        posts_per_month: Cap { used: usage::posts(conn, workspace, cx.now).await?, limit: plan.posts_per_month },
+        // Nothing is stored and no credit is spent yet: the media library and AI are not there.
+        storage_mib: Cap { used: 0, limit: plan.storage_mib },
+        ai_credits: Cap { used: 0, limit: plan.ai_credits },
+        credits_remaining: plan.ai_credits,
+        requests_per_minute: plan.requests_per_minute,
+    })
+}

@@ -1,0 +1,16 @@
+//! Every endpoint of the API, a folder a resource and a file a verb. How to add one: [`crate::endpoint`].
+
+use crate::endpoint::Endpoint;
+
+pub mod accounts;
+mod brands;
+mod posts;
+mod webhooks;
+
+/// All endpoints, in the order of the document.
+pub fn all() -> Vec<Endpoint> {
+    [brands::endpoints(), accounts::endpoints(), posts::endpoints(), webhooks::endpoints()]
+        .into_iter()
+        .flatten()
+        .collect()
+}

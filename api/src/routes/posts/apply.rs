@@ -1,0 +1,140 @@
+//! Carrying out what was decided, in the request's transaction.
+
+use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::domain::post::{Post, Target, TargetStatus};
+use crier_common::store::{Conn, Tx, accounts, jobs, posts, targets, usage};
+
+use super::check::{self, Known};
+use super::edit::{self, Decision, PostChange, Standing, Wanted};
+use crate::context::Context;
+use crate::error::{ApiError, Code, Result};
+use crate::fields::Problems;
+
+/// The targets of a post with what the queue knows of each. The post's row is held.
+pub async fn standing(conn: &mut Conn, post_id: i64) -> Result<Vec<Standing>> {
+    let all = targets::list(conn, post_id).await?;
+    let ids: Vec<i64> = all.iter().map(|t| t.id).collect();
+    let running = jobs::running_among(conn, Kind::PublishTarget, &ids).await?;
+    Ok(all.into_iter().map(|target| Standing { running: running.contains(&target.id), target }).collect())
+}
+
+/// The post in the path, its row held; 404 where it is not there.
+pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
+    let found = posts::find_for_update(tx, cx.brand()?.id, cx.id("post")?).await?;
+    found.ok_or_else(|| ApiError::not_found("post"))
+}
+
+/// Checks what is wanted: 422 with everything that is wrong.
+pub async fn validate(
+    cx: &Context,
+    conn: &mut Conn,
+    post: &Post,
+    wanted: &Wanted,
+    change: &PostChange,
+    problems: Problems,
+) -> Result<()> {
+    let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+    let found = accounts::find_many(conn, cx.brand()?.id, &ids).await?;
+    let known = Known { platforms: &cx.app.platforms, accounts: &found, now: cx.now };
+    check::check(post, wanted, change, &known, &problems);
+    problems.done()
+}
+
+/// Decides (409), counts (402), and writes. `post` has its row: for a new one, it was inserted just now. Gives the post as
+/// it is stored.
+pub async fn carry_out(cx: &Context, tx: &mut Tx, post: Post, there: &[Standing], wanted: &Wanted) -> Result<Post> {
+    let decision = edit::decide(&post, there, wanted, cx.now)
+        .map_err(|conflict| ApiError::new(Code::PostNotEditable, conflict.to_string()))?;
+    if decision.counts {
+        count(cx, tx).await?;
+    }
+    if decision.cancel || !decision.remove.is_empty() {
+        take_back(tx, there, &decision).await?;
+    }
+    write_targets(cx, tx, post.id, &decision).await?;
+    let post = Post {
+        status: decision.status,
+        content: wanted.content.clone(),
+        schedule_type: decision.schedule_type,
+        scheduled_at: wanted.scheduled_at,
+        media: wanted.media.clone(),
+        counted: post.counted || decision.counts,
+        updated_at: tx.now,
+        ..post
+    };
+    posts::update(tx, &post).await?;
+    if let Some(at) = decision.publish_at {
+        publish(cx, tx, post.id, at).await?;
+    }
+    Ok(post)
+}
+
+/// Counts a post that leaves draft for the first time.
+pub async fn count(cx: &Context, tx: &mut Tx) -> Result<()> {
+    let cap = cx.plan.posts_per_month;
+    if usage::take_post(tx, cx.caller.workspace_id, cap).await? {
+        return Ok(());
+    }
+    Err(ApiError::limit_reached("posts a month", cap.unwrap_or_default()))
+}
+
+/// Takes the jobs back that have not begun. One that begins in this very moment is too late to be taken back.
+async fn take_back(tx: &mut Tx, there: &[Standing], decision: &Decision) -> Result<()> {
+    let concerned = there.iter().filter(|s| decision.cancel || decision.remove.contains(&s.target.id));
+    for standing in concerned {
+        if jobs::cancel_subject(tx, Kind::PublishTarget, standing.target.id).await? {
+            return Err(busy());
+        }
+    }
+    Ok(())
+}
+
+fn busy() -> ApiError {
+    ApiError::new(Code::PostNotEditable, edit::Conflict::Busy.to_string())
+}
+
+async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decision) -> Result<()> {
+    for id in &decision.remove {
+        targets::delete(tx, *id).await?;
+    }
+    for (id, place) in &decision.places {
+        targets::set_position(tx, *id, *place).await?;
+    }
+    for (id, wish) in &decision.wishes {
+        targets::set_wish(tx, *id, wish).await?;
+    }
+    for id in &decision.again {
+        let target = targets::find(tx, *id).await?;
+        let connector = target.and_then(|t| cx.app.platforms.get(t.platform));
+        targets::reset(tx, *id, connector.is_some_and(|c| !c.can_reconcile())).await?;
+    }
+    if decision.insert.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<i64> = decision.insert.iter().map(|(id, ..)| *id).collect();
+    let found = accounts::find_many(tx, cx.brand()?.id, &ids).await?;
+    for (account_id, place, wish) in &decision.insert {
+        let account = found.iter().find(|a| a.id == *account_id);
+        let platform = account.ok_or_else(|| ApiError::bug("an account that was checked is gone"))?.platform;
+        targets::insert(tx, post_id, *account_id, platform, *place, wish).await?;
+    }
+    Ok(())
+}
+
+/// A job for every pending target.
+pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: chrono::DateTime<chrono::Utc>) -> Result<()> {
+    for target in pending(targets::list(tx, post_id).await?) {
+        let job = NewJob::new(Kind::PublishTarget, target.id, at)
+            .lane(Lane::Account(target.account_id))
+            .trace(cx.trace().map(str::to_owned));
+        if jobs::enqueue(tx, &job).await?.is_none() {
+            // An earlier job that was taken back is still in a worker's hands; a new one would be lost behind it.
+            return Err(busy());
+        }
+    }
+    Ok(())
+}
+
+fn pending(all: Vec<Target>) -> impl Iterator<Item = Target> {
+    all.into_iter().filter(|t| t.status == TargetStatus::Pending)
+}

@@ -1,0 +1,57 @@
+//! `POST /brands/{brand}/posts/{post}/approve`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::plan::Feature;
+use crier_common::domain::post::{Post, PostStatus, ScheduleType};
+use crier_common::store::{Tx, posts};
+
+use super::{PostDetail, TAG, apply};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Code, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/posts/{post}/approve", "approvePost", Scope::PostsWrite)
+        .tag(TAG)
+        .summary("Approve a post: it is scheduled where it has a time to come, else published now")
+        .description("For owners and admins of the brand.")
+        .extension()
+        .features(&[Feature::Approvals])
+        .answers::<PostDetail>(200, Shape::One)
+        .refuses(&[Code::PostNotPending])
+        .writes(approve)
+}
+
+/// Only an owner or an admin of the brand approves and rejects.
+pub fn check_role(cx: &Context) -> Result<()> {
+    if cx.role()?.approves() {
+        return Ok(());
+    }
+    let message = "Only owners and admins of the brand approve and reject posts; the key's user is neither.";
+    Err(ApiError::new(Code::InsufficientScope, message))
+}
+
+/// The post in the path, which must wait for approval; its row is held.
+pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
+    let post = apply::lock(cx, tx).await?;
+    if post.status == PostStatus::PendingApproval {
+        return Ok(post);
+    }
+    let message = format!("The post does not wait for approval; it is {}.", post.status);
+    Err(ApiError::new(Code::PostNotPending, message))
+}
+
+async fn approve(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    check_role(cx)?;
+    let post = lock_pending(cx, tx).await?;
+    let to_come = post.scheduled_at.filter(|at| *at > tx.now);
+    let (status, schedule_type) = match to_come {
+        Some(_) => (PostStatus::Scheduled, ScheduleType::Scheduled),
+        None => (PostStatus::Publishing, ScheduleType::Now),
+    };
+    let post = Post { status, schedule_type, scheduled_at: to_come, updated_at: tx.now, ..post };
+    posts::update(tx, &post).await?;
+    apply::publish(cx, tx, post.id, to_come.unwrap_or(tx.now)).await?;
+    Answer::ok(PostDetail::load(tx, post).await?)
+}

@@ -1,0 +1,56 @@
+//! `GET /brands/{brand}/posts/{post}/attempts`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::post::AttemptOutcome;
+use crier_common::store::{Conn, targets};
+
+use super::{TAG, TargetError, show};
+use crate::answer::{Answer, Stamp};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+
+record! {
+    /// One try at a target.
+    pub struct PostAttempt {
+        pub id: i64,
+        pub target_id: i64,
+        /// From 1.
+        pub number: i32,
+        pub started_at: Stamp,
+        pub duration_ms: i64,
+        pub outcome: AttemptOutcome,
+        /// The platform's HTTP status.
+        pub status_code: Option<i32>,
+        pub error: Option<TargetError>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/posts/{post}/attempts", "listPostAttempts", Scope::PostsRead)
+        .tag(TAG)
+        .summary("List every try at publishing a post, newest first")
+        .extension()
+        .answers::<PostAttempt>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let post = show::find(cx, conn).await?;
+    let shown = targets::attempts(conn, post.id).await?.into_iter().map(|a| PostAttempt {
+        id: a.id,
+        target_id: a.target_id,
+        number: a.number,
+        started_at: a.started_at.into(),
+        duration_ms: a.duration_ms,
+        outcome: a.outcome,
+        status_code: a.status_code,
+        error: a.error.map(Into::into),
+        created_at: a.created_at.into(),
+        updated_at: a.updated_at.into(),
+    });
+    Answer::ok(shown.collect::<Vec<_>>())
+}

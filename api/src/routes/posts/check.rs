@@ -1,0 +1,167 @@
+//! Whether a post as it would be is valid (422). All problems are told at once.
+
+use chrono::{DateTime, Months, Utc};
+use crier_common::domain::account::SocialAccount;
+use crier_common::domain::platform::Platform;
+use crier_common::domain::post::{Post, PostStatus, ScheduleType};
+use crier_common::platforms::{Registry, text};
+
+use super::edit::{PostChange, Wanted, WantedTarget};
+use crate::fields::{Given, Problems};
+
+/// How far ahead a post may be scheduled.
+const FURTHEST: Months = Months::new(60);
+
+/// What the checks look things up in.
+pub struct Known<'a> {
+    pub platforms: &'a Registry,
+    /// Those of the wanted accounts that are the brand's.
+    pub accounts: &'a [SocialAccount],
+    pub now: DateTime<Utc>,
+}
+
+/// One thing that a platform would refuse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub field: String,
+    pub code: &'static str,
+    pub message: String,
+}
+
+/// How a target stands to its platform's rules.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    pub account_id: i64,
+    pub platform: Platform,
+    pub length: u32,
+    pub limit: Option<u32>,
+    pub problems: Vec<Problem>,
+}
+
+/// Adds what is wrong with the post as it would be. Fields that could not be read are told of already.
+pub fn check(post: &Post, wanted: &Wanted, change: &PostChange, known: &Known<'_>, problems: &Problems) {
+    let status = wanted.status(post.status).unwrap_or(post.status);
+    let goes_out = status != PostStatus::Draft;
+    content(wanted, problems);
+    media(change, problems);
+    overrides(wanted, change, problems);
+    time(wanted, change, status, known.now, problems);
+    // A post that has begun keeps its accounts, also those that are gone; they fail at their time.
+    let leaves_draft = post.status == PostStatus::Draft && goes_out;
+    if change.accounts != Given::Absent || leaves_draft {
+        accounts(wanted, known, goes_out, problems);
+    }
+    if goes_out && !problems.has("content") {
+        for target in &wanted.targets {
+            let Some(checked) = on_platform(wanted, target, known) else { continue };
+            for problem in checked.problems {
+                problems.add(problem.field, problem.message);
+            }
+        }
+    }
+}
+
+fn content(wanted: &Wanted, problems: &Problems) {
+    if wanted.content.is_empty() && wanted.media.is_empty() && !problems.has("content") {
+        problems.add("content", "This field is required unless there is media.");
+    }
+}
+
+/// There is no media library yet, so no id is one of an asset.
+fn media(change: &PostChange, problems: &Problems) {
+    let unknown = |prefix: &str, ids: &[i64]| {
+        for (i, id) in ids.iter().enumerate() {
+            problems.add(format!("{prefix}media.{i}"), format!("There is no such media asset as {id} in this brand."));
+        }
+    };
+    if let Given::Value(ids) = &change.media {
+        unknown("", ids);
+    }
+    if let Given::Value(list) = &change.overrides {
+        for (i, one) in list.iter().enumerate() {
+            unknown(&format!("overrides.{i}."), one.media.as_deref().unwrap_or_default());
+        }
+    }
+}
+
+fn overrides(wanted: &Wanted, change: &PostChange, problems: &Problems) {
+    let Given::Value(list) = &change.overrides else { return };
+    if problems.has("accounts") {
+        return;
+    }
+    for (i, one) in list.iter().enumerate() {
+        let path = format!("overrides.{i}.account_id");
+        if problems.has(&path) {
+            continue;
+        }
+        if !wanted.targets.iter().any(|t| t.account_id == one.account_id) {
+            problems.add(path, format!("Account {} is not among the accounts of this post.", one.account_id));
+        } else if list[..i].iter().any(|earlier| earlier.account_id == one.account_id) {
+            problems.add(path, format!("There is an override for account {} already.", one.account_id));
+        }
+    }
+}
+
+fn time(wanted: &Wanted, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
+    const FIELD: &str = "scheduled_at";
+    if problems.has(FIELD) {
+        return;
+    }
+    let named = matches!(change.scheduled_at, Given::Value(_)) && wanted.schedule_type != Some(ScheduleType::Now);
+    match wanted.scheduled_at {
+        None if status == PostStatus::Scheduled => problems.add(FIELD, "This field is required for `scheduled`."),
+        Some(at) if named || wanted.schedule_type == Some(ScheduleType::Scheduled) => {
+            if at <= now {
+                problems.add(FIELD, "Must be in the future.");
+            } else if now.checked_add_months(FURTHEST).is_some_and(|last| at > last) {
+                problems.add(FIELD, "Must be within 5 years from now.");
+            }
+        }
+        _ => {}
+    }
+}
+
+fn accounts(wanted: &Wanted, known: &Known<'_>, goes_out: bool, problems: &Problems) {
+    if problems.has("accounts") {
+        return;
+    }
+    if goes_out && wanted.targets.is_empty() {
+        problems.add("accounts", "At least one account is needed, unless the post is a draft.");
+    }
+    for (i, target) in wanted.targets.iter().enumerate() {
+        if !known.accounts.iter().any(|a| a.id == target.account_id) {
+            let message = format!("There is no account {} in this brand.", target.account_id);
+            problems.add(format!("accounts.{i}"), message);
+        }
+    }
+}
+
+/// How a target stands to its platform's rules; `None` for an account that is not there.
+pub fn on_platform(wanted: &Wanted, target: &WantedTarget, known: &Known<'_>) -> Option<Checked> {
+    let account = known.accounts.iter().find(|a| a.id == target.account_id)?;
+    let descriptor = known.platforms.descriptor(account.platform);
+    let found = text::check(descriptor, wanted.content_of(&target.wish), wanted.media_of(&target.wish).len());
+    // A wish of its own is told where the request has it.
+    let own = |field: &str, is_own: bool| match target.place {
+        Some(i) if is_own => format!("overrides.{i}.{field}"),
+        None if is_own => format!("overrides.{field}"),
+        _ => field.to_owned(),
+    };
+    let name = &account.name;
+    let mut problems: Vec<Problem> = Vec::new();
+    for problem in found.problems {
+        let is_own = if problem.field == "media" { target.wish.media.is_some() } else { target.wish.content.is_some() };
+        let message = format!("Account {} ({name}): {}", account.id, problem.message);
+        problems.push(Problem { field: own(problem.field, is_own), code: problem.code, message });
+    }
+    for option in text::missing_options(descriptor, &target.wish.options) {
+        let message = format!(
+            "Account {} ({name}): {} needs the option `{option}`; give it in `overrides` for this account.",
+            account.id, descriptor.name
+        );
+        let place = target.place.map_or_else(|| "overrides".to_owned(), |i| format!("overrides.{i}.options.{option}"));
+        problems.push(Problem { field: place, code: "option_required", message });
+    }
+    let (account_id, platform) = (account.id, account.platform);
+    Some(Checked { account_id, platform, length: found.length, limit: found.limit, problems })
+}

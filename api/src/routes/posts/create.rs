@@ -1,0 +1,61 @@
+//! `POST /brands/{brand}/posts`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::post::{Post, PostStatus, ScheduleType};
+use crier_common::store::{Tx, posts};
+use serde_json::json;
+
+use super::edit::{PostChange, Wanted};
+use super::{NewPost, PostDetail, TAG, apply};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{Code, Result};
+use crate::fields::{Fields, Problems};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/posts", "createPost", Scope::PostsWrite)
+        .tag(TAG)
+        .summary("Create a post: a draft, a scheduled one, or one that is published now")
+        .description(
+            "Publishing is asynchronous: poll the post's status, or listen for `post.published` and `post.failed`.",
+        )
+        .body::<NewPost>(json!({
+            "content": "Fresh bread from 7 o'clock.", "schedule_type": "scheduled",
+            "scheduled_at": "2026-05-01T07:00:00", "accounts": [88]
+        }))
+        .answers::<PostDetail>(201, Shape::One)
+        .refuses(&[Code::LimitReached])
+        .writes(create)
+}
+
+/// What a create is an edit of.
+pub fn empty(cx: &Context) -> Result<Post> {
+    Ok(Post {
+        id: 0,
+        brand_id: cx.brand()?.id,
+        author_id: Some(cx.caller.user_id),
+        author_name: Some(cx.caller.user_name.clone()),
+        status: PostStatus::Draft,
+        content: String::new(),
+        schedule_type: ScheduleType::Draft,
+        scheduled_at: None,
+        published_at: None,
+        media: Vec::new(),
+        counted: false,
+        created_at: cx.now,
+        updated_at: cx.now,
+    })
+}
+
+async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let mut post = Post { created_at: tx.now, updated_at: tx.now, ..empty(cx)? };
+    let problems = Problems::default();
+    let change = PostChange::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
+    let wanted = Wanted::of(&post, &[], &change);
+    apply::validate(cx, tx, &post, &wanted, &change, problems).await?;
+    post.id = posts::insert(tx, &post).await?;
+    let post = apply::carry_out(cx, tx, post, &[], &wanted).await?;
+    let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
+    Answer::created(&path, PostDetail::load(tx, post).await?)
+}

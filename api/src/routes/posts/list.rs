@@ -1,0 +1,40 @@
+//! `GET /brands/{brand}/posts`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::post::PostStatus;
+use crier_common::store::{Conn, Page, posts, targets};
+
+use super::{Post, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Code, FieldProblems, Result};
+use crate::pagination;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/posts", "listPosts", Scope::PostsRead)
+        .tag(TAG)
+        .summary("List a brand's posts, newest first")
+        .pages()
+        .query::<PostStatus>("status", "Only posts of this status.")
+        .answers::<Post>(200, Shape::Pages)
+        .refuses(&[Code::ValidationFailed])
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let mut problems = FieldProblems::new();
+    let page = pagination::wanted(&cx.query, &mut problems);
+    let status = pagination::word::<PostStatus>(&cx.query, "status", &mut problems);
+    if !problems.is_empty() {
+        return Err(ApiError::validation(problems));
+    }
+    let found = posts::list(conn, cx.brand()?.id, status, page).await?;
+    let ids: Vec<i64> = found.rows.iter().map(|p| p.id).collect();
+    let briefs = targets::briefs(conn, &ids).await?;
+    let rows = found.rows.into_iter().map(|post| {
+        let own: Vec<_> = briefs.iter().filter(|b| b.post_id == post.id).cloned().collect();
+        Post::new(post, &own)
+    });
+    pagination::answer(cx, page, Page { rows: rows.collect(), total: found.total })
+}

@@ -1,0 +1,266 @@
+//! Posts.
+//!
+//! `edit.rs` decides what a request makes of a post, `check.rs` what of it is not valid, both without a database;
+//! `apply.rs` carries it out. The endpoints are a few lines each.
+
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::platform::Platform;
+use crier_common::domain::post::{self, PostStatus, ScheduleType, TargetStatus};
+use crier_common::store::{Conn, targets};
+use serde_json::{Map, Value};
+
+use crate::answer::{Planned, Stamp};
+use crate::endpoint::Endpoint;
+use crate::error::Result;
+use crate::openapi::schema::{described, record};
+
+mod apply;
+mod approve;
+mod attempts;
+mod check;
+mod create;
+mod delete;
+mod edit;
+mod list;
+mod reject;
+mod show;
+mod status;
+mod submit;
+mod update;
+mod validate;
+
+pub const TAG: &str = "Posts";
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        list::endpoint(),
+        create::endpoint(),
+        validate::endpoint(),
+        show::endpoint(),
+        update::endpoint(),
+        delete::endpoint(),
+        submit::endpoint(),
+        approve::endpoint(),
+        reject::endpoint(),
+        status::endpoint(),
+        attempts::endpoint(),
+    ]
+}
+
+record! {
+    /// Why a target failed.
+    pub struct TargetError {
+        /// A stable word.
+        pub code: String,
+        pub message: String,
+        /// It alone decides whether the service tries again by itself.
+        pub category: Category,
+        pub retryable: bool,
+        /// The platform's own code, as it came.
+        pub platform_code: Option<String>,
+    }
+
+    /// A post on one account.
+    pub struct Target {
+        pub id: i64,
+        pub account_id: i64,
+        pub platform: Platform,
+        pub status: TargetStatus,
+        /// The wish for this account; null: the post's.
+        pub content: Option<String>,
+        /// The wish for this account; null: the post's.
+        pub media: Option<Vec<i64>>,
+        pub options: Map<String, Value>,
+        /// The post's id at the platform.
+        pub external_id: Option<String>,
+        pub url: Option<String>,
+        pub error: Option<TargetError>,
+        /// How often it was tried.
+        pub attempts: i32,
+        pub next_attempt_at: Option<Stamp>,
+        pub published_at: Option<Stamp>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+
+    /// A target without what it says.
+    pub struct TargetView {
+        pub id: i64,
+        pub account_id: i64,
+        pub platform: Platform,
+        pub status: TargetStatus,
+        pub external_id: Option<String>,
+        pub url: Option<String>,
+        pub error: Option<TargetError>,
+        pub attempts: i32,
+        pub next_attempt_at: Option<Stamp>,
+        pub published_at: Option<Stamp>,
+    }
+
+    /// Who wrote a post.
+    pub struct Author {
+        pub id: i64,
+        pub name: String,
+    }
+
+    /// A post as it is listed.
+    pub struct Post {
+        pub id: i64,
+        pub status: PostStatus,
+        pub content: String,
+        pub schedule_type: ScheduleType,
+        pub scheduled_at: Option<Planned>,
+        pub published_at: Option<Stamp>,
+        /// The ids of the accounts that it goes to, in order.
+        pub accounts: Vec<i64>,
+        /// The ids of the pictures, in order.
+        pub media: Vec<i64> { "x-extension": true },
+        /// The first failed target's, where one has failed for good.
+        pub error: Option<TargetError>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+
+    /// A post with its targets and its author.
+    pub struct PostDetail {
+        pub id: i64,
+        pub status: PostStatus,
+        pub content: String,
+        pub schedule_type: ScheduleType,
+        pub scheduled_at: Option<Planned>,
+        pub published_at: Option<Stamp>,
+        /// The ids of the accounts that it goes to, in order.
+        pub accounts: Vec<i64>,
+        /// The ids of the pictures, in order.
+        pub media: Vec<i64> { "x-extension": true },
+        /// The first failed target's, where one has failed for good.
+        pub error: Option<TargetError>,
+        pub targets: Vec<Target>,
+        /// Null where the user is no more.
+        pub author: Option<Author>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+described! {
+    /// A post to be made.
+    pub struct NewPost {
+        /// Required unless there is media.
+        pub content: Option<String> { "maxLength": 65535 },
+        pub schedule_type: Option<ScheduleType> { "default": "draft" },
+        /// Required for `scheduled`, kept with a draft, ignored for `now`. In the future, within 5 years. Without an offset it is in the brand's time zone.
+        pub scheduled_at: Option<Planned>,
+        /// Ids of accounts of the brand, at least one unless this is a draft.
+        pub accounts: Option<Vec<i64>> { "uniqueItems": true },
+        pub media: Option<Vec<i64>> { "uniqueItems": true, "x-extension": true },
+        pub overrides: Option<Vec<edit::PostOverride>> { "x-extension": true },
+    }
+}
+
+impl From<Failure> for TargetError {
+    fn from(f: Failure) -> Self {
+        Self {
+            code: f.code,
+            message: f.message,
+            category: f.category,
+            retryable: f.category.retryable(),
+            platform_code: f.platform_code,
+        }
+    }
+}
+
+impl From<post::Target> for Target {
+    fn from(t: post::Target) -> Self {
+        Self {
+            id: t.id,
+            account_id: t.account_id,
+            platform: t.platform,
+            status: t.status,
+            content: t.content,
+            media: t.media,
+            options: t.options,
+            external_id: t.external_id,
+            url: t.url,
+            error: t.error.map(Into::into),
+            attempts: t.attempts,
+            next_attempt_at: t.next_attempt_at.map(Into::into),
+            published_at: t.published_at.map(Into::into),
+            created_at: t.created_at.into(),
+            updated_at: t.updated_at.into(),
+        }
+    }
+}
+
+impl From<post::Target> for TargetView {
+    fn from(t: post::Target) -> Self {
+        Self {
+            id: t.id,
+            account_id: t.account_id,
+            platform: t.platform,
+            status: t.status,
+            external_id: t.external_id,
+            url: t.url,
+            error: t.error.map(Into::into),
+            attempts: t.attempts,
+            next_attempt_at: t.next_attempt_at.map(Into::into),
+            published_at: t.published_at.map(Into::into),
+        }
+    }
+}
+
+/// The error that a post shows: its first failed target's, once publishing has ended badly.
+fn error_of<'a>(
+    status: PostStatus,
+    targets: impl IntoIterator<Item = (TargetStatus, Option<&'a Failure>)>,
+) -> Option<TargetError> {
+    if !matches!(status, PostStatus::Failed | PostStatus::PartiallyPublished) {
+        return None;
+    }
+    let failed = targets.into_iter().find(|(status, _)| *status == TargetStatus::Failed);
+    failed.and_then(|(_, error)| error.cloned()).map(Into::into)
+}
+
+impl Post {
+    fn new(p: post::Post, targets: &[targets::Brief]) -> Self {
+        Self {
+            id: p.id,
+            status: p.status,
+            content: p.content,
+            schedule_type: p.schedule_type,
+            scheduled_at: p.scheduled_at.map(Into::into),
+            published_at: p.published_at.map(Into::into),
+            accounts: targets.iter().map(|t| t.account_id).collect(),
+            media: p.media,
+            error: error_of(p.status, targets.iter().map(|t| (t.status, t.error.as_ref()))),
+            created_at: p.created_at.into(),
+            updated_at: p.updated_at.into(),
+        }
+    }
+}
+
+impl PostDetail {
+    pub fn new(p: post::Post, targets: Vec<post::Target>) -> Self {
+        Self {
+            id: p.id,
+            status: p.status,
+            content: p.content,
+            schedule_type: p.schedule_type,
+            scheduled_at: p.scheduled_at.map(Into::into),
+            published_at: p.published_at.map(Into::into),
+            accounts: targets.iter().map(|t| t.account_id).collect(),
+            media: p.media,
+            error: error_of(p.status, targets.iter().map(|t| (t.status, t.error.as_ref()))),
+            targets: targets.into_iter().map(Into::into).collect(),
+            author: p.author_id.zip(p.author_name).map(|(id, name)| Author { id, name }),
+            created_at: p.created_at.into(),
+            updated_at: p.updated_at.into(),
+        }
+    }
+
+    /// With the targets as they are stored.
+    async fn load(conn: &mut Conn, p: post::Post) -> Result<Self> {
+        let targets = targets::list(conn, p.id).await?;
+        Ok(Self::new(p, targets))
+    }
+}

@@ -1,0 +1,47 @@
+//! `POST /brands/{brand}/posts/{post}/reject`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::plan::Feature;
+use crier_common::domain::post::{Post, PostStatus, ScheduleType};
+use crier_common::store::{Tx, posts};
+use serde_json::json;
+
+use super::approve::{check_role, lock_pending};
+use super::{PostDetail, TAG, apply};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{Code, Result};
+use crate::openapi::schema::request;
+
+request! {
+    /// Why a post is not approved.
+    pub struct Rejection {
+        pub reason: Option<String> { "maxLength": 2000 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/posts/{post}/reject", "rejectPost", Scope::PostsWrite)
+        .tag(TAG)
+        .summary("Reject a post: it is a draft again")
+        .description("For owners and admins of the brand.")
+        .extension()
+        .features(&[Feature::Approvals])
+        .optional_body::<Rejection>(json!({ "reason": "The offer has changed." }))
+        .answers::<PostDetail>(200, Shape::One)
+        .refuses(&[Code::PostNotPending])
+        .writes(reject)
+}
+
+async fn reject(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    check_role(cx)?;
+    apply::lock(cx, tx).await?;
+    let rejection = cx.read(|f| Some(Rejection { reason: f.text("reason", 0..=2000).value() }))?;
+    let post = lock_pending(cx, tx).await?;
+    let (status, schedule_type) = (PostStatus::Draft, ScheduleType::Draft);
+    let post = Post { status, schedule_type, updated_at: tx.now, ..post };
+    posts::update(tx, &post).await?;
+    posts::set_reject_reason(tx, post.id, rejection.reason.as_deref()).await?;
+    Answer::ok(PostDetail::load(tx, post).await?)
+}

@@ -1,0 +1,30 @@
+//! `GET /brands/{brand}/posts/{post}`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::post;
+use crier_common::store::{Conn, posts};
+
+use super::{PostDetail, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/posts/{post}", "getPost", Scope::PostsRead)
+        .tag(TAG)
+        .summary("Read a post with its targets")
+        .answers::<PostDetail>(200, Shape::One)
+        .reads(show)
+}
+
+/// The post in the path; 404 where it is not there.
+pub async fn find(cx: &Context, conn: &mut Conn) -> Result<post::Post> {
+    let found = posts::find(conn, cx.brand()?.id, cx.id("post")?).await?;
+    found.ok_or_else(|| ApiError::not_found("post"))
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let post = find(cx, conn).await?;
+    Answer::ok(PostDetail::load(conn, post).await?)
+}

@@ -1,0 +1,49 @@
+//! `GET /brands/{brand}/posts/{post}/status`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::post::{PostStatus, ScheduleType};
+use crier_common::store::{Conn, targets};
+
+use super::{TAG, TargetView, show};
+use crate::answer::{Answer, Planned, Stamp};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+
+record! {
+    /// How far a post is, without what it says.
+    pub struct PostStatusView {
+        pub id: i64,
+        pub status: PostStatus,
+        pub schedule_type: ScheduleType,
+        pub scheduled_at: Option<Planned>,
+        pub published_at: Option<Stamp>,
+        pub targets: Vec<TargetView>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/posts/{post}/status", "getPostStatus", Scope::PostsRead)
+        .tag(TAG)
+        .summary("Read how far a post is")
+        .answers::<PostStatusView>(200, Shape::One)
+        .reads(status)
+}
+
+async fn status(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let post = show::find(cx, conn).await?;
+    let targets = targets::list(conn, post.id).await?;
+    Answer::ok(PostStatusView {
+        id: post.id,
+        status: post.status,
+        schedule_type: post.schedule_type,
+        scheduled_at: post.scheduled_at.map(Into::into),
+        published_at: post.published_at.map(Into::into),
+        targets: targets.into_iter().map(Into::into).collect(),
+        created_at: post.created_at.into(),
+        updated_at: post.updated_at.into(),
+    })
+}

@@ -1,0 +1,37 @@
+//! `PUT /brands/{brand}/posts/{post}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::Tx;
+use serde_json::json;
+
+use super::edit::{PostChange, Wanted};
+use super::{PostDetail, TAG, apply};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{Code, Result};
+use crate::fields::{Fields, Problems};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/posts/{post}", "updatePost", Scope::PostsWrite)
+        .tag(TAG)
+        .summary("PostChange a post, reschedule it, publish it now, or take it back to draft")
+        .description(
+            "What is absent stays. `now` on a failed or partially published post tries the failed targets again. What was published, or is being published, cannot change.",
+        )
+        .body::<PostChange>(json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" }))
+        .answers::<PostDetail>(200, Shape::One)
+        .refuses(&[Code::PostNotEditable, Code::LimitReached])
+        .writes(update)
+}
+
+async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let post = apply::lock(cx, tx).await?;
+    let there = apply::standing(tx, post.id).await?;
+    let problems = Problems::default();
+    let change = PostChange::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
+    let wanted = Wanted::of(&post, &there, &change);
+    apply::validate(cx, tx, &post, &wanted, &change, problems).await?;
+    let post = apply::carry_out(cx, tx, post, &there, &wanted).await?;
+    Answer::ok(PostDetail::load(tx, post).await?)
+}

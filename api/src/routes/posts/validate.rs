@@ -1,0 +1,84 @@
+//! `POST /brands/{brand}/posts/validate`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::platform::Platform;
+use crier_common::store::{Conn, accounts};
+use serde_json::json;
+
+use super::check::{Known, on_platform};
+use super::edit::{PostChange, Wanted};
+use super::{NewPost, TAG, apply, create};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{Code, Result};
+use crate::fields::{Fields, Given, Problems};
+use crate::openapi::schema::record;
+
+record! {
+    /// One thing that a platform would refuse.
+    pub struct ContentProblem {
+        pub field: String,
+        /// A stable word.
+        pub code: &'static str,
+        pub message: String,
+    }
+
+    /// How a post stands to one platform's rules.
+    pub struct ValidatedTarget {
+        pub account_id: i64,
+        pub platform: Platform,
+        /// As the platform counts it.
+        pub length: u32,
+        /// Null where the platform sets none.
+        pub limit: Option<u32>,
+        pub problems: Vec<ContentProblem>,
+    }
+
+    /// Whether a post would be accepted.
+    pub struct Validation {
+        pub valid: bool,
+        pub targets: Vec<ValidatedTarget>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/posts/validate", "validatePost", Scope::PostsRead)
+        .tag(TAG)
+        .summary("Check a post against the rules of the platforms that it would go to")
+        .description("Writes nothing: a test key may ask as well, and no Idempotency-Key is needed.")
+        .extension()
+        .body::<NewPost>(json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [88] }))
+        .answers::<Validation>(200, Shape::One)
+        .refuses(&[Code::ValidationFailed])
+        .reads(validate)
+}
+
+async fn validate(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let post = create::empty(cx)?;
+    let problems = Problems::default();
+    let change = PostChange::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
+    let wanted = Wanted::of(&post, &[], &change);
+    // As a draft, so that what the platforms say is the answer and not a refusal.
+    let draft = Wanted { schedule_type: None, ..wanted.clone() };
+    let change = PostChange { schedule_type: Given::Absent, ..change };
+    apply::validate(cx, conn, &post, &draft, &change, problems).await?;
+    let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+    let found = accounts::find_many(conn, cx.brand()?.id, &ids).await?;
+    let known = Known { platforms: &cx.app.platforms, accounts: &found, now: cx.now };
+    let checked = wanted.targets.iter().filter_map(|target| on_platform(&wanted, target, &known));
+    let targets: Vec<ValidatedTarget> = checked
+        .map(|c| ValidatedTarget {
+            account_id: c.account_id,
+            platform: c.platform,
+            length: c.length,
+            limit: c.limit,
+            problems: c
+                .problems
+                .into_iter()
+                .map(|p| ContentProblem { field: p.field, code: p.code, message: p.message })
+                .collect(),
+        })
+        .collect();
+    Answer::ok(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets })
+}

@@ -1,0 +1,89 @@
+//! Request bodies: read to a limit, parsed to an object.
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use salvo::Request;
+use serde_json::{Map, Value};
+
+use crate::error::{ApiError, Code, Result};
+
+/// The largest JSON body.
+pub const MOST_JSON: usize = 1 << 20;
+
+/// The whole body; refused as soon as it is known to be too large.
+pub async fn read(req: &mut Request) -> Result<Bytes> {
+    let too_large = || ApiError::too_large(MOST_JSON);
+    let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|n| n > MOST_JSON as u64) {
+        return Err(too_large());
+    }
+    let broken = || ApiError::new(Code::InvalidJson, "The body did not arrive whole. Send the request again.");
+    let mut all = BytesMut::new();
+    while let Some(frame) = req.body_mut().next().await {
+        let Ok(data) = frame.map_err(|_| broken())?.into_data() else { continue };
+        if all.len() + data.len() > MOST_JSON {
+            return Err(too_large());
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(all.freeze())
+}
+
+/// The body as a JSON object; none is an empty one where it is `optional`.
+pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<String, Value>> {
+    let invalid = |message: String| ApiError::new(Code::InvalidJson, message);
+    if raw.is_empty() && optional {
+        return Ok(Map::new());
+    }
+    if raw.is_empty() {
+        return Err(invalid("A JSON object is needed as the body; this request has none.".to_owned()));
+    }
+    let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/json") {
+        let message = "This endpoint takes JSON: send the header `Content-Type: application/json`.";
+        return Err(ApiError::new(Code::UnsupportedMediaType, message));
+    }
+    if std::str::from_utf8(raw).is_err() {
+        return Err(invalid("The body is not UTF-8.".to_owned()));
+    }
+    match serde_json::from_slice(raw) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(invalid("The body must be a JSON object.".to_owned())),
+        Err(error) => Err(invalid(format!("The body is not JSON (line {}, column {}).", error.line(), error.column()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(content_type: &str, raw: &[u8]) -> Option<Code> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
+        parse(&headers, raw, false).err().map(|e| e.code)
+    }
+
+    #[test]
+    fn only_an_object_passes() {
+        const JSON: &str = "application/json";
+        assert_eq!(code(JSON, br#"{"a":1,"a":2,"nope":null}"#), None);
+        assert_eq!(code("Application/JSON; charset=utf-8", b"{}"), None);
+        for (content_type, raw, expected) in [
+            (JSON, &b""[..], Code::InvalidJson),
+            (JSON, b"[]", Code::InvalidJson),
+            (JSON, b"{\"name\":\"\xff\"}", Code::InvalidJson),
+            (JSON, b"{\"a\":NaN}", Code::InvalidJson),
+            (JSON, b"{} y", Code::InvalidJson),
+            (JSON, br#"{"a":"\ud800"}"#, Code::InvalidJson),
+            ("text/plain", b"{}", Code::UnsupportedMediaType),
+            ("application/jsonp", b"{}", Code::UnsupportedMediaType),
+        ] {
+            assert_eq!(code(content_type, raw), Some(expected), "{raw:?}");
+        }
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(code(JSON, deep.as_bytes()), Some(Code::InvalidJson));
+    }
+}

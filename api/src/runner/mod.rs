@@ -1,0 +1,115 @@
+//! The checks common to all endpoints, once and for all, in the contract's order:
+//!
+//! route → key → rate limit → scope → test key on a write → brand membership → plan feature → `Idempotency-Key` → body
+//! syntax → the handler (resource → validation → state → caps).
+//!
+//! The route is salvo's part; everything after it is [`Runner::run`], read from top to bottom.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use crier_common::domain::access::KeyMode;
+use crier_common::store::brands;
+use crier_common::store::keys::Caller;
+use futures::FutureExt;
+use salvo::{Depot, FlowCtrl, Request, Response};
+
+use crate::answer::Answer;
+use crate::app::App;
+use crate::context::{Context, Query};
+use crate::endpoint::{Endpoint, How};
+use crate::error::{ApiError, Result};
+use crate::gate::{Label, RequestId};
+use crate::{admission, reply};
+
+mod body;
+mod write;
+
+/// Runs one endpoint.
+pub struct Runner {
+    pub app: Arc<App>,
+    pub endpoint: Arc<Endpoint>,
+}
+
+#[salvo::async_trait]
+impl salvo::Handler for Runner {
+    async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, _ctrl: &mut FlowCtrl) {
+        depot.insert_typed(Label(self.endpoint.path));
+        let request_id = depot.get_typed::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+        let run = AssertUnwindSafe(self.run(req, res, &request_id)).catch_unwind();
+        let outcome = run.await.unwrap_or_else(|panic| Err(reply::panicked(&panic)));
+        match outcome {
+            Ok(answer) => reply::success(res, &answer),
+            Err(error) => reply::refusal(res, &error, &request_id),
+        }
+    }
+}
+
+impl Runner {
+    async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<Answer> {
+        let ids = self.ids(req).ok_or_else(ApiError::no_route)?;
+        let caller = admission::admit(&self.app, req, res).await?;
+        self.app.touch(&caller);
+        let plan = admission::plan(&self.app, &caller)?.clone();
+        self.check_key(&caller)?;
+
+        let mut conn = self.app.store.read().await?;
+        let membership = match ids.iter().find(|(name, _)| *name == "brand") {
+            None => None,
+            Some((_, id)) => {
+                let found = brands::find(&mut conn, caller.user_id, *id).await?;
+                Some(found.ok_or_else(ApiError::brand_forbidden)?)
+            }
+        };
+        let features = self.endpoint.features;
+        if !features.is_empty() && !features.iter().any(|f| plan.has(*f)) {
+            return Err(ApiError::feature(features));
+        }
+
+        let mut cx = Context {
+            app: self.app.clone(),
+            caller,
+            plan,
+            membership,
+            ids,
+            template: self.endpoint.path,
+            query: Query::parse(req.uri().query().unwrap_or_default()),
+            body: serde_json::Map::new(),
+            request_id: request_id.to_owned(),
+            now: self.app.store.now(),
+        };
+        match &self.endpoint.how {
+            How::Reads(handler) => {
+                if let Some(body) = &self.endpoint.body {
+                    let raw = body::read(req).await?;
+                    cx.body = body::parse(req.headers(), &raw, body.optional)?;
+                }
+                handler.call(&cx, &mut conn).await
+            }
+            _ => {
+                // A write takes its own connection; holding this one as well could starve the pool.
+                drop(conn);
+                write::run(&self.endpoint, cx, req).await
+            }
+        }
+    }
+
+    /// The ids in the path; `None` where one is no whole number of at most 63 bits, from 1 on.
+    fn ids(&self, req: &Request) -> Option<Vec<(&'static str, i64)>> {
+        let id = |name: &'static str| {
+            let id: i64 = req.params().get(name)?.parse().ok()?;
+            (id > 0).then_some((name, id))
+        };
+        self.endpoint.ids().map(id).collect()
+    }
+
+    fn check_key(&self, caller: &Caller) -> Result<()> {
+        if !caller.scopes.has(self.endpoint.scope) {
+            return Err(ApiError::insufficient_scope(self.endpoint.scope));
+        }
+        if self.endpoint.is_write() && caller.mode == KeyMode::Test {
+            return Err(ApiError::test_mode());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+//! Writes: the `Idempotency-Key`, the unit of work, and the answer that is stored with it.
+//!
+//! What a write changes, the jobs it causes and its answer commit together; only then does the bell ring. A refusal stores
+//! nothing, so the corrected request can go out under the same key. A transaction that the database gave up for another is
+//! begun again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crier_common::store::idempotency::{self, Found, Slot};
+use crier_common::store::{Store, Tx};
+use http::HeaderMap;
+use salvo::Request;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use tracing::Instrument;
+
+use super::body;
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, How, Prepare};
+use crate::error::{ApiError, Code, Result};
+
+const HEADER: &str = "idempotency-key";
+const LONGEST_KEY: usize = 255;
+/// How often a write is run that the database gives up for another.
+const RUNS: u32 = 3;
+/// How long others may take to answer while a request waits.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Result<Answer> {
+    let key = key(req.headers())?;
+    let raw = if endpoint.body.is_some() { body::read(req).await? } else { bytes::Bytes::new() };
+    let slot = Slot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &raw) };
+    // What stands under the key is told before what is wrong with the body.
+    let parsed = match &endpoint.body {
+        Some(body) => body::parse(req.headers(), &raw, body.optional),
+        None => Ok(Map::new()),
+    };
+    match &endpoint.how {
+        How::Reads(_) => Err(ApiError::bug("a read was run as a write")),
+        How::Writes(handler) => {
+            let refusal = keep(&mut cx, parsed);
+            commit(&cx, &slot, true, refusal, |cx, tx| handler.call(cx, tx)).await
+        }
+        How::TwoSteps { prepare, hold } => {
+            if let Some(answer) = look(&cx.app.store, &slot, &parsed, *hold).await? {
+                return Ok(answer);
+            }
+            cx.body = parsed?;
+            let (prepare, hold) = (prepare.clone(), *hold);
+            // A task of its own: a client that hangs up must not leave new tokens unsaved.
+            let work = tokio::spawn(async move { two_steps(cx, slot, prepare, hold).await }.in_current_span());
+            work.await.unwrap_or_else(|error| Err(ApiError::bug(format!("the work was not finished: {error}"))))
+        }
+    }
+}
+
+/// Puts the body into the context, and gives why it is none.
+fn keep(cx: &mut Context, parsed: Result<Map<String, Value>>) -> Option<ApiError> {
+    match parsed {
+        Ok(object) => {
+            cx.body = object;
+            None
+        }
+        Err(error) => Some(error),
+    }
+}
+
+fn key(headers: &HeaderMap) -> Result<String> {
+    let required = || {
+        let message = "Every write needs the header Idempotency-Key: a new one for each request, the same one when it is sent again.";
+        ApiError::new(Code::IdempotencyKeyRequired, message)
+    };
+    let value = headers.get(HEADER).filter(|v| !v.is_empty()).ok_or_else(required)?;
+    let fits = value.len() <= LONGEST_KEY && value.as_bytes().iter().all(|b| (0x21..=0x7e).contains(b));
+    match value.to_str() {
+        Ok(text) if fits => Ok(text.to_owned()),
+        _ => {
+            let message = "The Idempotency-Key must be 1 to 255 visible ASCII characters without spaces.";
+            Err(ApiError::new(Code::IdempotencyKeyInvalid, message))
+        }
+    }
+}
+
+/// Tells requests apart: method, path, query and the body as it came.
+fn fingerprint(req: &Request, raw: &[u8]) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    for part in [req.method().as_str(), req.uri().path(), req.uri().query().unwrap_or_default()] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.update(raw);
+    hash.finalize().to_vec()
+}
+
+/// What the key stands for, as an answer or a refusal; `None`: nothing, go on.
+fn standing(found: Found) -> Result<Option<Answer>> {
+    match found {
+        Found::Fresh => Ok(None),
+        Found::Answered(answer) => Ok(Some(answer.into())),
+        Found::Reused => Err(ApiError::key_reused()),
+        Found::InProgress => Err(ApiError::in_progress()),
+    }
+}
+
+/// Looks at the key before the first of two steps, and holds it where that step must not be taken twice at once.
+async fn look(store: &Store, slot: &Slot, parsed: &Result<Map<String, Value>>, hold: bool) -> Result<Option<Answer>> {
+    let mut tx = store.begin().await?;
+    let answer = standing(idempotency::take(&mut tx, slot).await?)?;
+    if answer.is_none() && parsed.is_ok() && hold {
+        idempotency::hold(&mut tx, slot).await?;
+        tx.commit().await?;
+    } else {
+        tx.rollback().await?;
+    }
+    Ok(answer)
+}
+
+async fn two_steps(cx: Context, slot: Slot, prepare: Arc<dyn for<'a> Prepare<'a>>, hold: bool) -> Result<Answer> {
+    let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), held: hold };
+    let prepared = tokio::time::timeout(PATIENCE, prepare.call(&cx)).await;
+    let outcome = match prepared {
+        Ok(Ok(finish)) => commit(&cx, &slot, !hold, None, |cx, tx| finish.call(cx, tx)).await,
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(ApiError::new(
+            Code::PlatformUnavailable,
+            "The other side did not answer within 20 seconds. Nothing was changed here; try again later.",
+        )),
+    };
+    lease.end(outcome.is_ok()).await;
+    outcome
+}
+
+/// A key that is held while others are waited for. A process that dies leaves it to run out by itself.
+struct Lease {
+    store: Store,
+    slot: Slot,
+    held: bool,
+}
+
+impl Lease {
+    async fn end(mut self, answered: bool) {
+        let held = std::mem::replace(&mut self.held, false);
+        if held && !answered {
+            release(&self.store, &self.slot).await;
+        }
+    }
+}
+
+impl Drop for Lease {
+    /// A panic ends the work: the key is freed all the same.
+    fn drop(&mut self) {
+        if self.held {
+            let (store, slot) = (self.store.clone(), self.slot.clone());
+            tokio::spawn(async move { release(&store, &slot).await });
+        }
+    }
+}
+
+async fn release(store: &Store, slot: &Slot) {
+    let write = async {
+        let mut tx = store.begin().await?;
+        idempotency::release(&mut tx, slot).await?;
+        tx.commit().await
+    };
+    if let Err(error) = write.await {
+        tracing::warn!(%error, "an Idempotency-Key was not freed; its lease will run out");
+    }
+}
+
+/// One transaction: the key, the work, the answer. `take`: whether the key is still to be taken; else it is held already.
+async fn commit<W>(cx: &Context, slot: &Slot, take: bool, refusal: Option<ApiError>, work: W) -> Result<Answer>
+where
+    W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::Work<'a>,
+{
+    let mut refusal = refusal;
+    let mut run = 1;
+    loop {
+        match once(cx, slot, take, &mut refusal, &work).await {
+            Err(error) if error.is_serialization() && run < RUNS => {
+                tracing::debug!(run, "the database gave this write up for another; once more");
+                run += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn once<W>(cx: &Context, slot: &Slot, take: bool, refusal: &mut Option<ApiError>, work: &W) -> Result<Answer>
+where
+    W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::Work<'a>,
+{
+    let mut tx = cx.app.store.begin().await?;
+    let found = if take { standing(idempotency::take(&mut tx, slot).await?) } else { Ok(None) };
+    let answered = match (found, refusal.take()) {
+        (Ok(None), None) => work(cx, &mut tx).await,
+        (Ok(None), Some(refusal)) => Err(refusal),
+        (Ok(Some(stored)), _) => {
+            tx.rollback().await?;
+            return Ok(stored);
+        }
+        (Err(error), _) => Err(error),
+    };
+    match answered {
+        Ok(answer) => {
+            idempotency::store(&mut tx, slot, &answer.to_stored()).await?;
+            tx.commit().await?;
+            Ok(answer)
+        }
+        Err(error) => {
+            // At once, so that on SQLite the next writer need not wait for the connection to be tidied up.
+            if let Err(failed) = tx.rollback().await {
+                tracing::debug!(error = %failed, "a rollback failed; the connection's end does the same");
+            }
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Listening, and stopping in order: no new requests, those in flight finished.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crier_common::limits::Limiter;
+use crier_common::limits::memory::MemoryLimiter;
+use crier_common::limits::redis::RedisLimiter;
+use crier_common::process::{Process, StartError};
+use salvo::Server;
+use salvo::conn::tcp::TcpAcceptor;
+use salvo::fuse::FuseConfig;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{App, service};
+
+/// How long a client may say nothing while it sends a body, or take nothing while it is answered.
+const STALLED: Duration = Duration::from_secs(30);
+/// How long a connection may lie idle; longer than any handler waits.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// Serves until the process stops. `listening` is called once the address is bound.
+pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), StartError> {
+    let (config, addr) = (&process.config, process.config.http.addr);
+    let limiter: Arc<dyn Limiter> = match &config.redis_url {
+        None => Arc::new(MemoryLimiter::new(process.store.clock().clone())),
+        Some(url) => Arc::new(
+            RedisLimiter::new(url, process.store.clock().clone())
+                .map_err(|error| StartError::Refused(format!("CRIER_REDIS_URL is not usable: {error}")))?,
+        ),
+    };
+    let app = App::new(
+        process.store.clone(),
+        process.platforms.clone(),
+        Arc::new(config.plans.clone()),
+        process.guard.clone(),
+        config.public_url.as_str(),
+        limiter,
+        config.http.trusted_proxies.clone(),
+    );
+    let listener = TcpListener::bind(addr)
+        .await
+        .map_err(|error| StartError::Io { what: format!("CRIER_HTTP_ADDR {addr} cannot be listened on"), error })?;
+    tracing::info!(%addr, "the API listens");
+    process.listening();
+    listening();
+    serve_on(Arc::new(app), listener, process.stop.clone(), config.worker.drain)
+        .await
+        .map_err(|error| StartError::Io { what: "the API".into(), error })
+}
+
+/// Serves on a listener until `stop`; then finishes what is in flight, for `drain` at most.
+pub async fn serve_on(
+    app: Arc<App>,
+    listener: TcpListener,
+    stop: CancellationToken,
+    drain: Duration,
+) -> io::Result<()> {
+    let fuse = FuseConfig::default()
+        .with_connection_idle_timeout(IDLE)
+        .with_write_stall_timeout(STALLED)
+        .with_request_body_timeout(STALLED);
+    let server = Server::new(TcpAcceptor::try_from(listener)?).fuse_config(fuse);
+    let handle = server.handle();
+    let watch = tokio::spawn(async move {
+        stop.cancelled().await;
+        handle.stop_graceful(drain);
+    });
+    let served = server.try_serve(service(app)).await;
+    watch.abort();
+    served
+}

@@ -1,0 +1,92 @@
+//! The state in this process: for the embedded installation, and while Redis is away.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+
+use super::{Decision, Limiter, Subject, take};
+use crate::clock::Clock;
+
+/// So many subjects are remembered at most; some 64 bytes each.
+const MOST: usize = 100_000;
+/// Those whose allowance is whole again are looked for at most this often, in microseconds.
+const SWEEP_EVERY: i64 = 1_000_000;
+
+#[derive(Debug)]
+pub struct MemoryLimiter {
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    whole_at: HashMap<Subject, i64>,
+    swept_at: i64,
+}
+
+impl MemoryLimiter {
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+
+    pub fn take_now(&self, subject: Subject, limit: u32) -> Decision {
+        let now = self.clock.now().timestamp_micros();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.make_room(now);
+        let before = state.whole_at.get(&subject).copied();
+        let (next, decision) = take(before.unwrap_or(0), now, limit);
+        // Where even the sweep made no room, a newcomer is let through uncounted: better than to refuse those who are known.
+        if before.is_some() || state.whole_at.len() < MOST {
+            state.whole_at.insert(subject, next);
+        }
+        decision
+    }
+
+    #[cfg(test)]
+    fn remembered(&self) -> usize {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).whole_at.len()
+    }
+}
+
+impl State {
+    /// Forgets those whose allowance is whole again, once there are many.
+    fn make_room(&mut self, now: i64) {
+        if self.whole_at.len() >= MOST / 10 && now - self.swept_at >= SWEEP_EVERY {
+            self.swept_at = now;
+            self.whole_at.retain(|_, whole_at| *whole_at > now);
+        }
+    }
+}
+
+#[async_trait]
+impl Limiter for MemoryLimiter {
+    async fn take(&self, subject: Subject, limit: u32) -> Decision {
+        self.take_now(subject, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use chrono::{DateTime, TimeDelta};
+
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_and_those_who_are_known_stay_limited() {
+        let clock = Clock::manual(DateTime::UNIX_EPOCH + TimeDelta::days(20_000));
+        let limiter = MemoryLimiter::new(clock.clone());
+        let address = |n: u32| Subject::address(Ipv4Addr::from(n).into());
+        for n in 0..u32::try_from(MOST + 500).unwrap() {
+            limiter.take_now(address(n), 1);
+        }
+        assert_eq!(limiter.remembered(), MOST);
+        assert!(!limiter.take_now(address(7), 1).allowed);
+        assert!(limiter.take_now(Subject::Key(1), 1).allowed);
+        clock.advance(TimeDelta::minutes(1));
+        limiter.take_now(address(7), 1);
+        assert_eq!(limiter.remembered(), 1);
+    }
+}

@@ -1,0 +1,120 @@
+//! Social accounts.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    connecting_saves_and_tells,
+    a_form_is_checked_before_the_platform,
+    what_the_platform_says_is_told,
+    a_brand_has_room_for_so_many,
+    refreshing_renews_or_expires,
+    disconnecting_detaches_then_revokes,
+    secrets_are_never_shown,
+);
+
+async fn connect(t: &Tenant<'_>, platform: &str, credentials: Value) -> Reply {
+    t.post(&t.path("/social-accounts"), json!({ "platform": platform, "credentials": credentials })).await
+}
+
+async fn connecting_saves_and_tells(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.connected"] });
+    let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
+    let made = connect(&t, "sandbox", json!({ "handle": "demo" })).await.data(201)[0].take();
+    assert_eq!(
+        (&made["platform"], &made["status"], &made["external_id"]),
+        (&json!("sandbox"), &json!("active"), &json!("demo"))
+    );
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([made]));
+    let again = connect(&t, "sandbox", json!({ "handle": "demo" })).await.data(201)[0].take();
+    assert_eq!(again["id"], made["id"]);
+    let told = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
+    let data = json!({ "brand_id": t.brand, "social_account_id": made["id"], "platform": "sandbox" });
+    assert_eq!(told[0]["payload"]["data"], data);
+}
+
+async fn a_form_is_checked_before_the_platform(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = t.path("/social-accounts");
+    assert_eq!(t.post(&path, json!({})).await.invalid(), ["credentials", "platform"]);
+    assert_eq!(connect(&t, "nope", json!({})).await.invalid(), ["platform"]);
+    assert_eq!(connect(&t, "facebook", json!({})).await.invalid(), ["platform"]);
+    assert_eq!(connect(&t, "sandbox", json!("x")).await.invalid(), ["credentials"]);
+    assert_eq!(connect(&t, "sandbox", json!({ "handle": 5 })).await.invalid(), ["credentials.handle"]);
+    assert_eq!(connect(&t, "telegram", json!({})).await.invalid(), ["credentials.bot_token", "credentials.chat_id"]);
+    for platform in ["mastodon", "shopify"] {
+        connect(&t, platform, json!({})).await.refused(422, "interactive_setup_required");
+    }
+    let authorize =
+        async |platform: &str| t.post(&t.path("/social-accounts/authorize"), json!({ "platform": platform })).await;
+    assert_eq!(authorize("sandbox").await.invalid(), ["platform"]);
+    authorize("mastodon").await.refused(422, "interactive_setup_required");
+    authorize("facebook").await.refused(422, "platform_not_configured");
+    assert_eq!(app.connector.connects.load(std::sync::atomic::Ordering::SeqCst), 0);
+}
+
+async fn what_the_platform_says_is_told(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    connect(&t, "sandbox", json!({ "handle": "refused" })).await.refused(422, "invalid_credentials");
+    connect(&t, "sandbox", json!({ "handle": "away" })).await.refused(502, "platform_unavailable");
+    assert_eq!(connect(&t, "sandbox", json!({ "handle": "wrong" })).await.invalid(), ["credentials.handle"]);
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
+}
+
+async fn a_brand_has_room_for_so_many(app: TestApp) {
+    let t = app.tenant("free").await;
+    let tries = (0..6).map(|n| {
+        let body = json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
+        let (t, path) = (&t, t.path("/social-accounts"));
+        async move { t.post(&path, body).await }
+    });
+    let replies = futures::future::join_all(tries).await;
+    assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 3);
+    replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.refused(402, "limit_reached")));
+    let there = t.get(&t.path("/social-accounts")).await.data(200)[0]["external_id"].clone();
+    connect(&t, "sandbox", json!({ "handle": there })).await.expect(201);
+}
+
+async fn refreshing_renews_or_expires(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (good, expired, down) = (t.account("good").await, t.account("expired").await, t.account("down").await);
+    let refresh = async |id: i64| t.request("POST", &t.path(&format!("/social-accounts/{id}/refresh"))).send().await;
+    assert_eq!(refresh(good).await.data(200)["status"], "active");
+    refresh(expired).await.refused(409, "reconnect_required");
+    refresh(down).await.refused(502, "platform_unavailable");
+    let accounts = t.get(&t.path("/social-accounts")).await.data(200);
+    let status = |id: i64| accounts.as_array().unwrap().iter().find(|a| a["id"] == id).unwrap()["status"].clone();
+    assert_eq!((status(good), status(expired), status(down)), (json!("active"), json!("expired"), json!("active")));
+    t.account("expired").await;
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[1]["status"], "active");
+}
+
+async fn disconnecting_detaches_then_revokes(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.disconnected"] });
+    let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
+    let second = t.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
+    let account = t.account("demo").await;
+    let body = json!({ "platform": "sandbox", "credentials": { "handle": "demo" } });
+    t.post(&format!("/brands/{second}/social-accounts"), body).await.expect(201);
+    let first = t.delete(&t.path(&format!("/social-accounts/{account}"))).await.data(200);
+    assert_eq!(first, json!({ "result": "detached", "account_id": account }));
+    assert!(app.connector.revoked.lock().unwrap().is_empty());
+    let last = t.delete(&format!("/brands/{second}/social-accounts/{account}")).await.data(200);
+    assert_eq!(last["result"], "revoked");
+    assert_eq!(*app.connector.revoked.lock().unwrap(), ["demo"]);
+    let told = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
+    let results: Vec<_> = told.as_array().unwrap().iter().map(|d| d["payload"]["data"]["result"].clone()).collect();
+    assert_eq!(results, ["revoked", "detached"]);
+}
+
+async fn secrets_are_never_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let reply = connect(&t, "sandbox", json!({ "handle": "demo" })).await;
+    let list = t.get(&t.path("/social-accounts")).await;
+    for reply in [reply, list] {
+        assert!(!String::from_utf8_lossy(&reply.body).contains("hunter2"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Brands.
+
+use crier_common::domain::access::Role;
+use serde_json::json;
+
+use crate::support::app::{TestApp, on_both_apps};
+
+on_both_apps!(
+    a_brand_is_made_and_read,
+    what_is_not_valid_is_told_at_once,
+    a_plan_has_room_for_so_many,
+    making_one_tells_the_endpoints,
+    members_and_usage_are_told,
+);
+
+async fn a_brand_is_made_and_read(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let body =
+        json!({ "name": "Acme", "description": "Bread", "website": "https://acme.example/", "timezone": "Asia/Tokyo" });
+    let reply = t.post("/brands", body.clone()).await;
+    let made = reply.data(201);
+    for (field, value) in body.as_object().unwrap() {
+        assert_eq!(&made[field], value);
+    }
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1/brands/{}", made["id"]).as_str()));
+    assert_eq!(t.get(&format!("/brands/{}", made["id"])).await.data(200), made);
+    let list = t.get("/brands").await.expect(200);
+    assert_eq!(list.as_object().unwrap().keys().collect::<Vec<_>>(), ["data"]);
+    assert_eq!(list["data"][0], made);
+    assert!(made["created_at"].as_str().unwrap().ends_with(".000000Z"));
+    let bare = t.post("/brands", json!({ "name": "Bare", "website": null })).await.data(201);
+    assert_eq!(
+        (&bare["timezone"], &bare["website"], &bare["description"]),
+        (&json!("UTC"), &json!(null), &json!(null))
+    );
+}
+
+async fn what_is_not_valid_is_told_at_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let body = json!({ "description": 5, "website": "nope", "timezone": "Mars/Olympus" });
+    assert_eq!(t.post("/brands", body).await.invalid(), ["description", "name", "timezone", "website"]);
+    let max = json!({ "name": "é".repeat(120), "description": "日".repeat(2000) });
+    t.post("/brands", max).await.expect(201);
+    for name in [json!(""), json!("x".repeat(121)), json!("a\0b"), json!(null), json!([])] {
+        assert_eq!(t.post("/brands", json!({ "name": name })).await.invalid(), ["name"]);
+    }
+}
+
+async fn a_plan_has_room_for_so_many(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let path = "/brands";
+    let tries = (0..8).map(|_| t.post(path, json!({ "name": "More" })));
+    let replies = futures::future::join_all(tries).await;
+    assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 4, "one was there, five are allowed");
+    replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.refused(402, "limit_reached")));
+    assert_eq!(t.get(path).await.data(200).as_array().unwrap().len(), 5);
+}
+
+async fn making_one_tells_the_endpoints(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
+    let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
+    let reply = t.post("/brands", json!({ "name": "Told" })).await;
+    let made = reply.data(201);
+    let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.expect(200);
+    let payload = json!({ "event": "brand.created", "data": { "brand_id": made["id"], "name": "Told" } });
+    assert_eq!(deliveries["data"][0]["payload"], payload);
+    assert_eq!(deliveries["meta"]["total"], 1);
+    let trace: String = app.value("SELECT trace FROM jobs").await;
+    assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
+    assert_eq!(app.bell.take().len(), 1);
+}
+
+async fn members_and_usage_are_told(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let editor = t.colleague(Role::Editor).await;
+    let members = editor.get(&t.path("/members")).await.data(200);
+    let roles: Vec<_> = members.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["editor", "owner"]);
+    t.account("demo").await;
+    let usage = t.get(&t.path("/usage")).await.data(200);
+    assert_eq!(usage["plan"], "pro");
+    assert_eq!(usage["brands"], json!({ "used": 1, "limit": 5 }));
+    assert_eq!(usage["social_accounts"], json!({ "used": 1, "limit": 15 }));
+    assert_eq!(usage["posts_per_month"], json!({ "used": 0, "limit": 1000 }));
+}

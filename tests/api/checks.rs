@@ -1,0 +1,222 @@
+//! The checks common to all endpoints, in the contract's order, for every endpoint that the API's own description has.
+
+use chrono::TimeDelta;
+use crier_common::domain::access::{KeyMode, Scope};
+use serde_json::Value;
+
+use crate::support::app::{NOWHERE, Reply, Request, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    every_check_comes_in_its_turn,
+    every_endpoint_wants_its_own_scope,
+    a_wrong_method_is_told_before_the_key,
+    a_key_has_a_form,
+    a_deleted_key_is_no_key,
+    what_no_path_has_is_nowhere,
+    the_description_is_served_without_a_key,
+);
+
+/// An endpoint as the description tells of it.
+#[derive(Debug)]
+pub struct Described {
+    pub method: String,
+    pub path: String,
+    pub scope: String,
+    pub feature: bool,
+    pub writes: bool,
+    pub body: Option<Value>,
+    pub body_required: bool,
+}
+
+impl Described {
+    pub fn is_nested(&self) -> bool {
+        self.path.contains("{brand}")
+    }
+
+    /// The ids beside the brand's.
+    pub fn ids(&self) -> Vec<&str> {
+        let names = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        names.filter(|name| *name != "brand").collect()
+    }
+
+    /// The path with a brand and other ids.
+    pub fn at(&self, brand: i64, id: impl Fn(&str) -> i64) -> String {
+        let filled = self.path.split('/').map(|part| match part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) {
+            Some("brand") => brand.to_string(),
+            Some(name) => id(name).to_string(),
+            None => part.to_owned(),
+        });
+        filled.collect::<Vec<_>>().join("/")
+    }
+}
+
+/// All endpoints, from the description.
+pub async fn all(app: &TestApp) -> Vec<Described> {
+    let document = app.request("GET", "/openapi.json").send().await.expect(200);
+    let mut out = Vec::new();
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in operations.as_object().expect("operations") {
+            let description = operation["description"].as_str().expect("a description");
+            let scope = description.split("Scope: `").nth(1).and_then(|rest| rest.split('`').next());
+            let parameters = operation["parameters"].as_array().expect("parameters");
+            out.push(Described {
+                method: method.to_uppercase(),
+                path: path.clone(),
+                scope: scope.expect("a scope").to_owned(),
+                feature: description.contains("Plan feature: "),
+                writes: parameters.iter().any(|p| p["name"] == "Idempotency-Key"),
+                body: operation.pointer("/requestBody/content/application~1json/example").cloned(),
+                body_required: operation["requestBody"]["required"] == true,
+            });
+        }
+    }
+    assert!(out.len() >= 28, "{} endpoints", out.len());
+    out
+}
+
+/// A request that has everything wrong but the path, as far as the key goes.
+fn wrong<'a>(app: &'a TestApp, e: &Described, path: &str) -> Request<'a> {
+    app.request(&e.method, path).raw("{not json")
+}
+
+/// Each mistake is told in its turn, whatever else is wrong.
+async fn every_check_comes_in_its_turn(app: TestApp) {
+    let (full, free, other) = (app.tenant("unlimited").await, app.tenant("free").await, app.tenant("unlimited").await);
+    for e in all(&app).await {
+        let name = format!("{} {}", e.method, e.path);
+        app.clock.advance(TimeDelta::minutes(1));
+        let path = e.at(full.brand, |_| NOWHERE);
+        let foreign = e.at(other.brand, |_| NOWHERE);
+        told(&name, &wrong(&app, &e, &foreign).send().await, 401, "unauthorized");
+        let others: Vec<&str> = Scope::ALL.iter().map(|s| s.as_str()).filter(|s| *s != e.scope).collect();
+        let weak = app.key_of(full.user, KeyMode::Test, &others.join(",")).await;
+        told(&name, &wrong(&app, &e, &foreign).key(&weak).send().await, 403, "insufficient_scope");
+        let test = app.key_of(full.user, KeyMode::Test, &e.scope).await;
+        let reply = wrong(&app, &e, &foreign).key(&test).send().await;
+        if e.writes {
+            told(&name, &reply, 403, "test_mode_write_forbidden");
+        } else {
+            assert_ne!(
+                (reply.status, reply.json()["error"]["code"].as_str()),
+                (403, Some("test_mode_write_forbidden"))
+            );
+        }
+        if e.is_nested() {
+            told(&name, &wrong(&app, &e, &foreign).key(&full.key).send().await, 403, "brand_forbidden");
+            let nowhere = e.at(NOWHERE, |_| NOWHERE);
+            told(&name, &wrong(&app, &e, &nowhere).key(&full.key).send().await, 403, "brand_forbidden");
+        }
+        if e.feature {
+            let poor = e.at(free.brand, |_| NOWHERE);
+            told(&name, &wrong(&app, &e, &poor).key(&free.key).send().await, 402, "feature_not_available");
+        }
+        then_the_request_itself(&app, &full, &e, &path, &name).await;
+    }
+}
+
+async fn then_the_request_itself(app: &TestApp, caller: &Tenant<'_>, e: &Described, path: &str, name: &str) {
+    if e.writes {
+        told(name, &wrong(app, e, path).key(&caller.key).send().await, 400, "idempotency_key_required");
+        let reply = wrong(app, e, path).key(&caller.key).idem("a b").send().await;
+        told(name, &reply, 400, "idempotency_key_invalid");
+    }
+    if e.body.is_some() {
+        told(name, &wrong(app, e, path).key(&caller.key).idem("syntax").send().await, 400, "invalid_json");
+        let typed = wrong(app, e, path).header("content-type", "text/plain").key(&caller.key).idem("syntax");
+        told(name, &typed.send().await, 415, "unsupported_media_type");
+        if e.body_required {
+            let empty = app.request(&e.method, path).key(&caller.key).idem("syntax");
+            told(name, &empty.send().await, 400, "invalid_json");
+        }
+    }
+    if !e.ids().is_empty() {
+        let mut request = app.request(&e.method, path).key(&caller.key).idem("nowhere");
+        // What is not valid is told after what is not there.
+        if e.body.is_some() {
+            request = request.raw(r#"{"url": 5, "content": 5, "reason": 5}"#);
+        }
+        told(name, &request.send().await, 404, "not_found");
+    }
+}
+
+#[track_caller]
+fn told(name: &str, reply: &Reply, status: u16, code: &str) {
+    let text = String::from_utf8_lossy(&reply.body);
+    assert_eq!(reply.status, status, "{name} should be refused with {status} {code}: {text}");
+    reply.refused(status, code);
+    if status == 401 {
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer"), "{name}");
+    }
+}
+
+/// A key with the one scope that an endpoint names is let in.
+async fn every_endpoint_wants_its_own_scope(app: TestApp) {
+    let owner = app.tenant("unlimited").await;
+    for e in all(&app).await {
+        let key = app.key_of(owner.user, KeyMode::Live, &e.scope).await;
+        let reply = app.request(&e.method, &e.at(owner.brand, |_| NOWHERE)).key(&key).send().await;
+        assert!(![401, 402, 403, 405, 500].contains(&reply.status), "{} {}: {reply:?}", e.method, e.path);
+    }
+}
+
+async fn a_wrong_method_is_told_before_the_key(app: TestApp) {
+    for (method, path, allow) in [
+        ("PATCH", "/brands", "GET, POST"),
+        ("DELETE", "/brands", "GET, POST"),
+        ("PUT", "/brands/1/posts", "GET, POST"),
+        ("POST", "/brands/1/posts/1/status", "GET"),
+        ("DELETE", "/brands/1/social-accounts/platforms", "GET"),
+        ("GET", "/brands/1/posts/1/submit", "POST"),
+        ("BREW", "/brands/1", "GET"),
+    ] {
+        let reply = app.request(method, path).send().await;
+        reply.refused(405, "method_not_allowed");
+        assert_eq!(reply.header("allow"), Some(allow), "{method} {path}");
+    }
+}
+
+async fn a_key_has_a_form(app: TestApp) {
+    let owner = app.tenant("unlimited").await;
+    let body = &owner.key["svc_live_".len()..];
+    for bad in [
+        "Bearer".to_owned(),
+        "Basic dTpw".to_owned(),
+        owner.key.clone(),
+        format!("Bearer svc_test_{body}"),
+        format!("Bearer {}x", owner.key),
+        format!("Bearer svc_live_{}", "a".repeat(40)),
+        format!("Bearer svc_live_{}!", &body[1..]),
+    ] {
+        let reply = app.request("GET", "/brands").header("authorization", &bad).send().await;
+        reply.refused(401, "unauthorized");
+    }
+    for scheme in ["bearer", "BEARER"] {
+        let value = format!("{scheme} {}", owner.key);
+        app.request("GET", "/brands").header("authorization", &value).send().await.expect(200);
+    }
+}
+
+async fn a_deleted_key_is_no_key(app: TestApp) {
+    let owner = app.tenant("unlimited").await;
+    owner.get("/brands").await.expect(200);
+    app.sql(format!("DELETE FROM api_keys WHERE user_id = {}", owner.user)).await;
+    owner.get("/brands").await.refused(401, "unauthorized");
+}
+
+async fn what_no_path_has_is_nowhere(app: TestApp) {
+    let owner = app.tenant("unlimited").await;
+    for path in ["", "/", "/nope", "/brands/1/nope", "/brands/1/posts/1/nope/x"] {
+        app.request("GET", path).send().await.refused(404, "not_found");
+    }
+    for id in ["99999999999999999999", "9223372036854775808", "abc", "-1", "0", "1.5", "+1", "%20"] {
+        owner.get(&owner.path(&format!("/posts/{id}"))).await.refused(404, "not_found");
+        owner.get(&format!("/brands/{id}")).await.refused(404, "not_found");
+        owner.delete(&format!("/webhooks/{id}")).await.refused(404, "not_found");
+    }
+    owner.get(&format!("/brands/{}", i64::MAX)).await.refused(403, "brand_forbidden");
+}
+
+async fn the_description_is_served_without_a_key(app: TestApp) {
+    let document = app.request("GET", "/openapi.json").send().await.expect(200);
+    assert_eq!(document["openapi"], "3.1.0");
+}

@@ -1,0 +1,13 @@
+//! The API, driven over a socket as clients drive it, on both engines.
+
+mod accounts;
+mod bodies;
+mod brands;
+mod checks;
+mod idempotency;
+mod limits;
+mod lists;
+mod posts;
+mod publishing;
+mod tenancy;
+mod webhooks;

@@ -1,0 +1,277 @@
+//! Posts before their time: made, checked, changed, submitted, taken away.
+
+use chrono::TimeDelta;
+use crier_common::domain::access::Role;
+use serde_json::{Value, json};
+
+use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    a_draft_is_kept_as_it_is,
+    a_scheduled_post_has_a_job_for_each_account,
+    a_post_for_now_is_rung_for_at_once,
+    times_are_in_the_brands_zone,
+    what_is_not_valid_is_told,
+    platforms_rules_are_for_what_goes_out,
+    overrides_are_wishes_for_one_account,
+    a_draft_changes_and_what_is_absent_stays,
+    a_new_time_moves_the_job,
+    a_draft_is_submitted_and_approved,
+    a_rejected_post_is_a_draft_again,
+    a_months_posts_are_counted_once,
+    deleting_cancels_what_has_not_begun,
+    validating_writes_nothing,
+);
+
+async fn create(t: &Tenant<'_>, body: Value) -> Reply {
+    t.post(&t.path("/posts"), body).await
+}
+
+fn hours(app: &TestApp, n: i64) -> String {
+    (app.now() + TimeDelta::hours(n)).to_rfc3339()
+}
+
+async fn a_draft_is_kept_as_it_is(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let reply = create(&t, json!({ "content": "hello", "accounts": [account] })).await;
+    let made = reply.data(201);
+    assert_eq!((&made["status"], &made["schedule_type"]), (&json!("draft"), &json!("draft")));
+    assert_eq!((&made["accounts"], &made["media"]), (&json!([account]), &json!([])));
+    assert_eq!(made["author"], json!({ "id": t.user, "name": "Ann" }));
+    assert_eq!(made["targets"][0]["status"], "pending");
+    let path = t.path(&format!("/posts/{}", made["id"]));
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
+    assert_eq!(t.get(&path).await.data(200), made);
+    let listed = t.get(&t.path("/posts")).await.data(200)[0].take();
+    assert!(listed.get("targets").is_none() && listed["accounts"] == json!([account]));
+    let status = t.get(&format!("{path}/status")).await.data(200);
+    assert!(status.get("content").is_none() && status["targets"][0].get("content").is_none());
+    assert_eq!(t.get(&format!("{path}/attempts")).await.data(200), json!([]));
+    assert_eq!(app.number("SELECT count(*) FROM jobs").await, 0);
+}
+
+async fn a_scheduled_post_has_a_job_for_each_account(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (one, two) = (t.account("one").await, t.account("two").await);
+    let body =
+        json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 2), "accounts": [two, one] });
+    let made = create(&t, body).await.data(201);
+    assert_eq!((&made["status"], &made["accounts"]), (&json!("scheduled"), &json!([two, one])));
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 2);
+    assert_eq!(app.number(format!("SELECT count(*) FROM jobs WHERE lane = 'account:{one}'")).await, 1);
+    assert!(app.bell.take().is_empty());
+}
+
+async fn a_post_for_now_is_rung_for_at_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    app.bell.take();
+    let late = json!({ "content": "x", "schedule_type": "now", "scheduled_at": hours(&app, 2), "accounts": [account] });
+    let made = create(&t, late).await.data(201);
+    assert_eq!((&made["status"], &made["scheduled_at"]), (&json!("publishing"), &Value::Null));
+    assert_eq!(app.bell.take().len(), 1);
+}
+
+async fn times_are_in_the_brands_zone(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for (text, utc) in [
+        ("2026-07-01T12:00:00", "2026-07-01T10:00:00Z"),
+        ("2026-12-01T12:00:00", "2026-12-01T11:00:00Z"),
+        ("2026-07-01T12:00:00+05:30", "2026-07-01T06:30:00Z"),
+        ("2027-03-28T02:30:00", "2027-03-28T01:00:00Z"),
+    ] {
+        assert_eq!(
+            create(&t, json!({ "content": "x", "scheduled_at": text })).await.data(201)["scheduled_at"],
+            utc,
+            "{text}"
+        );
+    }
+}
+
+async fn what_is_not_valid_is_told(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let now = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
+    let with = |field: &str, value: Value| {
+        let mut body = now.clone();
+        body[field] = value;
+        body
+    };
+    for (body, wrong) in [
+        (json!({}), vec!["content"]),
+        (json!({ "content": null }), vec!["content"]),
+        (
+            json!({ "content": "", "schedule_type": "later", "media": ["x"] }),
+            vec!["content", "media.0", "schedule_type"],
+        ),
+        (json!({ "content": "x".repeat(65_536) }), vec!["content"]),
+        (json!({ "content": "x", "media": [1] }), vec!["media.0"]),
+        (with("accounts", json!([])), vec!["accounts"]),
+        (with("accounts", json!("x")), vec!["accounts"]),
+        (with("accounts", json!([account, account])), vec!["accounts.1"]),
+        (with("accounts", json!([account, 999, 1.5])), vec!["accounts.2"]),
+        (with("accounts", json!([account, 999])), vec!["accounts.1"]),
+        (with("schedule_type", json!("scheduled")), vec!["scheduled_at"]),
+        (json!({ "content": "x", "scheduled_at": "2020-01-01T00:00:00Z" }), vec!["scheduled_at"]),
+        (json!({ "content": "x", "scheduled_at": hours(&app, 24 * 366 * 6) }), vec!["scheduled_at"]),
+        (json!({ "content": "x", "scheduled_at": "2026-02-30T00:00:00Z" }), vec!["scheduled_at"]),
+        (
+            with("overrides", json!([{ "account_id": 999 }, {}, 5])),
+            vec!["overrides.0.account_id", "overrides.1.account_id", "overrides.2"],
+        ),
+        (
+            with("overrides", json!([{ "account_id": account, "options": { "a": ["\0"] } }])),
+            vec!["overrides.0.options"],
+        ),
+    ] {
+        assert_eq!(create(&t, body.clone()).await.invalid(), wrong, "{body}");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
+}
+
+async fn platforms_rules_are_for_what_goes_out(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let platforms = t.get(&t.path("/social-accounts/platforms")).await.data(200);
+    let sandbox = platforms.as_array().unwrap().iter().find(|p| p["platform"] == "sandbox").unwrap();
+    let max = usize::try_from(sandbox["capabilities"]["text"]["max"].as_u64().unwrap()).unwrap();
+    let long = json!({ "content": "x".repeat(max + 1), "accounts": [account] });
+    let draft = create(&t, long.clone()).await.data(201);
+    let mut now = long;
+    now["schedule_type"] = json!("now");
+    let error = create(&t, now).await.refused(422, "validation_failed");
+    let message = error["fields"]["content"][0].as_str().unwrap();
+    assert!(message.contains(&max.to_string()) && message.contains(&account.to_string()), "{message}");
+    let path = t.path(&format!("/posts/{}", draft["id"]));
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid(), ["content"]);
+    assert_eq!(t.request("POST", &format!("{path}/submit")).send().await.invalid(), ["content"]);
+    let own = json!({ "schedule_type": "now", "overrides": [{ "account_id": account, "content": "short" }] });
+    assert_eq!(t.put(&path, own).await.data(200)["targets"][0]["content"], "short");
+}
+
+async fn overrides_are_wishes_for_one_account(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (one, two) = (t.account("one").await, t.account("two").await);
+    let wish = json!({ "account_id": two, "content": "for two", "options": { "title": "T" } });
+    let made = create(&t, json!({ "content": "for all", "accounts": [one, two], "overrides": [wish] })).await.data(201);
+    assert_eq!((&made["targets"][0]["content"], &made["targets"][1]["content"]), (&Value::Null, &json!("for two")));
+    let path = t.path(&format!("/posts/{}", made["id"]));
+    let kept = t.put(&path, json!({ "accounts": [two] })).await.data(200);
+    assert_eq!(kept["targets"][0]["options"], json!({ "title": "T" }));
+    let gone = t.put(&path, json!({ "overrides": null })).await.data(200);
+    assert_eq!((&gone["targets"][0]["content"], &gone["targets"][0]["options"]), (&Value::Null, &json!({})));
+}
+
+async fn a_draft_changes_and_what_is_absent_stays(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let body = json!({ "content": "old", "accounts": [account], "scheduled_at": hours(&app, 5) });
+    let made = create(&t, body).await.data(201);
+    let path = t.path(&format!("/posts/{}", made["id"]));
+    let changed = t.put(&path, json!({ "content": "new" })).await.data(200);
+    assert_eq!((&changed["content"], &changed["accounts"]), (&json!("new"), &json!([account])));
+    assert_eq!(changed["scheduled_at"], made["scheduled_at"]);
+    let planned = t.put(&path, json!({ "schedule_type": "scheduled" })).await.data(200);
+    assert_eq!((&planned["status"], &planned["scheduled_at"]), (&json!("scheduled"), &made["scheduled_at"]));
+    assert_eq!(t.put(&path, json!({ "scheduled_at": null })).await.invalid(), ["scheduled_at"]);
+    assert_eq!(t.put(&path, json!({})).await.data(200)["status"], "scheduled");
+}
+
+async fn a_new_time_moves_the_job(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let body =
+        json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 5), "accounts": [account] });
+    let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
+    let open = "SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready')";
+    t.put(&path, json!({ "scheduled_at": hours(&app, 6) })).await.expect(200);
+    assert_eq!(app.number(open).await, 1);
+    let draft = t.put(&path, json!({ "schedule_type": "draft" })).await.data(200);
+    assert_eq!((&draft["status"], app.number(open).await), (&json!("draft"), 0));
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await, 1);
+}
+
+async fn a_draft_is_submitted_and_approved(app: TestApp) {
+    let t = app.tenant("business").await;
+    let (account, editor) = (t.account("demo").await, t.colleague(Role::Editor).await);
+    let act =
+        async |who: &Tenant<'_>, path: &str, verb: &str| who.request("POST", &format!("{path}/{verb}")).send().await;
+    let bare = t.path(&format!("/posts/{}", create(&t, json!({ "content": "x" })).await.data(201)["id"]));
+    assert_eq!(act(&t, &bare, "submit").await.invalid(), ["accounts"]);
+    for (hour, status) in [(Some(3), "scheduled"), (None, "publishing")] {
+        let at = hour.map(|h| hours(&app, h));
+        let body = json!({ "content": "x", "accounts": [account], "scheduled_at": at });
+        let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
+        act(&t, &path, "approve").await.refused(409, "post_not_pending");
+        assert_eq!(act(&editor, &path, "submit").await.data(200)["status"], "pending_approval");
+        act(&editor, &path, "submit").await.refused(409, "post_not_submittable");
+        act(&editor, &path, "approve").await.refused(403, "insufficient_scope");
+        t.put(&path, json!({ "schedule_type": "now" })).await.refused(409, "post_not_editable");
+        assert_eq!(act(&t, &path, "approve").await.data(200)["status"], status);
+    }
+    let pro = app.tenant("pro").await;
+    let path = pro.path(&format!("/posts/{}", create(&pro, json!({ "content": "x" })).await.data(201)["id"]));
+    act(&pro, &path, "submit").await.refused(402, "feature_not_available");
+}
+
+async fn a_rejected_post_is_a_draft_again(app: TestApp) {
+    let t = app.tenant("business").await;
+    let account = t.account("demo").await;
+    let made = create(&t, json!({ "content": "x", "accounts": [account] })).await.data(201);
+    let path = t.path(&format!("/posts/{}", made["id"]));
+    t.request("POST", &format!("{path}/submit")).send().await.expect(200);
+    assert_eq!(t.post(&format!("{path}/reject"), json!({ "reason": 5 })).await.invalid(), ["reason"]);
+    let draft = t.request("POST", &format!("{path}/reject")).send().await.data(200);
+    assert_eq!((&draft["status"], &draft["schedule_type"]), (&json!("draft"), &json!("draft")));
+    t.post(&format!("{path}/reject"), json!({ "reason": "no" })).await.refused(409, "post_not_pending");
+}
+
+async fn a_months_posts_are_counted_once(app: TestApp) {
+    let t = app.tenant("free").await;
+    let account = t.account("demo").await;
+    app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', 29)", t.workspace)).await;
+    let draft = json!({ "content": "x", "accounts": [account] });
+    let (one, two) = (create(&t, draft.clone()).await.data(201), create(&t, draft.clone()).await.data(201));
+    let path = |post: &Value| t.path(&format!("/posts/{}", post["id"]));
+    let planned = json!({ "schedule_type": "scheduled", "scheduled_at": hours(&app, 5) });
+    t.put(&path(&one), planned.clone()).await.expect(200);
+    t.put(&path(&two), planned.clone()).await.refused(402, "limit_reached");
+    assert_eq!(t.get(&path(&two)).await.data(200)["status"], "draft");
+    t.put(&path(&one), json!({ "schedule_type": "draft" })).await.expect(200);
+    t.put(&path(&one), planned.clone()).await.expect(200);
+    t.delete(&path(&one)).await.expect(204);
+    let mut now = draft;
+    now["schedule_type"] = json!("now");
+    create(&t, now.clone()).await.refused(402, "limit_reached");
+    app.clock.advance(TimeDelta::days(31));
+    create(&t, now).await.expect(201);
+}
+
+async fn deleting_cancels_what_has_not_begun(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let body =
+        json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 5), "accounts": [account] });
+    let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
+    t.delete(&path).await.expect(204);
+    t.get(&path).await.refused(404, "not_found");
+    assert_eq!(t.get(&t.path("/posts")).await.expect(200)["meta"]["total"], 0);
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state <> 'cancelled'").await, 0);
+}
+
+async fn validating_writes_nothing(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let test = app.key_of(t.user, crier_common::domain::access::KeyMode::Test, "posts:read").await;
+    let ask = async |content: String| {
+        let body = json!({ "content": content, "schedule_type": "now", "accounts": [account] });
+        app.request("POST", &t.path("/posts/validate")).key(&test).json(&body).send().await.data(200)
+    };
+    let good = ask("hello".into()).await;
+    assert_eq!((&good["valid"], &good["targets"][0]["length"]), (&json!(true), &json!(5)));
+    let bad = ask("x".repeat(60_000)).await;
+    assert_eq!((&bad["valid"], &bad["targets"][0]["problems"][0]["code"]), (&json!(false), &json!("text_too_long")));
+    assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
+}

@@ -1,0 +1,93 @@
+//! Posts once their publishing has begun: what can change, and what a second try tries.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    what_is_being_published_cannot_change,
+    what_a_worker_has_taken_up_is_too_late,
+    now_tries_the_failed_alone,
+    a_post_shows_its_first_failure,
+    deleting_lets_what_is_in_flight_finish,
+);
+
+/// A post to two accounts whose targets and whose own status are as if a worker had left them so: its path and targets.
+async fn left(t: &Tenant<'_>, post: &str, targets: [&str; 2]) -> (String, [i64; 2]) {
+    let accounts = [t.account("one").await, t.account("two").await];
+    let body = json!({ "content": "x", "schedule_type": "now", "accounts": accounts });
+    let made = t.post(&t.path("/posts"), body).await.data(201);
+    let ids = [0, 1].map(|i| made["targets"][i]["id"].as_i64().unwrap());
+    let error = r#"{"code":"platform_rejected","message":"No.","category":"platform_rejected","platform_code":"403"}"#;
+    for (id, status) in ids.into_iter().zip(targets) {
+        let error = if status == "failed" { format!("'{error}'") } else { "NULL".to_owned() };
+        t.app.sql(format!("UPDATE post_targets SET status = '{status}', error = {error} WHERE id = {id}")).await;
+    }
+    t.app.sql(format!("UPDATE posts SET status = '{post}' WHERE id = {}", made["id"])).await;
+    t.app.sql("UPDATE jobs SET state = 'done' WHERE kind = 'publish_target'").await;
+    (t.path(&format!("/posts/{}", made["id"])), ids)
+}
+
+async fn what_is_being_published_cannot_change(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for (status, targets) in [("publishing", ["publishing", "pending"]), ("published", ["published", "published"])] {
+        let (path, _) = left(&t, status, targets).await;
+        t.put(&path, json!({ "content": "y" })).await.refused(409, "post_not_editable");
+        for schedule in ["now", "draft"] {
+            t.put(&path, json!({ "schedule_type": schedule })).await.refused(409, "post_not_editable");
+        }
+        t.put(&path, json!({ "accounts": null })).await.invalid();
+        t.put(&path, json!({ "content": "x" })).await.expect(200);
+        assert_eq!(t.get(&path).await.data(200)["status"], status);
+    }
+}
+
+async fn what_a_worker_has_taken_up_is_too_late(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let at = (app.now() + chrono::TimeDelta::hours(1)).to_rfc3339();
+    let body = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
+    let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), body).await.data(201)["id"]));
+    app.sql("UPDATE jobs SET state = 'running'").await;
+    for body in [json!({ "schedule_type": "draft" }), json!({ "content": "y" })] {
+        t.put(&path, body).await.refused(409, "post_not_editable");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, 1);
+}
+
+async fn now_tries_the_failed_alone(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (path, [done, failed]) = left(&t, "partially_published", ["published", "failed"]).await;
+    t.put(&path, json!({ "content": "y" })).await.refused(409, "post_not_editable");
+    let account = t.get(&path).await.data(200)["targets"][1]["account_id"].clone();
+    let wish = json!([{ "account_id": account, "content": "better" }]);
+    let again = t.put(&path, json!({ "schedule_type": "now", "overrides": wish })).await.data(200);
+    assert_eq!(again["status"], "publishing");
+    let statuses: Vec<&Value> = again["targets"].as_array().unwrap().iter().map(|t| &t["status"]).collect();
+    assert_eq!(statuses, ["published", "pending"]);
+    assert_eq!(again["targets"][1]["content"], "better");
+    let job = |id: i64| {
+        format!("SELECT count(*) FROM jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'")
+    };
+    assert_eq!((app.number(job(done)).await, app.number(job(failed)).await), (0, 1));
+    assert_eq!(app.number("SELECT max(posts) FROM usage").await, 1);
+}
+
+async fn a_post_shows_its_first_failure(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (path, _) = left(&t, "failed", ["failed", "failed"]).await;
+    let shown = t.get(&path).await.data(200);
+    assert_eq!((&shown["error"]["code"], &shown["error"]["retryable"]), (&json!("platform_rejected"), &json!(false)));
+    assert_eq!(t.get(&t.path("/posts")).await.data(200)[0]["error"], shown["error"]);
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["error"], Value::Null);
+}
+
+async fn deleting_lets_what_is_in_flight_finish(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (path, [flying, waiting]) = left(&t, "publishing", ["publishing", "pending"]).await;
+    app.sql(format!("UPDATE jobs SET state = 'running' WHERE subject_id = {flying}")).await;
+    t.delete(&path).await.expect(204);
+    t.get(&path).await.refused(404, "not_found");
+    assert_eq!(app.number(format!("SELECT count(*) FROM post_targets WHERE id IN ({flying}, {waiting})")).await, 1);
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, 1);
+}

@@ -1,0 +1,88 @@
+//! Nobody reaches what is another's, by any endpoint: neither through the other's brand, nor with the other's ids below
+//! one's own.
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use super::checks;
+use crate::support::app::{Tenant, TestApp, on_both_apps};
+
+on_both_apps!(another_tenants_ids_lead_nowhere, lists_hold_ones_own, another_brand_of_ones_own_is_another);
+
+/// One of everything that has an id.
+struct Things {
+    account: i64,
+    post: i64,
+    webhook: i64,
+    delivery: i64,
+}
+
+impl Things {
+    async fn of(t: &Tenant<'_>) -> Self {
+        let account = t.account(&format!("handle{}", t.brand)).await;
+        let post = t.post(&t.path("/posts"), json!({ "content": "mine", "accounts": [account] })).await.data(201);
+        let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
+        let webhook = t.post("/webhooks", hook).await.data(201)["id"].as_i64().unwrap();
+        t.post("/brands", json!({ "name": "Told" })).await.expect(201);
+        let deliveries = t.get(&format!("/webhooks/{webhook}/deliveries")).await.data(200);
+        let delivery = deliveries[0]["id"].as_i64().expect("a delivery of brand.created");
+        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery }
+    }
+
+    fn id(&self, name: &str) -> i64 {
+        match name {
+            "account" => self.account,
+            "post" => self.post,
+            "webhook" => self.webhook,
+            "delivery" => self.delivery,
+            other => panic!("the test makes no {other} yet"),
+        }
+    }
+}
+
+async fn another_tenants_ids_lead_nowhere(app: TestApp) {
+    let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let things = Things::of(&victim).await;
+    let before = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
+    for e in checks::all(&app).await {
+        app.clock.advance(TimeDelta::minutes(1));
+        let call = async |path: String| {
+            let mut request = app.request(&e.method, &path).key(&intruder.key).idem(&app.fresh_key());
+            if let Some(body) = &e.body {
+                request = request.json(body);
+            }
+            request.send().await
+        };
+        if e.is_nested() {
+            call(e.at(victim.brand, |name| things.id(name))).await.refused(403, "brand_forbidden");
+        }
+        if !e.ids().is_empty() {
+            call(e.at(intruder.brand, |name| things.id(name))).await.refused(404, "not_found");
+        }
+    }
+    let after = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
+    assert_eq!(before, after);
+    victim.get(&format!("/webhooks/{}", things.webhook)).await.expect(200);
+    assert_eq!(victim.get(&victim.path("/social-accounts")).await.data(200)[0]["id"], things.account);
+}
+
+async fn lists_hold_ones_own(app: TestApp) {
+    let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    Things::of(&victim).await;
+    assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
+    for path in [intruder.path("/posts"), intruder.path("/social-accounts"), "/webhooks".to_owned()] {
+        assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");
+    }
+}
+
+async fn another_brand_of_ones_own_is_another(app: TestApp) {
+    let owner = app.tenant("unlimited").await;
+    let things = Things::of(&owner).await;
+    let second = owner.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
+    for path in [format!("/posts/{}", things.post), format!("/posts/{}/status", things.post)] {
+        owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
+    }
+    owner.delete(&format!("/brands/{second}/social-accounts/{}", things.account)).await.refused(404, "not_found");
+    let body = json!({ "content": "x", "schedule_type": "now", "accounts": [things.account] });
+    assert_eq!(owner.post(&format!("/brands/{second}/posts"), body).await.invalid(), ["accounts.0"]);
+}

@@ -1,0 +1,159 @@
+//! What went wrong: what is worth trying again, and what is a fault.
+
+use std::time::Duration;
+
+use crier_common::store::{Db, Store, StoreError, users};
+use sqlx::Connection;
+
+use crate::support::store::{TestStore, on_both};
+
+on_both![a_row_that_is_there_already_is_told_apart, a_fault_of_the_program_is_not_the_databases];
+
+async fn a_row_that_is_there_already_is_told_apart(s: TestStore) {
+    let w = s.world().await;
+    let twice = s.try_write(async |tx| users::create(tx, w.workspace, "ann@example.com", "B").await).await;
+    let error = twice.unwrap_err();
+    assert!(error.is_unique_violation() && !error.is_unavailable() && !error.is_serialization());
+    // The same address twice at once: one waits for the other, and is told.
+    let mut made = crate::support::store::at_once(2, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let made = users::create(&mut tx, w.workspace, "bob@example.com", "B").await;
+            tokio::task::yield_now().await;
+            match made {
+                Ok(_) => tx.commit().await,
+                Err(error) => Err(error),
+            }
+        }
+    })
+    .await;
+    made.sort_by_key(Result::is_err);
+    assert!(made[0].is_ok());
+    assert!(made[1].as_ref().unwrap_err().is_unique_violation());
+}
+
+async fn a_fault_of_the_program_is_not_the_databases(s: TestStore) {
+    let missing = s.try_write(async |tx| users::create(tx, 999, "x@example.com", "X").await).await.unwrap_err();
+    assert!(!missing.is_unavailable() && !missing.is_unique_violation() && !missing.is_serialization(), "{missing}");
+    s.sql("ALTER TABLE users RENAME COLUMN name TO called").await;
+    let w = s.workspace().await;
+    let unknown = s.try_write(async |tx| users::create(tx, w, "x@example.com", "X").await).await.unwrap_err();
+    assert!(!unknown.is_unavailable() && !unknown.is_unique_violation() && !unknown.is_serialization(), "{unknown}");
+    assert!(!StoreError::Decode("x".to_owned()).is_unavailable());
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_not_there_is_unavailable() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let db = Db::postgres(&format!("postgres://nobody@127.0.0.1:{port}/none"), 2).unwrap();
+    let (read, begun, migrated) = tokio::join!(db.ping(), db.begin(), db.migrate());
+    for error in [read.unwrap_err(), begun.unwrap_err(), migrated.unwrap_err()] {
+        assert!(error.is_unavailable(), "{error:?}");
+        assert!(!error.is_unique_violation() && !error.is_serialization());
+    }
+}
+
+/// As on a restart of the server: connections end in the middle, and the next one serves.
+#[tokio::test]
+async fn a_connection_that_the_server_ends_is_unavailable_and_replaced() {
+    let s = TestStore::postgres().await;
+    let w = s.workspace().await;
+    let mut tx = s.begin().await.unwrap();
+    let mut killer = sqlx::PgConnection::connect(&s.place()).await.unwrap();
+    let kill = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let _: i64 = sqlx::query_scalar(kill).fetch_one(&mut killer).await.unwrap();
+    let error = users::set_plan(&mut tx, w, "free").await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+    drop(tx);
+    // What else stood in the pool may fail once each; then it serves.
+    for _ in 0..12 {
+        match s.db().ping().await {
+            Ok(()) => break,
+            Err(error) => assert!(error.is_unavailable(), "{error:?}"),
+        }
+    }
+    s.db().ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pool_that_is_exhausted_is_unavailable() {
+    let s = TestStore::postgres().await;
+    let db = Db::postgres(&s.place(), 1).unwrap();
+    let held = db.begin().await.unwrap();
+    let error = db.read().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+    drop(held);
+    db.ping().await.unwrap();
+    db.close().await;
+    assert!(db.ping().await.unwrap_err().is_unavailable());
+}
+
+/// Two transactions that want each other's rows: one is the victim, and is told so; the other goes on.
+#[tokio::test]
+async fn a_deadlock_is_told_apart() {
+    let s = TestStore::postgres().await;
+    let (one, two) = (s.workspace().await, s.workspace().await);
+    s.sql(
+        "ALTER DATABASE CURRENT_DATABASE_NAME SET deadlock_timeout = '50ms'"
+            .replace("CURRENT_DATABASE_NAME", s.place().rsplit('/').next().unwrap()),
+    )
+    .await;
+    let quick = s.another().await;
+    let (mut a, mut b) = (quick.begin().await.unwrap(), quick.begin().await.unwrap());
+    users::set_plan(&mut a, one, "a").await.unwrap();
+    users::set_plan(&mut b, two, "b").await.unwrap();
+    let first = async {
+        let result = users::set_plan(&mut a, two, "a").await;
+        // The victim's rows are free at once.
+        if result.is_err() {
+            a.rollback().await.unwrap()
+        } else {
+            a.commit().await.unwrap()
+        };
+        result
+    };
+    let second = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let result = users::set_plan(&mut b, one, "b").await;
+        if result.is_err() {
+            b.rollback().await.unwrap()
+        } else {
+            b.commit().await.unwrap()
+        };
+        result
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_ne!(first.is_err(), second.is_err(), "{first:?} {second:?}");
+    let error = first.err().or(second.err()).unwrap();
+    assert!(
+        error.is_serialization() && error.is_passing() && !error.is_unavailable() && !error.is_unique_violation(),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_opened_is_unavailable() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Db::sqlite(&dir.path().join("nowhere/crier.db")).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test]
+async fn two_processes_share_a_sqlite_file() {
+    let s = TestStore::sqlite().await;
+    let second = s.another().await;
+    let stores: [Store; 2] = [s.store.clone(), second];
+    let made = crate::support::store::at_once(20, |n| {
+        let store = stores[n % 2].clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            users::create_workspace(&mut tx, "W", "pro").await.unwrap();
+            tx.commit().await
+        }
+    })
+    .await;
+    assert!(made.iter().all(Result::is_ok), "{made:?}");
+    assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 20);
+}

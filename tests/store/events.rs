@@ -1,0 +1,140 @@
+//! Events: who hears of them, and what they are sent.
+
+use chrono::TimeDelta;
+use crier_common::domain::access::Role;
+use crier_common::domain::event::EventName;
+use crier_common::domain::job::{Kind, State};
+use crier_common::domain::webhook::{DeliveryStatus, MAX_ATTEMPTS};
+use crier_common::store::jobs::operate::{self, Filter};
+use crier_common::store::{PageOf, deliveries, events, webhooks};
+use serde_json::{Value, json};
+
+use crate::support::store::{TestStore, on_both};
+
+on_both![
+    an_event_reaches_those_that_asked_for_it,
+    an_event_that_nobody_asked_for_leaves_no_row,
+    an_event_is_given_up_with_its_transaction,
+    an_endpoint_that_is_deleted_meanwhile_spoils_nothing,
+    old_events_go_with_their_deliveries,
+];
+
+const PUBLISHED: EventName = EventName::PostPublished;
+
+async fn emit(s: &TestStore, brand: i64, name: EventName, data: &Value) -> usize {
+    s.write(async |tx| events::emit(tx, brand, name, data, Some("req-1")).await).await
+}
+
+async fn an_event_reaches_those_that_asked_for_it(s: TestStore) {
+    let (w, stranger) = (s.world().await, s.world_of("eve@example.com").await);
+    let bob = s.user(w.workspace, "bob@example.com").await;
+    let carl = s.user(w.workspace, "carl@example.com").await;
+    s.member(w.brand, bob, Role::Editor).await;
+    let first = s.webhook(w.user, &[EventName::PostFailed, PUBLISHED]).await;
+    let second = s.webhook(w.user, &[PUBLISHED]).await;
+    let third = s.webhook(bob, &[PUBLISHED]).await;
+    s.webhook(bob, &[EventName::PostFailed]).await;
+    // In the workspace, but no member of the brand; a member of another brand; switched off.
+    s.webhook(carl, &[PUBLISHED]).await;
+    s.webhook(stranger.user, &[PUBLISHED]).await;
+    let off = s.webhook(w.user, &[PUBLISHED]).await;
+    s.write(async |tx| webhooks::disable(tx, off.id, "off").await).await;
+    s.bell.take();
+
+    let data = json!({ "post_id": 5, "text": "Grüße 🥐", "nothing": null });
+    assert_eq!(emit(&s, w.brand, PUBLISHED, &data).await, 3);
+    assert_eq!(s.number("SELECT count(*) FROM events").await, 1);
+    assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 3);
+    let mut jobs = Vec::new();
+    let mut seen = Vec::new();
+    for webhook in [first.id, second.id, third.id] {
+        let page = deliveries::list(&mut s.conn().await, webhook, PageOf { page: 1, per_page: 10 }).await.unwrap();
+        assert_eq!((page.total, page.rows.len()), (1, 1));
+        let delivery = &page.rows[0];
+        assert_eq!((delivery.event, delivery.status), (PUBLISHED, DeliveryStatus::Pending));
+        assert_eq!((delivery.attempts, delivery.max_attempts), (0, MAX_ATTEMPTS));
+        assert_eq!((delivery.next_attempt_at, delivery.created_at), (Some(s.now()), s.now()));
+        seen.push((delivery.event_id, delivery.payload.clone()));
+        let lane = Some(format!("endpoint:{webhook}"));
+        let filter = Filter { lane, ..Filter::default() };
+        let of_lane = operate::list(&mut s.conn().await, &filter, 10).await.unwrap();
+        assert_eq!(of_lane.len(), 1);
+        assert_eq!((of_lane[0].kind, of_lane[0].subject_id), (Kind::DeliverWebhook, delivery.id));
+        assert_eq!((of_lane[0].state, of_lane[0].trace.as_deref()), (State::Ready, Some("req-1")));
+        jobs.push(of_lane[0].id);
+    }
+    assert!(seen.iter().all(|one| *one == seen[0]), "all get the same event, byte for byte");
+    let payload: Value = serde_json::from_str(&seen[0].1).unwrap();
+    assert_eq!(payload, json!({ "event": "post.published", "data": data }));
+    assert_eq!(s.bell.take(), jobs);
+
+    assert_eq!(emit(&s, stranger.brand, PUBLISHED, &data).await, 1);
+    s.write(async |tx| crier_common::store::brands::remove_member(tx, w.brand, bob).await).await;
+    assert_eq!(emit(&s, w.brand, PUBLISHED, &data).await, 2, "who left hears no more");
+}
+
+async fn an_event_that_nobody_asked_for_leaves_no_row(s: TestStore) {
+    let w = s.world().await;
+    s.webhook(w.user, &[PUBLISHED]).await;
+    assert_eq!(emit(&s, w.brand, EventName::BrandCreated, &json!({})).await, 0);
+    assert_eq!(emit(&s, 999, PUBLISHED, &json!({})).await, 0);
+    for table in ["events", "webhook_deliveries", "jobs"] {
+        assert_eq!(s.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
+    }
+}
+
+async fn an_event_is_given_up_with_its_transaction(s: TestStore) {
+    let w = s.world().await;
+    s.webhook(w.user, &[PUBLISHED]).await;
+    let heard = s.discard(async |tx| events::emit(tx, w.brand, PUBLISHED, &json!({}), None).await).await;
+    assert_eq!(heard, 1);
+    for table in ["events", "webhook_deliveries", "jobs"] {
+        assert_eq!(s.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
+    }
+    assert!(s.bell.take().is_empty());
+}
+
+/// On Postgres a delete may be under way; the publish whose event it is must not fail by it.
+async fn an_endpoint_that_is_deleted_meanwhile_spoils_nothing(s: TestStore) {
+    if !s.is_postgres() {
+        return;
+    }
+    let w = s.world().await;
+    let (kept, gone) = (s.webhook(w.user, &[PUBLISHED]).await, s.webhook(w.user, &[PUBLISHED]).await);
+    let mut deleting = s.begin().await.unwrap();
+    assert!(webhooks::delete(&mut deleting, w.user, gone.id).await.unwrap());
+    let nothing = json!({});
+    let (heard, ()) = tokio::join!(emit(&s, w.brand, PUBLISHED, &nothing), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        deleting.commit().await.unwrap();
+    });
+    assert_eq!(heard, 1);
+    assert_eq!(s.number("SELECT webhook_id FROM webhook_deliveries").await, kept.id);
+    // An endpoint that only counts its failures holds nobody up.
+    let mut failing = s.begin().await.unwrap();
+    webhooks::failed(&mut failing, kept.id).await.unwrap();
+    let at_once = tokio::time::timeout(std::time::Duration::from_secs(5), emit(&s, w.brand, PUBLISHED, &nothing));
+    assert_eq!(at_once.await.expect("it waits for an endpoint's record"), 1);
+    failing.commit().await.unwrap();
+}
+
+async fn old_events_go_with_their_deliveries(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &[PUBLISHED]).await;
+    for _ in 0..4 {
+        emit(&s, w.brand, PUBLISHED, &json!({})).await;
+    }
+    let page = deliveries::list(&mut s.conn().await, webhook.id, PageOf { page: 1, per_page: 10 }).await.unwrap();
+    let ids: Vec<i64> = page.rows.iter().map(|d| d.id).collect();
+    for (id, status) in ids.iter().zip(["succeeded", "failed", "failed", "retrying"]) {
+        s.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {id}")).await;
+    }
+    let purge = async |limit| s.write(async |tx| events::purge(tx, 90, limit).await).await;
+    s.clock.advance(TimeDelta::days(90) - TimeDelta::seconds(1));
+    emit(&s, w.brand, PUBLISHED, &json!({})).await;
+    assert_eq!(purge(10).await, 0);
+    s.advance(1);
+    assert_eq!((purge(2).await, purge(2).await, purge(2).await), (2, 1, 0));
+    assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 2, "one is on its way, one is young");
+    assert_eq!(s.number("SELECT count(*) FROM events").await, 2);
+}

@@ -1,0 +1,351 @@
+//! Posts, their targets and every try at them.
+
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::{Kind, Outcome};
+use crier_common::domain::platform::Platform;
+use crier_common::domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetStatus, Wish};
+use crier_common::store::targets::{self, Ended, NewAttempt};
+use crier_common::store::{PageOf, posts};
+use serde_json::{Map, Value, json};
+
+use crate::support::store::{TestStore, World, at_once, new_post, on_both};
+
+on_both![
+    a_post_comes_back_as_it_was_stored,
+    a_post_is_of_its_brand,
+    lists_are_paged_and_narrowed_by_status,
+    a_deleted_post_is_gone_for_clients_and_not_for_workers,
+    a_purge_spares_what_still_has_a_job,
+    changes_of_a_post_go_one_at_a_time,
+    targets_keep_the_clients_order_and_wishes,
+    a_target_goes_through_its_runs,
+    a_new_wish_forgets_the_marker_of_the_old,
+    the_accounts_of_many_posts_come_in_one_query,
+    every_try_is_kept,
+];
+
+fn object(value: Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+async fn insert(s: &TestStore, post: &Post) -> i64 {
+    s.write(async |tx| posts::insert(tx, post).await).await
+}
+
+async fn find(s: &TestStore, w: World, id: i64) -> Option<Post> {
+    posts::find(&mut s.conn().await, w.brand, id).await.unwrap()
+}
+
+async fn a_post_comes_back_as_it_was_stored(s: TestStore) {
+    let w = s.world().await;
+    let mut post = Post {
+        content: "Grüße 🥐 'quoted' \"double\" \\ line\nnext".to_owned(),
+        schedule_type: ScheduleType::Scheduled,
+        scheduled_at: Some(s.later(3600)),
+        media: vec![3, 1, 2],
+        counted: false,
+        ..new_post(w, PostStatus::Scheduled)
+    };
+    post.id = insert(&s, &post).await;
+    let found = find(&s, w, post.id).await.unwrap();
+    assert_eq!((found.brand_id, found.author_id, found.author_name.as_deref()), (w.brand, Some(w.user), Some("Ann")));
+    assert_eq!((found.status, found.schedule_type), (PostStatus::Scheduled, ScheduleType::Scheduled));
+    assert_eq!(
+        (found.content, found.scheduled_at, found.media),
+        (post.content.clone(), post.scheduled_at, vec![3, 1, 2])
+    );
+    assert_eq!((found.counted, found.published_at), (false, None));
+    assert_eq!((found.created_at, found.updated_at), (s.now(), s.now()));
+    s.advance(9);
+    post = Post {
+        status: PostStatus::Published,
+        content: String::new(),
+        schedule_type: ScheduleType::Now,
+        scheduled_at: None,
+        published_at: Some(s.now()),
+        media: Vec::new(),
+        counted: true,
+        ..post
+    };
+    s.write(async |tx| posts::update(tx, &post).await).await;
+    let found = find(&s, w, post.id).await.unwrap();
+    assert_eq!(
+        (found.status, found.schedule_type, found.scheduled_at),
+        (PostStatus::Published, ScheduleType::Now, None)
+    );
+    assert_eq!((found.content.as_str(), found.media.len(), found.counted), ("", 0, true));
+    assert_eq!((found.published_at, found.created_at, found.updated_at), (Some(s.now()), s.later(-9), s.now()));
+    let nobody = Post { author_id: None, ..new_post(w, PostStatus::Draft) };
+    let id = insert(&s, &nobody).await;
+    assert_eq!(find(&s, w, id).await.unwrap().author_name, None);
+}
+
+async fn a_post_is_of_its_brand(s: TestStore) {
+    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+    let id = insert(&s, &new_post(w, PostStatus::Draft)).await;
+    assert!(find(&s, other, id).await.is_none());
+    assert!(find(&s, w, 999).await.is_none());
+    assert!(s.write(async |tx| posts::find_for_update(tx, other.brand, id).await).await.is_none());
+    assert_eq!(s.write(async |tx| posts::find_for_update(tx, w.brand, id).await).await.unwrap().id, id);
+    assert!(s.write(async |tx| posts::lock(tx, 999).await).await.is_none());
+}
+
+async fn lists_are_paged_and_narrowed_by_status(s: TestStore) {
+    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        let status = if n % 2 == 0 { PostStatus::Draft } else { PostStatus::Failed };
+        ids.push(insert(&s, &new_post(w, status)).await);
+    }
+    insert(&s, &new_post(other, PostStatus::Draft)).await;
+    let gone = insert(&s, &new_post(w, PostStatus::Draft)).await;
+    s.write(async |tx| posts::delete(tx, gone).await).await;
+    let list = async |status, page, per_page| {
+        let found = posts::list(&mut s.conn().await, w.brand, status, PageOf { page, per_page }).await.unwrap();
+        (found.rows.iter().map(|p| p.id).collect::<Vec<_>>(), found.total)
+    };
+    assert_eq!(list(None, 1, 2).await, (vec![ids[4], ids[3]], 5));
+    assert_eq!(list(None, 3, 2).await, (vec![ids[0]], 5));
+    assert_eq!(list(None, 4, 2).await, (vec![], 5));
+    assert_eq!(list(Some(PostStatus::Draft), 1, 2).await, (vec![ids[4], ids[2]], 3));
+    assert_eq!(list(Some(PostStatus::Draft), 2, 2).await, (vec![ids[0]], 3));
+    assert_eq!(list(Some(PostStatus::Published), 1, 2).await, (vec![], 0));
+}
+
+async fn a_deleted_post_is_gone_for_clients_and_not_for_workers(s: TestStore) {
+    let w = s.world().await;
+    let (id, targets) = s.post(w, &[1]).await;
+    s.write(async |tx| posts::delete(tx, id).await).await;
+    assert!(find(&s, w, id).await.is_none());
+    assert!(s.write(async |tx| posts::find_for_update(tx, w.brand, id).await).await.is_none());
+    let (post, deleted) = s.write(async |tx| posts::lock(tx, id).await).await.unwrap();
+    assert_eq!((post.id, post.author_name.as_deref(), deleted), (id, Some("Ann"), true));
+    assert!(targets::find(&mut s.conn().await, targets[0]).await.unwrap().is_some());
+    let (alive, _) = s.post(w, &[1]).await;
+    assert!(!s.write(async |tx| posts::lock(tx, alive).await).await.unwrap().1);
+}
+
+async fn a_purge_spares_what_still_has_a_job(s: TestStore) {
+    let w = s.world().await;
+    let purge = async |limit| s.write(async |tx| posts::purge(tx, limit).await).await;
+    let mut made = Vec::new();
+    for n in 0..5 {
+        let (post, targets) = s.post(w, &[1, 2]).await;
+        if n > 0 {
+            s.write(async |tx| posts::delete(tx, post).await).await;
+        }
+        made.push((post, targets));
+    }
+    // 0 is not deleted; 1 has a job that runs, 2 one that waits; 3 one that has ended; 4 none.
+    let running = s.job(Kind::PublishTarget, made[1].1[1], None).await;
+    let held = s.claim(&[running], "w").await.remove(0);
+    let waiting = s.job_at(Kind::PublishTarget, made[2].1[0], None, s.later(60)).await;
+    let ended = s.job(Kind::PublishTarget, made[3].1[0], None).await;
+    let end = s.claim(&[ended], "w").await.remove(0);
+    assert!(s.settle(&end, Outcome::Abort("no".to_owned())).await);
+    // A job of another kind with the same number has nothing to do with it.
+    s.job(Kind::Noop, made[4].1[0], None).await;
+    assert_eq!((purge(1).await, purge(1).await, purge(1).await), (1, 1, 0));
+    assert!(s.settle(&held, Outcome::Done).await);
+    assert_eq!(purge(10).await, 1);
+    s.write(async |tx| crier_common::store::jobs::operate::cancel(tx, waiting).await).await;
+    assert_eq!(purge(10).await, 1);
+    assert_eq!(s.number("SELECT count(*) FROM posts").await, 1);
+    assert_eq!(s.number("SELECT count(*) FROM post_targets").await, 2);
+}
+
+async fn changes_of_a_post_go_one_at_a_time(s: TestStore) {
+    let w = s.world().await;
+    let (id, _) = s.post(w, &[]).await;
+    at_once(8, |n| {
+        let store = s.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let mut post = if n % 2 == 0 {
+                posts::lock(&mut tx, id).await.unwrap().unwrap().0
+            } else {
+                posts::find_for_update(&mut tx, w.brand, id).await.unwrap().unwrap()
+            };
+            post.content.push('.');
+            posts::update(&mut tx, &post).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(find(&s, w, id).await.unwrap().content, "Fresh bread........");
+}
+
+async fn targets_keep_the_clients_order_and_wishes(s: TestStore) {
+    let w = s.world().await;
+    let (post, _) = s.post(w, &[]).await;
+    let wish = Wish {
+        content: Some("Only here".to_owned()),
+        media: Some(vec![9, 8]),
+        options: object(json!({ "title": "T", "deep": { "list": [1, null, "ü"] } })),
+    };
+    let mut ids = Vec::new();
+    for (account, position) in [(7, 2), (8, 0), (9, 1)] {
+        let made =
+            s.write(async |tx| targets::insert(tx, post, account, Platform::Bluesky, position, &wish).await).await;
+        ids.push(made);
+    }
+    let twice = s.try_write(async |tx| targets::insert(tx, post, 7, Platform::Bluesky, 3, &wish).await).await;
+    assert!(twice.unwrap_err().is_unique_violation());
+    let list = async || {
+        let found = targets::list(&mut s.conn().await, post).await.unwrap();
+        found.iter().map(|t| t.account_id).collect::<Vec<_>>()
+    };
+    assert_eq!(list().await, [8, 9, 7]);
+    let found = targets::find(&mut s.conn().await, ids[0]).await.unwrap().unwrap();
+    assert_eq!((found.post_id, found.account_id, found.platform), (post, 7, Platform::Bluesky));
+    assert_eq!((found.content, found.media, found.options), (wish.content, wish.media, wish.options));
+    assert_eq!((found.status, found.attempts, found.marker, found.error), (TargetStatus::Pending, 0, None, None));
+    s.write(async |tx| targets::set_position(tx, ids[0], -1).await).await;
+    assert_eq!(list().await, [7, 8, 9]);
+    s.write(async |tx| targets::delete(tx, ids[1]).await).await;
+    assert_eq!(list().await, [7, 9]);
+    assert!(targets::find(&mut s.conn().await, ids[1]).await.unwrap().is_none());
+    assert!(targets::list(&mut s.conn().await, 999).await.unwrap().is_empty());
+}
+
+async fn a_target_goes_through_its_runs(s: TestStore) {
+    let w = s.world().await;
+    let (_, targets_) = s.post(w, &[1]).await;
+    let id = targets_[0];
+    let find = async || targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
+    s.write(async |tx| targets::start(tx, id).await).await;
+    let found = find().await;
+    assert_eq!((found.status, found.attempts, found.updated_at), (TargetStatus::Publishing, 1, s.now()));
+
+    s.advance(1);
+    let marker = object(json!({ "rkey": "abc", "target_id": id }));
+    s.write(async |tx| targets::mark_call(tx, id, &marker).await).await;
+    let found = find().await;
+    assert_eq!((found.marker.as_ref(), found.call_started_at), (Some(&marker), Some(s.now())));
+
+    // The answer never came: the call stays open, and the next run finds out.
+    let error = Failure::of(Category::Network, "No answer.").from_platform(504);
+    let mut ended = Ended {
+        status: TargetStatus::Pending,
+        external_id: None,
+        url: None,
+        error: Some(error.clone()),
+        next_attempt_at: Some(s.later(10)),
+        published_at: None,
+        call_open: true,
+    };
+    s.advance(1);
+    s.write(async |tx| targets::end(tx, id, &ended).await).await;
+    let found = find().await;
+    assert_eq!(
+        (found.status, found.error, found.next_attempt_at),
+        (TargetStatus::Pending, Some(error), Some(s.later(9)))
+    );
+    assert_eq!((found.marker.as_ref(), found.call_started_at), (Some(&marker), Some(s.later(-1))));
+
+    s.write(async |tx| targets::start(tx, id).await).await;
+    let found = find().await;
+    assert_eq!((found.attempts, found.next_attempt_at, found.call_started_at), (2, None, Some(s.later(-1))));
+
+    ended = Ended {
+        status: TargetStatus::Published,
+        external_id: Some("at://x".to_owned()),
+        url: Some("https://x.test".to_owned()),
+        error: None,
+        next_attempt_at: None,
+        published_at: Some(s.now()),
+        call_open: false,
+    };
+    s.write(async |tx| targets::end(tx, id, &ended).await).await;
+    let found = find().await;
+    assert_eq!((found.status, found.error, found.call_started_at), (TargetStatus::Published, None, None));
+    assert_eq!((found.external_id, found.url, found.published_at), (ended.external_id, ended.url, Some(s.now())));
+
+    s.write(async |tx| targets::reset(tx, id, false).await).await;
+    let found = find().await;
+    assert_eq!((found.status, found.next_attempt_at, found.attempts), (TargetStatus::Pending, None, 2));
+}
+
+/// A platform that is asked again by the marker of the old content would answer with the old post; while a call of unknown
+/// end is open, that is the very question to be asked.
+async fn a_new_wish_forgets_the_marker_of_the_old(s: TestStore) {
+    let w = s.world().await;
+    let (_, targets_) = s.post(w, &[1]).await;
+    let id = targets_[0];
+    let marker = object(json!({ "key": "old" }));
+    s.write(async |tx| targets::mark_call(tx, id, &marker).await).await;
+    s.advance(1);
+    let wish = Wish { content: Some("New".to_owned()), media: None, options: Map::new() };
+    s.write(async |tx| targets::set_wish(tx, id, &wish).await).await;
+    let found = targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
+    assert_eq!((found.content.as_deref(), found.media, found.options), (Some("New"), None, Map::new()));
+    assert_eq!((found.marker, found.call_started_at, found.updated_at), (Some(marker), Some(s.later(-1)), s.now()));
+    s.write(async |tx| targets::reset(tx, id, true).await).await;
+    s.write(async |tx| targets::set_wish(tx, id, &wish).await).await;
+    let found = targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
+    assert_eq!((found.marker, found.call_started_at), (None, None));
+}
+
+async fn the_accounts_of_many_posts_come_in_one_query(s: TestStore) {
+    let w = s.world().await;
+    let (one, _) = s.post(w, &[5, 3, 4]).await;
+    let (two, _) = s.post(w, &[3]).await;
+    let (three, _) = s.post(w, &[8]).await;
+    let brief = async |ids: &[i64]| {
+        let found = targets::briefs(&mut s.conn().await, ids).await.unwrap();
+        let mut pairs: Vec<_> = found.iter().map(|t| (t.post_id, t.account_id)).collect();
+        pairs.sort_by_key(|pair| pair.0);
+        pairs
+    };
+    assert_eq!(brief(&[two, one, 999]).await, [(one, 5), (one, 3), (one, 4), (two, 3)]);
+    assert!(brief(&[]).await.is_empty());
+    assert_eq!(brief(&[three]).await, [(three, 8)]);
+}
+
+async fn every_try_is_kept(s: TestStore) {
+    let w = s.world().await;
+    let (post, ids) = s.post(w, &[1, 2]).await;
+    let (_, other) = s.post(w, &[1]).await;
+    let error = Failure::coded(Category::RateLimited, "slow_down", "Wait.").from_platform("429");
+    let started_at = s.now();
+    s.advance(2);
+    let first = NewAttempt {
+        target_id: ids[0],
+        number: 1,
+        started_at,
+        outcome: AttemptOutcome::Retried,
+        status_code: Some(429),
+        error: Some(error.clone()),
+    };
+    let second = NewAttempt {
+        target_id: ids[1],
+        outcome: AttemptOutcome::Published,
+        status_code: None,
+        error: None,
+        ..first.clone()
+    };
+    // A clock that went back meanwhile makes no negative duration.
+    let odd = NewAttempt {
+        target_id: ids[0],
+        number: 2,
+        started_at: s.later(5),
+        outcome: AttemptOutcome::Unknown,
+        ..second.clone()
+    };
+    let foreign = NewAttempt { target_id: other[0], outcome: AttemptOutcome::Failed, ..second.clone() };
+    for attempt in [&first, &second, &odd, &foreign] {
+        s.write(async |tx| targets::add_attempt(tx, attempt).await).await;
+    }
+    let found = targets::attempts(&mut s.conn().await, post).await.unwrap();
+    let seen: Vec<_> = found.iter().map(|a| (a.target_id, a.number, a.outcome, a.duration_ms)).collect();
+    assert_eq!(
+        seen,
+        [
+            (ids[0], 2, AttemptOutcome::Unknown, 0),
+            (ids[1], 1, AttemptOutcome::Published, 2_000),
+            (ids[0], 1, AttemptOutcome::Retried, 2_000),
+        ]
+    );
+    assert_eq!((found[2].status_code, found[2].error.as_ref()), (Some(429), Some(&error)));
+    assert_eq!((found[2].started_at, found[2].created_at, found[1].error.as_ref()), (started_at, s.now(), None));
+}

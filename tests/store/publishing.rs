@@ -1,0 +1,212 @@
+//! What follows when a target has ended, and when its job died.
+
+use std::time::Duration;
+
+use crier_common::domain::event::EventName;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::Kind;
+use crier_common::domain::post::{PostStatus, Target, TargetStatus};
+use crier_common::domain::webhook::DeliveryStatus;
+use crier_common::store::targets::{self, Ended};
+use crier_common::store::{PageOf, deliveries, events, posts};
+use crier_common::{publishing, subjects};
+use serde_json::{Value, json};
+
+use crate::support::store::{TestStore, World, on_both};
+
+on_both![
+    a_post_ends_with_its_last_target,
+    targets_that_end_at_once_leave_no_post_behind,
+    a_target_that_waits_for_its_next_try_tells_nobody,
+    a_deleted_post_is_left_alone_and_its_events_go_out,
+    a_dead_job_fails_its_target,
+    a_dead_job_spares_a_target_that_has_ended,
+    a_dead_job_and_the_end_of_its_run_tell_one_story,
+    a_dead_delivery_is_given_up,
+];
+
+async fn target(s: &TestStore, id: i64) -> Target {
+    targets::find(&mut s.conn().await, id).await.unwrap().unwrap()
+}
+
+async fn status(s: &TestStore, w: World, post: i64) -> PostStatus {
+    posts::find(&mut s.conn().await, w.brand, post).await.unwrap().unwrap().status
+}
+
+fn published(s: &TestStore) -> Ended {
+    Ended {
+        status: TargetStatus::Published,
+        external_id: Some("x1".to_owned()),
+        url: Some("https://x.test/1".to_owned()),
+        error: None,
+        next_attempt_at: None,
+        published_at: Some(s.now()),
+        call_open: false,
+    }
+}
+
+fn rejected(target: &Target) -> Ended {
+    publishing::failed(target, Failure::of(Category::PlatformRejected, "No."))
+}
+
+async fn end(s: &TestStore, id: i64, ended: &Ended) {
+    let target = target(s, id).await;
+    s.write(async |tx| {
+        posts::lock(tx, target.post_id).await?;
+        publishing::end_target(tx, &target, ended, Some("req-1")).await
+    })
+    .await;
+}
+
+/// The events that were told, oldest first.
+async fn told(s: &TestStore, webhook: i64) -> Vec<(EventName, Value)> {
+    let page = deliveries::list(&mut s.conn().await, webhook, PageOf { page: 1, per_page: 50 }).await.unwrap();
+    let parse = |payload: &str| serde_json::from_str::<Value>(payload).unwrap()["data"].take();
+    page.rows.into_iter().rev().map(|d| (d.event, parse(&d.payload))).collect()
+}
+
+async fn listener(s: &TestStore, w: World) -> i64 {
+    s.webhook(w.user, &[EventName::PostPublished, EventName::PostFailed]).await.id
+}
+
+async fn a_post_ends_with_its_last_target(s: TestStore) {
+    let w = s.world().await;
+    let hook = listener(&s, w).await;
+    let (all, ids) = s.post(w, &[1, 2]).await;
+    end(&s, ids[0], &published(&s)).await;
+    assert_eq!(status(&s, w, all).await, PostStatus::Publishing);
+    s.advance(5);
+    end(&s, ids[1], &published(&s)).await;
+    let post = posts::find(&mut s.conn().await, w.brand, all).await.unwrap().unwrap();
+    assert_eq!((post.status, post.published_at), (PostStatus::Published, Some(s.now())));
+
+    let (some, ids) = s.post(w, &[1, 2]).await;
+    end(&s, ids[0], &rejected(&target(&s, ids[0]).await)).await;
+    end(&s, ids[1], &published(&s)).await;
+    assert_eq!(status(&s, w, some).await, PostStatus::PartiallyPublished);
+
+    let (none, ids) = s.post(w, &[1]).await;
+    end(&s, ids[0], &rejected(&target(&s, ids[0]).await)).await;
+    assert_eq!(status(&s, w, none).await, PostStatus::Failed);
+
+    let told = told(&s, hook).await;
+    let names: Vec<_> = told.iter().map(|(name, _)| *name).collect();
+    use EventName::{PostFailed, PostPublished};
+    assert_eq!(names, [PostPublished, PostPublished, PostFailed, PostPublished, PostFailed]);
+    let base = json!({ "post_id": all, "brand_id": w.brand, "social_account_id": 1, "platform": "sandbox" });
+    let with = |more: Value| {
+        let mut all = base.clone();
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        all
+    };
+    assert_eq!(told[0].1, with(json!({ "external_id": "x1", "url": "https://x.test/1" })));
+    let error = json!({ "code": "platform_rejected", "message": "No." });
+    assert_eq!(told[2].1, with(json!({ "post_id": some, "error": error })));
+}
+
+async fn targets_that_end_at_once_leave_no_post_behind(s: TestStore) {
+    let w = s.world().await;
+    let hook = listener(&s, w).await;
+    let (post, ids) = s.post(w, &[1, 2, 3, 4, 5, 6]).await;
+    let (ended, targets) = (published(&s), targets::list(&mut s.conn().await, post).await.unwrap());
+    crate::support::store::at_once(ids.len(), |n| {
+        let (store, target, ended) = (s.store.clone(), targets[n].clone(), ended.clone());
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            posts::lock(&mut tx, target.post_id).await.unwrap();
+            publishing::end_target(&mut tx, &target, &ended, None).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(status(&s, w, post).await, PostStatus::Published);
+    assert_eq!(told(&s, hook).await.len(), 6);
+}
+
+async fn a_target_that_waits_for_its_next_try_tells_nobody(s: TestStore) {
+    let w = s.world().await;
+    let hook = listener(&s, w).await;
+    let (post, ids) = s.post(w, &[1]).await;
+    let waits = Ended {
+        status: TargetStatus::Pending,
+        next_attempt_at: Some(s.later(10)),
+        ..rejected(&target(&s, ids[0]).await)
+    };
+    end(&s, ids[0], &waits).await;
+    assert_eq!(status(&s, w, post).await, PostStatus::Publishing);
+    assert_eq!(target(&s, ids[0]).await.next_attempt_at, Some(s.later(10)));
+    assert!(told(&s, hook).await.is_empty());
+}
+
+async fn a_deleted_post_is_left_alone_and_its_events_go_out(s: TestStore) {
+    let w = s.world().await;
+    let hook = listener(&s, w).await;
+    let (post, ids) = s.post(w, &[1]).await;
+    s.write(async |tx| posts::delete(tx, post).await).await;
+    end(&s, ids[0], &published(&s)).await;
+    assert_eq!(told(&s, hook).await.len(), 1);
+    assert_eq!(s.number("SELECT count(*) FROM posts WHERE status = 'publishing'").await, 1);
+}
+
+async fn a_dead_job_fails_its_target(s: TestStore) {
+    let w = s.world().await;
+    let hook = listener(&s, w).await;
+    let (post, ids) = s.post(w, &[1]).await;
+    s.write(async |tx| targets::start(tx, ids[0]).await).await;
+    s.write(async |tx| targets::mark_call(tx, ids[0], &serde_json::Map::new()).await).await;
+    let died = async |id| s.write(async |tx| subjects::job_died(tx, Kind::PublishTarget, id, None).await).await;
+    died(ids[0]).await;
+    let found = target(&s, ids[0]).await;
+    assert_eq!((found.status, found.error.unwrap().category), (TargetStatus::Failed, Category::Internal));
+    assert!(found.call_started_at.is_some(), "the crash was inside the call: its end is not known");
+    assert_eq!(status(&s, w, post).await, PostStatus::Failed);
+    assert_eq!(told(&s, hook).await.len(), 1);
+    died(ids[0]).await;
+    died(999).await;
+    assert_eq!(told(&s, hook).await.len(), 1, "told once");
+    s.write(async |tx| subjects::job_died(tx, Kind::Noop, 1, None).await).await;
+}
+
+async fn a_dead_job_spares_a_target_that_has_ended(s: TestStore) {
+    let w = s.world().await;
+    let (post, ids) = s.post(w, &[1]).await;
+    end(&s, ids[0], &published(&s)).await;
+    s.write(async |tx| subjects::job_died(tx, Kind::PublishTarget, ids[0], None).await).await;
+    assert_eq!(target(&s, ids[0]).await.status, TargetStatus::Published);
+    assert_eq!(status(&s, w, post).await, PostStatus::Published);
+}
+
+/// The run ends while its job is taken for dead: who comes second sees what the first wrote.
+async fn a_dead_job_and_the_end_of_its_run_tell_one_story(s: TestStore) {
+    if !s.is_postgres() {
+        return;
+    }
+    let w = s.world().await;
+    let hook = listener(&s, w).await;
+    let (post, ids) = s.post(w, &[1]).await;
+    let running = target(&s, ids[0]).await;
+    let mut ending = s.begin().await.unwrap();
+    posts::lock(&mut ending, post).await.unwrap();
+    let died = s.write(async |tx| subjects::job_died(tx, Kind::PublishTarget, ids[0], None).await);
+    let end = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        publishing::end_target(&mut ending, &running, &published(&s), None).await.unwrap();
+        ending.commit().await.unwrap();
+    };
+    tokio::join!(died, end);
+    assert_eq!(target(&s, ids[0]).await.status, TargetStatus::Published);
+    assert_eq!(status(&s, w, post).await, PostStatus::Published);
+    let names: Vec<_> = told(&s, hook).await.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, [EventName::PostPublished]);
+}
+
+async fn a_dead_delivery_is_given_up(s: TestStore) {
+    let w = s.world().await;
+    let hook = listener(&s, w).await;
+    s.write(async |tx| events::emit(tx, w.brand, EventName::PostFailed, &json!({}), None).await).await;
+    let id = s.number("SELECT id FROM webhook_deliveries").await;
+    s.write(async |tx| subjects::job_died(tx, Kind::DeliverWebhook, id, None).await).await;
+    let found = deliveries::find(&mut s.conn().await, hook, id).await.unwrap().unwrap();
+    assert_eq!(found.status, DeliveryStatus::Failed);
+    assert!(found.error.is_some());
+}

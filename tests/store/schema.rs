@@ -1,0 +1,136 @@
+//! Migrations: the same schema on both engines, and safe to run again and at once.
+
+use std::collections::BTreeMap;
+
+use crier_common::store::Db;
+
+use crate::support::store::{TestStore, at_once, on_both};
+
+on_both![
+    a_second_migration_changes_nothing,
+    a_database_tells_whether_it_is_there_and_current,
+    only_known_words_are_stored
+];
+
+/// Tables with their columns: name, whether it may be null.
+type Schema = BTreeMap<String, Vec<(String, bool)>>;
+
+async fn schema(s: &TestStore) -> Schema {
+    let rows: Vec<(String, String, bool)> = match s.db() {
+        Db::Pg(pool) => sqlx::query_as(
+            "SELECT table_name::text, column_name::text, is_nullable = 'YES' FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2",
+        )
+        .fetch_all(pool)
+        .await
+        .unwrap(),
+        Db::Sqlite { writer, .. } => sqlx::query_as(
+            "SELECT t.name, c.name, c.\"notnull\" = 0 AND c.pk = 0 FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY 1, 2",
+        )
+        .fetch_all(writer)
+        .await
+        .unwrap(),
+    };
+    let mut schema = Schema::new();
+    for (table, column, nullable) in rows.into_iter().filter(|row| row.0 != "_sqlx_migrations") {
+        schema.entry(table).or_default().push((column, nullable));
+    }
+    schema
+}
+
+/// Names of all indexes that the migrations name.
+async fn indexes(s: &TestStore) -> Vec<String> {
+    let sql = if s.is_postgres() {
+        "SELECT string_agg(indexname, ',' ORDER BY indexname) FROM pg_indexes WHERE schemaname = 'public' AND indexname NOT LIKE '%_pkey' AND indexname NOT LIKE '%_key'"
+    } else {
+        "SELECT group_concat(name, ',') FROM (SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY name)"
+    };
+    s.value::<String>(sql).await.split(',').map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn both_engines_have_the_same_tables_columns_and_indexes() {
+    let (sqlite, postgres) = (TestStore::sqlite().await, TestStore::postgres().await);
+    let (left, right) = (schema(&sqlite).await, schema(&postgres).await);
+    assert!(left.contains_key("jobs") && left["jobs"].contains(&("lane".to_owned(), true)));
+    assert_eq!(left, right);
+    assert_eq!(indexes(&sqlite).await, indexes(&postgres).await);
+}
+
+async fn a_second_migration_changes_nothing(s: TestStore) {
+    let before = schema(&s).await;
+    s.workspace().await;
+    s.db().migrate().await.unwrap();
+    s.another().await.db().migrate().await.unwrap();
+    assert_eq!(schema(&s).await, before);
+    assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 1);
+}
+
+async fn a_database_tells_whether_it_is_there_and_current(s: TestStore) {
+    s.db().ping().await.unwrap();
+    s.db().is_current().await.unwrap();
+    s.sql("UPDATE _sqlx_migrations SET version = version + 1000000000 WHERE version = (SELECT max(version) FROM _sqlx_migrations)")
+        .await;
+    s.db().is_current().await.expect("one that a newer process made serves");
+    s.sql("DELETE FROM _sqlx_migrations").await;
+    assert!(s.db().is_current().await.is_err());
+    s.sql("ALTER TABLE jobs RENAME TO jobs_of_old").await;
+    assert!(s.db().ping().await.is_err());
+}
+
+async fn only_known_words_are_stored(s: TestStore) {
+    let w = s.world().await;
+    let (post, targets) = s.post(w, &[1]).await;
+    for sql in [
+        format!("UPDATE posts SET status = 'lost' WHERE id = {post}"),
+        format!("UPDATE post_targets SET status = 'lost' WHERE id = {}", targets[0]),
+        format!("UPDATE brand_members SET role = 'guest' WHERE brand_id = {}", w.brand),
+        "INSERT INTO workspaces (plan, created_at, updated_at) VALUES ('p', '2026-01-01', '2026-01-01')".to_owned(),
+        "INSERT INTO usage (workspace_id, month) VALUES (999, '2026-01')".to_owned(),
+    ] {
+        let refused = match s.db() {
+            Db::Pg(pool) => sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone())).execute(pool).await.is_err(),
+            Db::Sqlite { writer, .. } => sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone())).execute(writer).await.is_err(),
+        };
+        assert!(refused, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn processes_that_migrate_a_new_postgres_at_once_do_not_fail() {
+    let s = TestStore::postgres().await;
+    s.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await;
+    let url = s.place();
+    let migrated = at_once(4, |_| {
+        let url = url.clone();
+        async move {
+            let db = Db::postgres(&url, 2).unwrap();
+            let migrated = db.migrate().await;
+            db.close().await;
+            migrated
+        }
+    })
+    .await;
+    assert!(migrated.iter().all(Result::is_ok), "{migrated:?}");
+    assert!(schema(&s).await.contains_key("jobs"));
+}
+
+/// Several `crier` commands on an empty directory: each opens the file and makes the schema.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn processes_that_make_a_new_sqlite_file_at_once_do_not_fail() {
+    for _ in 0..5 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("crier.db");
+        let made = at_once(4, |_| {
+            let path = path.clone();
+            async move {
+                let db = Db::sqlite(&path).await?;
+                let migrated = db.migrate().await;
+                db.ping().await?;
+                db.close().await;
+                migrated
+            }
+        })
+        .await;
+        assert!(made.iter().all(Result::is_ok), "{made:?}");
+    }
+}

@@ -1,0 +1,264 @@
+//! Webhook endpoints, their deliveries and every try at them.
+
+use crier_common::domain::event::EventName;
+use crier_common::domain::webhook::{Delivery, DeliveryStatus};
+use crier_common::store::deliveries::{self, AttemptRow};
+use crier_common::store::webhooks::{self, NewWebhook};
+use crier_common::store::{PageOf, StoreError, events};
+use secrecy::SecretString;
+use serde_json::json;
+
+use crate::support::store::{TestStore, World, cipher, on_both, plain};
+
+on_both![
+    an_endpoint_comes_back_as_it_was_stored,
+    an_endpoint_is_of_its_user,
+    secrets_are_sealed_and_bound_to_their_row,
+    an_update_switched_on_again_starts_clean,
+    failures_are_dated_from_the_first,
+    endpoints_are_counted,
+    deliveries_are_of_their_endpoint,
+    attempts_leave_the_delivery_as_they_say,
+    a_replay_allows_one_more_attempt,
+    giving_up_spares_what_has_ended,
+    replays_and_attempts_go_one_at_a_time,
+];
+
+const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
+
+async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
+    s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
+    let page = deliveries::list(&mut s.conn().await, webhook, PageOf { page: 1, per_page: 1 }).await.unwrap();
+    page.rows.into_iter().next().unwrap()
+}
+
+async fn again(s: &TestStore, id: i64) -> Delivery {
+    deliveries::find_any(&mut s.conn().await, id).await.unwrap().unwrap()
+}
+
+async fn an_endpoint_comes_back_as_it_was_stored(s: TestStore) {
+    let w = s.world().await;
+    let secret = SecretString::from("whsec_a");
+    let new =
+        NewWebhook { url: "https://x.test/h?a=1", events: &BOTH, description: None, is_active: false, secret: &secret };
+    let made = s.write(async |tx| webhooks::create(tx, w.user, &new).await).await;
+    assert_eq!((made.user_id, made.url.as_str(), made.events.as_slice()), (w.user, "https://x.test/h?a=1", &BOTH[..]));
+    assert_eq!((made.description.as_deref(), made.is_active, made.disabled_reason.as_deref()), (None, false, None));
+    assert_eq!((made.created_at, made.updated_at), (s.now(), s.now()));
+    let found = webhooks::find(&mut s.conn().await, w.user, made.id).await.unwrap().unwrap();
+    assert_eq!((found.id, found.events), (made.id, made.events));
+}
+
+async fn an_endpoint_is_of_its_user(s: TestStore) {
+    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+    let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &BOTH).await);
+    let listed = webhooks::list(&mut s.conn().await, w.user).await.unwrap();
+    assert_eq!(listed.iter().map(|w| w.id).collect::<Vec<_>>(), [two.id, one.id]);
+    assert!(webhooks::list(&mut s.conn().await, other.user).await.unwrap().is_empty());
+    assert!(webhooks::find(&mut s.conn().await, other.user, one.id).await.unwrap().is_none());
+    assert!(s.write(async |tx| webhooks::find_for_update(tx, other.user, one.id).await).await.is_none());
+    assert!(s.write(async |tx| webhooks::find_for_update(tx, w.user, one.id).await).await.is_some());
+    let delete = async |user| s.write(async |tx| webhooks::delete(tx, user, one.id).await).await;
+    assert!(!delete(other.user).await);
+    delivery(&s, w, one.id).await;
+    assert!(delete(w.user).await);
+    assert!(!delete(w.user).await);
+    assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 1, "its deliveries go along");
+}
+
+async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
+    let w = s.world().await;
+    let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &BOTH).await);
+    let recipient = async |id| webhooks::recipient(&mut s.conn().await, &cipher(), id).await;
+    let found = recipient(one.id).await.unwrap().unwrap();
+    assert_eq!(
+        (found.url.as_str(), found.is_active, plain(&found.secret)),
+        (one.url.as_str(), true, "whsec_of_the_tests")
+    );
+    let sealed: Vec<u8> = s.value(format!("SELECT secret FROM webhooks WHERE id = {}", one.id)).await;
+    assert!(!sealed.windows(5).any(|bytes| bytes == b"whsec"));
+    s.advance(1);
+    s.write(async |tx| webhooks::set_secret(tx, one.id, &SecretString::from("whsec_new")).await).await;
+    assert_eq!(plain(&recipient(one.id).await.unwrap().unwrap().secret), "whsec_new");
+    assert_eq!(webhooks::find(&mut s.conn().await, w.user, one.id).await.unwrap().unwrap().updated_at, s.now());
+    s.sql(format!(
+        "UPDATE webhooks SET secret = (SELECT secret FROM webhooks WHERE id = {}) WHERE id = {}",
+        one.id, two.id
+    ))
+    .await;
+    assert!(matches!(recipient(two.id).await, Err(StoreError::Secret(_))));
+    assert!(recipient(999).await.unwrap().is_none());
+}
+
+async fn an_update_switched_on_again_starts_clean(s: TestStore) {
+    let w = s.world().await;
+    let mut webhook = s.webhook(w.user, &BOTH).await;
+    let since = s.now();
+    s.write(async |tx| webhooks::failed(tx, webhook.id).await).await;
+    s.advance(5);
+    // Changed while it is on: its record stays.
+    webhook.url = "https://other.test".to_owned();
+    webhook.events = vec![EventName::PostFailed];
+    s.write(async |tx| webhooks::update(tx, &webhook).await).await;
+    assert_eq!(s.write(async |tx| webhooks::failed(tx, webhook.id).await).await, Some(since));
+    s.write(async |tx| webhooks::disable(tx, webhook.id, "no success in 5 days").await).await;
+    let found = webhooks::find(&mut s.conn().await, w.user, webhook.id).await.unwrap().unwrap();
+    assert_eq!((found.is_active, found.disabled_reason.as_deref()), (false, Some("no success in 5 days")));
+    assert_eq!((found.url.as_str(), found.events), ("https://other.test", vec![EventName::PostFailed]));
+    // The reason of one that is off already stays as it is.
+    s.write(async |tx| webhooks::disable(tx, webhook.id, "another").await).await;
+    let found = webhooks::find(&mut s.conn().await, w.user, webhook.id).await.unwrap().unwrap();
+    assert_eq!(found.disabled_reason.as_deref(), Some("no success in 5 days"));
+    webhook.is_active = true;
+    webhook.disabled_reason = None;
+    s.write(async |tx| webhooks::update(tx, &webhook).await).await;
+    assert_eq!(s.write(async |tx| webhooks::failed(tx, webhook.id).await).await, Some(s.now()));
+}
+
+async fn failures_are_dated_from_the_first(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let failed = async || s.write(async |tx| webhooks::failed(tx, webhook.id).await).await;
+    let first = s.now();
+    assert_eq!(failed().await, Some(first));
+    s.advance(60);
+    assert_eq!(failed().await, Some(first));
+    s.write(async |tx| webhooks::succeeded(tx, webhook.id).await).await;
+    s.advance(60);
+    assert_eq!(failed().await, Some(s.now()));
+    assert_eq!(s.write(async |tx| webhooks::failed(tx, 999).await).await, None);
+}
+
+async fn endpoints_are_counted(s: TestStore) {
+    assert_eq!(webhooks::counts(&mut s.conn().await).await.unwrap(), (0, 0, 0));
+    let w = s.world().await;
+    s.webhook(w.user, &BOTH).await;
+    let mut off = s.webhook(w.user, &BOTH).await;
+    off.is_active = false;
+    s.write(async |tx| webhooks::update(tx, &off).await).await;
+    for _ in 0..3 {
+        let disabled = s.webhook(w.user, &BOTH).await;
+        s.write(async |tx| webhooks::disable(tx, disabled.id, "gone").await).await;
+    }
+    assert_eq!(webhooks::counts(&mut s.conn().await).await.unwrap(), (1, 1, 3));
+}
+
+async fn deliveries_are_of_their_endpoint(s: TestStore) {
+    let w = s.world().await;
+    let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &[]).await);
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(delivery(&s, w, one.id).await.id);
+    }
+    ids.reverse();
+    let list = async |webhook, page| {
+        let found = deliveries::list(&mut s.conn().await, webhook, PageOf { page, per_page: 2 }).await.unwrap();
+        (found.rows.iter().map(|d| d.id).collect::<Vec<_>>(), found.total)
+    };
+    assert_eq!(list(one.id, 1).await, (ids[..2].to_vec(), 3));
+    assert_eq!(list(one.id, 2).await, (ids[2..].to_vec(), 3));
+    assert_eq!(list(two.id, 1).await, (vec![], 0));
+    assert!(deliveries::find(&mut s.conn().await, one.id, ids[0]).await.unwrap().is_some());
+    assert!(deliveries::find(&mut s.conn().await, two.id, ids[0]).await.unwrap().is_none());
+    assert!(deliveries::find_any(&mut s.conn().await, 999).await.unwrap().is_none());
+}
+
+fn attempt(s: &TestStore, delivery: &Delivery, number: i32) -> AttemptRow {
+    AttemptRow {
+        delivery_id: delivery.id,
+        number,
+        started_at: s.now(),
+        duration_ms: 31,
+        outcome: "5xx",
+        response_code: Some(503),
+        error: Some("HTTP 503".to_owned()),
+        response_body: Some("später".to_owned()),
+    }
+}
+
+async fn attempts_leave_the_delivery_as_they_say(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let d = delivery(&s, w, webhook.id).await;
+    let (row, next) = (attempt(&s, &d, 1), Some(s.later(5)));
+    s.write(async |tx| deliveries::record(tx, &row, DeliveryStatus::Retrying, next).await).await;
+    let found = again(&s, d.id).await;
+    assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Retrying, 1, Some(503)));
+    assert_eq!((found.error.as_deref(), found.response_body.as_deref()), (Some("HTTP 503"), Some("später")));
+    assert_eq!((found.next_attempt_at, found.last_attempt_at, found.duration_ms), (next, Some(s.now()), Some(31)));
+    s.advance(5);
+    let row =
+        AttemptRow { outcome: "2xx", response_code: Some(204), error: None, response_body: None, ..attempt(&s, &d, 2) };
+    s.write(async |tx| deliveries::record(tx, &row, DeliveryStatus::Succeeded, None).await).await;
+    let found = again(&s, d.id).await;
+    assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Succeeded, 2, Some(204)));
+    assert_eq!((found.error, found.response_body, found.next_attempt_at), (None, None, None));
+    assert_eq!((found.last_attempt_at, found.updated_at), (Some(s.now()), s.now()));
+    assert_eq!(s.number("SELECT count(*) FROM webhook_attempts").await, 2);
+}
+
+async fn a_replay_allows_one_more_attempt(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    for ended in [DeliveryStatus::Succeeded, DeliveryStatus::Failed] {
+        let d = delivery(&s, w, webhook.id).await;
+        let row = attempt(&s, &d, 8);
+        s.write(async |tx| deliveries::record(tx, &row, ended, None).await).await;
+        s.advance(60);
+        s.write(async |tx| deliveries::replay(tx, d.id).await).await;
+        let found = again(&s, d.id).await;
+        assert_eq!((found.status, found.attempts, found.max_attempts), (DeliveryStatus::Pending, 8, 9));
+        assert_eq!(found.next_attempt_at, Some(s.now()));
+    }
+    let d = delivery(&s, w, webhook.id).await;
+    let (row, next) = (attempt(&s, &d, 1), Some(s.later(300)));
+    s.write(async |tx| deliveries::record(tx, &row, DeliveryStatus::Retrying, next).await).await;
+    s.write(async |tx| deliveries::replay(tx, d.id).await).await;
+    let found = again(&s, d.id).await;
+    assert_eq!((found.status, found.max_attempts, found.next_attempt_at), (DeliveryStatus::Retrying, 9, Some(s.now())));
+}
+
+async fn giving_up_spares_what_has_ended(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let give_up = async |id| s.write(async |tx| deliveries::give_up(tx, id, "inactive").await).await;
+    let (open, done) = (delivery(&s, w, webhook.id).await, delivery(&s, w, webhook.id).await);
+    let row = AttemptRow { error: None, ..attempt(&s, &done, 1) };
+    s.write(async |tx| deliveries::record(tx, &row, DeliveryStatus::Succeeded, None).await).await;
+    give_up(open.id).await;
+    give_up(done.id).await;
+    let (open, done) = (again(&s, open.id).await, again(&s, done.id).await);
+    assert_eq!(
+        (open.status, open.error.as_deref(), open.next_attempt_at),
+        (DeliveryStatus::Failed, Some("inactive"), None)
+    );
+    assert_eq!((done.status, done.error), (DeliveryStatus::Succeeded, None));
+}
+
+async fn replays_and_attempts_go_one_at_a_time(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let d = delivery(&s, w, webhook.id).await;
+    crate::support::store::at_once(6, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let held = deliveries::lock(&mut tx, d.id).await.unwrap().unwrap();
+            let row = AttemptRow {
+                delivery_id: held.id,
+                number: held.attempts + 1,
+                started_at: tx.now,
+                duration_ms: 1,
+                outcome: "2xx",
+                response_code: Some(200),
+                error: None,
+                response_body: None,
+            };
+            deliveries::record(&mut tx, &row, DeliveryStatus::Succeeded, None).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(again(&s, d.id).await.attempts, 6);
+    assert!(s.write(async |tx| deliveries::lock(tx, 999).await).await.is_none());
+}

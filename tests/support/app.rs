@@ -1,0 +1,309 @@
+//! The API itself, on a socket of its own, over a database of its own.
+//!
+//! A test is a plain function that takes a [`TestApp`]; a line in [`on_both_apps!`] at the head of its file makes two tests
+//! of it, `…::sqlite` and `…::postgres`. The clock stands still until the test moves it, no job is run, and the sandbox is
+//! played by a [`FakeConnector`].
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crier_api::App;
+use crier_common::domain::access::{KeyMode, Role, Scopes};
+use crier_common::domain::plan::Plans;
+use crier_common::http::{Guard, HttpClient};
+use crier_common::limits::memory::MemoryLimiter;
+use crier_common::platforms::{Clients, PlatformsConfig, Registry};
+use crier_common::store::brands::{self, NewBrand};
+use crier_common::store::{Store, keys, users};
+use http::{HeaderMap, Method};
+use secrecy::ExposeSecret;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::connector::FakeConnector;
+use super::store::TestStore;
+
+/// Makes two tests of each function: one on SQLite, one on Postgres.
+macro_rules! on_both_apps {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::support::{app::TestApp, store::TestStore};
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(TestApp::start(TestStore::sqlite().await).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                super::$name(TestApp::start(TestStore::postgres().await).await).await;
+            }
+        }
+    )+};
+}
+pub(crate) use on_both_apps;
+
+pub const BASE: &str = "/api/public/v1";
+/// An id that nothing has.
+pub const NOWHERE: i64 = 999_999_999;
+
+/// The running API.
+pub struct TestApp {
+    pub store: TestStore,
+    pub connector: Arc<FakeConnector>,
+    pub url: String,
+    pub address: std::net::SocketAddr,
+    http: HttpClient,
+    stop: CancellationToken,
+    sent: AtomicU64,
+}
+
+impl Deref for TestApp {
+    type Target = TestStore;
+    fn deref(&self) -> &TestStore {
+        &self.store
+    }
+}
+
+impl Drop for TestApp {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// The API over a store, with the connector in the sandbox's place.
+pub fn app_over(store: &Store, connector: Arc<FakeConnector>, public_url: &str) -> App {
+    let http = HttpClient::trusted(Duration::from_secs(5), 1 << 20);
+    let guard = Guard::new(Vec::new());
+    let clients = Clients { trusted: http.clone(), guarded: http, addresses: Arc::new(guard.clone()) };
+    let mut registry = Registry::new(PlatformsConfig::default(), &clients, store.clock());
+    registry.register(connector);
+    let limiter = Arc::new(MemoryLimiter::new(store.clock().clone()));
+    let plans = Arc::new(Plans::default());
+    App::new(store.clone(), Arc::new(registry), plans, guard, public_url, limiter, Vec::new())
+}
+
+impl TestApp {
+    pub async fn start(store: TestStore) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let url = format!("http://{address}");
+        let connector = Arc::<FakeConnector>::default();
+        let app = Arc::new(app_over(&store.store, connector.clone(), &url));
+        let stop = CancellationToken::new();
+        let (stopping, drain) = (stop.clone(), Duration::from_secs(1));
+        tokio::spawn(async move { crier_api::serve_on(app, listener, stopping, drain).await });
+        let http = HttpClient::trusted(Duration::from_secs(30), 16 << 20);
+        Self { store, connector, url, address, http, stop, sent: AtomicU64::new(0) }
+    }
+
+    /// A workspace on the plan with a user who owns a brand, and a live key with all scopes.
+    pub async fn tenant(&self, plan: &str) -> Tenant<'_> {
+        let n = self.sent.fetch_add(1, Ordering::Relaxed);
+        let (workspace, user) = self
+            .write(async |tx| {
+                let workspace = users::create_workspace(tx, "Acme", plan).await?;
+                Ok((workspace, users::create(tx, workspace, &format!("user{n}@example.com"), "Ann").await?))
+            })
+            .await;
+        let new = NewBrand { name: "Bakery", description: None, website: None, timezone: "Europe/Berlin" };
+        let brand = self.write(async |tx| brands::create(tx, workspace, user, None, new).await).await;
+        let key = self.key_of(user, KeyMode::Live, "all").await;
+        Tenant { app: self, workspace, user, brand: brand.expect("there is no cap").id, key }
+    }
+
+    pub async fn key_of(&self, user: i64, mode: KeyMode, scopes: &str) -> String {
+        let scopes: Scopes = scopes.parse().expect("scopes");
+        let key = self.write(async |tx| keys::create(tx, user, mode, &scopes).await).await;
+        key.expose_secret().to_owned()
+    }
+
+    /// A request; the path is relative to the API's base.
+    pub fn request(&self, method: &str, path: &str) -> Request<'_> {
+        Request {
+            app: self,
+            method: Method::from_bytes(method.as_bytes()).expect("a method"),
+            url: format!("{}{BASE}{path}", self.url),
+            headers: HeaderMap::new(),
+            body: None,
+        }
+    }
+
+    /// A new `Idempotency-Key`.
+    pub fn fresh_key(&self) -> String {
+        format!("key-{}", self.sent.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A user with a brand and a key.
+pub struct Tenant<'a> {
+    pub app: &'a TestApp,
+    pub workspace: i64,
+    pub user: i64,
+    pub brand: i64,
+    pub key: String,
+}
+
+impl Tenant<'_> {
+    /// The path below this tenant's brand.
+    pub fn path(&self, rest: &str) -> String {
+        format!("/brands/{}{rest}", self.brand)
+    }
+
+    pub fn request(&self, method: &str, path: &str) -> Request<'_> {
+        let request = self.app.request(method, path).key(&self.key);
+        if method == "GET" { request } else { request.idem(&self.app.fresh_key()) }
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.request("GET", path).send().await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Reply {
+        self.request("POST", path).json(&body).send().await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Reply {
+        self.request("PUT", path).json(&body).send().await
+    }
+
+    pub async fn delete(&self, path: &str) -> Reply {
+        self.request("DELETE", path).send().await
+    }
+
+    /// Another member of the brand, with a key of all scopes.
+    pub async fn colleague(&self, role: Role) -> Tenant<'_> {
+        let n = self.app.sent.fetch_add(1, Ordering::Relaxed);
+        let user = self.app.user(self.workspace, &format!("colleague{n}@example.com")).await;
+        self.app.member(self.brand, user, role).await;
+        let key = self.app.key_of(user, KeyMode::Live, "all").await;
+        Tenant { app: self.app, workspace: self.workspace, user, brand: self.brand, key }
+    }
+
+    /// Connects an account by its handle and gives its id.
+    pub async fn account(&self, handle: &str) -> i64 {
+        let body = serde_json::json!({ "platform": "sandbox", "credentials": { "handle": handle } });
+        let reply = self.post(&self.path("/social-accounts"), body).await;
+        reply.expect(201)["data"][0]["id"].as_i64().expect("an id")
+    }
+}
+
+/// A request that is being put together.
+pub struct Request<'a> {
+    app: &'a TestApp,
+    method: Method,
+    url: String,
+    headers: HeaderMap,
+    body: Option<Vec<u8>>,
+}
+
+impl Request<'_> {
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.insert(name, value.parse().expect("a header's value"));
+        self
+    }
+
+    pub fn key(self, key: &str) -> Self {
+        self.header("authorization", &format!("Bearer {key}"))
+    }
+
+    pub fn idem(self, key: &str) -> Self {
+        self.header("idempotency-key", key)
+    }
+
+    pub fn without(mut self, name: &'static str) -> Self {
+        self.headers.remove(name);
+        self
+    }
+
+    pub fn json(self, body: &Value) -> Self {
+        self.raw(body.to_string().into_bytes())
+    }
+
+    /// Bytes that say of themselves that they are JSON.
+    pub fn raw(self, body: impl Into<Vec<u8>>) -> Self {
+        let mut request = self.header("content-type", "application/json");
+        request.body = Some(body.into());
+        request
+    }
+
+    pub async fn send(self) -> Reply {
+        let mut request = self.app.http.request(self.method, &self.url).headers(self.headers);
+        if let Some(body) = self.body {
+            request = request.body(body);
+        }
+        let answer = self.app.http.send(request).await.expect("an answer");
+        Reply { status: answer.status.as_u16(), headers: answer.headers, body: answer.body.to_vec() }
+    }
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|v| v.to_str().ok())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| panic!("no JSON: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    /// The body of an answer with this status.
+    #[track_caller]
+    pub fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        self.check_headers();
+        if self.body.is_empty() { Value::Null } else { self.json() }
+    }
+
+    /// `data` of an answer with this status.
+    #[track_caller]
+    pub fn data(&self, status: u16) -> Value {
+        self.expect(status)["data"].take()
+    }
+
+    /// The error of a refusal, whose envelope must be whole.
+    #[track_caller]
+    pub fn refused(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        self.check_headers();
+        let error = self.json()["error"].take();
+        assert_eq!(error["code"], code, "{error}");
+        assert!(error["message"].as_str().is_some_and(|m| m.len() > 10), "{error}");
+        assert_eq!(error["request_id"].as_str(), self.header("x-request-id"), "{error}");
+        assert_eq!(error.get("fields").is_some(), code == "validation_failed", "{error}");
+        assert!(error["type"].as_str().is_some_and(|t| t.ends_with("_error")), "{error}");
+        error
+    }
+
+    /// The paths of the fields that are not valid.
+    #[track_caller]
+    pub fn invalid(&self) -> Vec<String> {
+        let error = self.refused(422, "validation_failed");
+        error["fields"].as_object().expect("fields").keys().cloned().collect()
+    }
+
+    pub fn replayed(&self) -> bool {
+        self.header("idempotent-replayed") == Some("true")
+    }
+
+    #[track_caller]
+    fn check_headers(&self) {
+        for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"] {
+            let value = self.header(name).unwrap_or_else(|| panic!("no {name} on a {}", self.status));
+            assert!(value.parse::<u64>().is_ok(), "{name}: {value}");
+        }
+        assert!(self.header("x-request-id").is_some_and(|id| id.starts_with("req_")), "no request id");
+    }
+}

@@ -1,0 +1,98 @@
+//! A platform that does as it is told, in the sandbox's place.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::platform::{AccountKind, Descriptor, Platform};
+use crier_common::platforms::{
+    Account, CallError, ConnectError, Connected, Connector, Outgoing, Published, Reconciled, Refreshed, Secrets,
+    catalogue,
+};
+use secrecy::ExposeSecret;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+/// Connects any handle but `refused`, `away`, `wrong` and `panics`; `waits` waits until it is let go. A refresh does what
+/// the account's handle says likewise.
+pub struct FakeConnector {
+    pub connects: AtomicUsize,
+    pub revoked: Mutex<Vec<String>>,
+    /// Those who wait have begun; each permit of the second lets one go.
+    pub waiting: Semaphore,
+    pub go: Semaphore,
+}
+
+impl Default for FakeConnector {
+    fn default() -> Self {
+        let (waiting, go) = (Semaphore::new(0), Semaphore::new(0));
+        Self { connects: AtomicUsize::new(0), revoked: Mutex::default(), waiting, go }
+    }
+}
+
+impl FakeConnector {
+    async fn wait(&self) {
+        self.waiting.add_permits(1);
+        self.go.acquire().await.expect("the semaphore stays open").forget();
+    }
+}
+
+fn failure(message: &str) -> Failure {
+    Failure::of(Category::PlatformError, message)
+}
+
+#[async_trait]
+impl Connector for FakeConnector {
+    fn descriptor(&self) -> &'static Descriptor {
+        catalogue::descriptor(Platform::Sandbox)
+    }
+
+    async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        let n = self.connects.fetch_add(1, Ordering::SeqCst);
+        let handle = credentials.get("handle").map(|h| h.expose_secret().to_owned()).unwrap_or_default();
+        match handle.as_str() {
+            "refused" => return Err(ConnectError::Refused("The platform knows no such handle.".into())),
+            "away" => return Err(ConnectError::Unavailable("The platform does not answer.".into())),
+            "wrong" => return Err(ConnectError::Field { field: "handle", message: "is no handle".into() }),
+            "panics" => panic!("a connector of the tests panics"),
+            "waits" => self.wait().await,
+            _ => {}
+        }
+        Ok(Connected {
+            external_id: handle.clone(),
+            name: handle.to_uppercase(),
+            username: Some(handle.clone()),
+            profile_url: None,
+            avatar_url: None,
+            kind: AccountKind::Profile,
+            token_expires_at: None,
+            secrets: credentials.with(&[("token", &format!("hunter2-{n}"))]),
+        })
+    }
+
+    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+        match account.external_id.as_str() {
+            "expired" => Err(CallError::Reauth(failure("The token is refused."))),
+            "down" => Err(CallError::Transient(failure("The platform is down."))),
+            _ => Ok(Refreshed { secrets: None, token_expires_at: None }),
+        }
+    }
+
+    fn can_reconcile(&self) -> bool {
+        false
+    }
+
+    async fn publish(&self, _account: &Account, _post: &Outgoing) -> Result<Published, CallError> {
+        Err(CallError::Permanent(Failure::of(Category::PlatformRejected, json!("not here").to_string())))
+    }
+
+    async fn reconcile(&self, _account: &Account, _post: &Outgoing) -> Result<Reconciled, CallError> {
+        Ok(Reconciled::CannotTell)
+    }
+
+    async fn revoke(&self, account: &Account) -> Result<(), CallError> {
+        self.revoked.lock().expect("no test panics while it revokes").push(account.external_id.clone());
+        Ok(())
+    }
+}
