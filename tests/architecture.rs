@@ -154,7 +154,7 @@ fn the_roles_never_import_each_other() {
 fn inside_common_imports_run_one_way() {
     imports_only("domain", &[]);
     imports_only("clock", &[]);
-    imports_only("store", &["domain", "clock", "secrets"]);
+    imports_only("store", &["domain", "clock", "random", "secrets", "telemetry"]);
     imports_only("queue", &["store", "domain", "clock", "telemetry"]);
 }
 

@@ -44,6 +44,7 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
         .await
         .map_err(|error| StartError::Io { what: format!("CRIER_HTTP_ADDR {addr} cannot be listened on"), error })?;
     tracing::info!(%addr, "the API listens");
+    process.listening();
     listening();
     serve_on(Arc::new(app), listener, process.stop.clone(), config.worker.drain)
         .await

@@ -1,6 +1,7 @@
 //! What more than one role of Crier needs.
 //!
-//! Imports run one way: `domain` imports nothing, `store` only `domain` (and `clock`, `secrets`), `queue` only `store`.
+//! Imports run one way: `domain` imports nothing, `store` only `domain` (and `clock`, `random`, `secrets`, `telemetry`), `queue`
+//! only `store`.
 //! A test in `tests/architecture.rs` keeps it so.
 
 pub mod clock;

@@ -34,6 +34,7 @@ const PLATFORM_BODY: usize = 4 * 1024 * 1024;
 /// The parts of readiness.
 const DATABASE: &str = "database";
 const QUEUE: &str = "queue";
+const API: &str = "api";
 
 /// Why a process does not start, in words for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -142,7 +143,9 @@ impl Process {
         let platforms: Vec<&str> = Platform::ALL.iter().map(|p| p.as_str()).collect();
         metrics::init(role, &kinds, &platforms);
         let needs_queue = matches!(role, Role::Worker | Role::Scheduler);
-        let readiness = ops::Readiness::new([DATABASE].into_iter().chain(needs_queue.then_some(QUEUE)));
+        let answers = matches!(role, Role::Crier | Role::Api);
+        let parts = [Some(DATABASE), needs_queue.then_some(QUEUE), answers.then_some(API)];
+        let readiness = ops::Readiness::new(parts.into_iter().flatten());
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
         let addr = config.http.ops_addr;
         let ops = ops::Ops::bind(addr, readiness.clone())
@@ -166,6 +169,11 @@ impl Process {
         let process = Self { config: Arc::new(config), store, transport, platforms, guard, readiness, stop, closed };
         tokio::spawn(process.clone().watch(needs_queue));
         Ok(process)
+    }
+
+    /// The API's address is taken: from here on requests are answered.
+    pub fn listening(&self) {
+        self.readiness.ready(API);
     }
 
     /// Keeps readiness true.

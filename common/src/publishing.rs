@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::domain::event::EventName;
-use crate::domain::failure::{Category, Failure};
-use crate::domain::post::{PostStatus, Target, TargetStatus};
+use crate::domain::failure::Failure;
+use crate::domain::post::{Post, PostStatus, Target, TargetStatus};
 use crate::store::targets::Ended;
 use crate::store::{Result, Tx, events, posts, targets};
 
@@ -55,17 +55,29 @@ pub fn failed(target: &Target, failure: Failure) -> Ended {
     }
 }
 
-/// The job died without an end of its own (its process was killed again and again, or it ran out of tries).
-pub async fn job_died(tx: &mut Tx, target_id: i64, trace: Option<&str>) -> Result<()> {
+/// The target is given up without an end of its run's own: its job died (its process was killed again and again, or it ran
+/// out of tries), or the operator cancelled it.
+pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
     let Some(Target { post_id, .. }) = targets::find(tx, target_id).await? else { return Ok(()) };
-    if posts::lock(tx, post_id).await?.is_none() {
-        return Ok(());
-    }
+    let Some((post, _)) = posts::lock(tx, post_id).await? else { return Ok(()) };
     // Looked at again under the lock: its run may have ended while this waited.
     let Some(target) = targets::find(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else { return Ok(()) };
-    let failure = Failure::of(
-        Category::Internal,
-        "Crier could not finish publishing this; it was tried as often as is allowed. Publish it again to retry.",
-    );
+    if post.status == PostStatus::Scheduled {
+        posts::update(tx, &Post { status: PostStatus::Publishing, ..post }).await?;
+    }
     end_target(tx, &target, &failed(&target, failure), trace).await
+}
+
+/// A failed target is to be tried again by the operator's wish; `false` where it is not failed any more, or gone.
+pub async fn revive(tx: &mut Tx, target_id: i64) -> Result<bool> {
+    let Some(Target { post_id, .. }) = targets::find(tx, target_id).await? else { return Ok(false) };
+    let Some((post, deleted)) = posts::lock(tx, post_id).await? else { return Ok(false) };
+    let failed = targets::find(tx, target_id).await?.is_some_and(|t| t.status == TargetStatus::Failed);
+    let Ok(status) = post.status.to(PostStatus::Publishing) else { return Ok(false) };
+    if deleted || !failed {
+        return Ok(false);
+    }
+    targets::reset(tx, target_id, false).await?;
+    posts::update(tx, &Post { status, ..post }).await?;
+    Ok(true)
 }

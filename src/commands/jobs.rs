@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use crier_common::domain::job::{Kind, State};
 use crier_common::store::jobs::operate::{self, Filter, JobRow};
+use crier_common::subjects;
 use serde::Serialize;
 
 use super::{Context, Result, refused};
@@ -61,11 +62,14 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
         JobsCommand::Retry { ids } => {
             for id in ids {
                 let mut tx = cx.store.begin().await?;
-                let Some(kind) = operate::retry(&mut tx, id).await? else {
+                let Some((kind, subject)) = operate::retry(&mut tx, id).await? else {
                     return refused(format!(
                         "job {id} is not dead or cancelled, or its subject has another job by now"
                     ));
                 };
+                if !subjects::job_revived(&mut tx, kind, subject).await? {
+                    return refused(format!("what job {id} ({kind}) acted on is gone, or has ended well since"));
+                }
                 tx.commit().await?;
                 line(format_args!("Job {id} ({kind}) is ready again."));
             }
@@ -74,9 +78,10 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
         JobsCommand::Cancel { ids } => {
             for id in ids {
                 let mut tx = cx.store.begin().await?;
-                if !operate::cancel(&mut tx, id).await? {
+                let Some((kind, subject)) = operate::cancel(&mut tx, id).await? else {
                     return refused(format!("job {id} is not waiting: it has begun, has ended, or is not there"));
-                }
+                };
+                subjects::job_cancelled(&mut tx, kind, subject).await?;
                 tx.commit().await?;
                 line(format_args!("Cancelled job {id}."));
             }

@@ -15,6 +15,7 @@ on_both![
     lists_are_paged_newest_first,
     secrets_are_sealed_and_bound_to_their_row,
     expire_and_renew,
+    one_refreshes_at_a_time,
     a_disconnect_detaches_until_the_last_brand_lets_go,
     two_brands_that_let_go_at_once_end_in_one_revoke,
     a_connect_meanwhile_keeps_the_account,
@@ -159,6 +160,31 @@ async fn expire_and_renew(s: TestStore) {
     assert_eq!(token().await, "{\"token\":\"new\"}");
     s.write(async |tx| accounts::disconnect(tx, w.brand, account.id).await).await;
     assert!(s.write(async |tx| accounts::renew(tx, &account, Some(&fresh), None).await).await.is_none());
+}
+
+async fn one_refreshes_at_a_time(s: TestStore) {
+    let w = s.world().await;
+    let account = s.account(w, "1", "old").await;
+    let at_most = chrono::TimeDelta::seconds(20);
+    let begin = async || s.write(async |tx| accounts::begin_refresh(tx, account.id, at_most).await).await;
+    let begun = crate::support::store::at_once(6, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let begun = accounts::begin_refresh(&mut tx, account.id, at_most).await.unwrap();
+            tx.commit().await.unwrap();
+            begun
+        }
+    })
+    .await;
+    assert_eq!(begun.iter().filter(|begun| **begun).count(), 1);
+    assert!(!begin().await);
+    s.write(async |tx| accounts::end_refresh(tx, account.id).await).await;
+    assert!(begin().await);
+    s.write(async |tx| accounts::renew(tx, &account, None, None).await).await.unwrap();
+    assert!(begin().await, "a renewal ends it");
+    s.clock.advance(at_most);
+    assert!(begin().await, "so does its time");
 }
 
 async fn a_disconnect_detaches_until_the_last_brand_lets_go(s: TestStore) {

@@ -13,6 +13,7 @@ mod jobs;
 mod plans;
 mod posts;
 mod publishing;
+mod queue;
 mod sandbox;
 mod schema;
 mod tenants;

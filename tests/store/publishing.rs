@@ -171,7 +171,7 @@ async fn a_dead_job_spares_a_target_that_has_ended(s: TestStore) {
     let w = s.world().await;
     let (post, ids) = s.post(w, &[1]).await;
     end(&s, ids[0], &published(&s)).await;
-    s.write(async |tx| publishing::job_died(tx, ids[0], None).await).await;
+    s.write(async |tx| subjects::job_died(tx, Kind::PublishTarget, ids[0], None).await).await;
     assert_eq!(target(&s, ids[0]).await.status, TargetStatus::Published);
     assert_eq!(status(&s, w, post).await, PostStatus::Published);
 }
@@ -187,7 +187,7 @@ async fn a_dead_job_and_the_end_of_its_run_tell_one_story(s: TestStore) {
     let running = target(&s, ids[0]).await;
     let mut ending = s.begin().await.unwrap();
     posts::lock(&mut ending, post).await.unwrap();
-    let died = s.write(async |tx| publishing::job_died(tx, ids[0], None).await);
+    let died = s.write(async |tx| subjects::job_died(tx, Kind::PublishTarget, ids[0], None).await);
     let end = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         publishing::end_target(&mut ending, &running, &published(&s), None).await.unwrap();

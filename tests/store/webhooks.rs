@@ -21,6 +21,7 @@ on_both![
     attempts_leave_the_delivery_as_they_say,
     a_replay_allows_one_more_attempt,
     giving_up_spares_what_has_ended,
+    replays_and_attempts_go_one_at_a_time,
 ];
 
 const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
@@ -232,4 +233,32 @@ async fn giving_up_spares_what_has_ended(s: TestStore) {
         (DeliveryStatus::Failed, Some("inactive"), None)
     );
     assert_eq!((done.status, done.error), (DeliveryStatus::Succeeded, None));
+}
+
+async fn replays_and_attempts_go_one_at_a_time(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let d = delivery(&s, w, webhook.id).await;
+    crate::support::store::at_once(6, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let held = deliveries::lock(&mut tx, d.id).await.unwrap().unwrap();
+            let row = AttemptRow {
+                delivery_id: held.id,
+                number: held.attempts + 1,
+                started_at: tx.now,
+                duration_ms: 1,
+                outcome: "2xx",
+                response_code: Some(200),
+                error: None,
+                response_body: None,
+            };
+            deliveries::record(&mut tx, &row, DeliveryStatus::Succeeded, None).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(again(&s, d.id).await.attempts, 6);
+    assert!(s.write(async |tx| deliveries::lock(tx, 999).await).await.is_none());
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crier_common::http::HttpClient;
 use serde_json::{Value, json};
 
 use super::servers::{self, TestDatabase};
@@ -15,7 +16,7 @@ pub struct Installation {
     env: BTreeMap<String, String>,
     split: Option<TestDatabase>,
     running: BTreeMap<&'static str, Child>,
-    http: reqwest::Client,
+    http: HttpClient,
     url: String,
     key: String,
 }
@@ -71,8 +72,7 @@ impl Installation {
         ] {
             env.insert(name.to_owned(), value);
         }
-        #[expect(clippy::disallowed_methods, reason = "the tests' own client, to a server of theirs")]
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let http = HttpClient::trusted(Duration::from_secs(20), 4 << 20);
         let mut this = Self { dir, env, split, running: BTreeMap::new(), http, url, key: String::new() };
         if this.split.is_some() {
             this.command(&["migrate"]);
@@ -131,8 +131,8 @@ impl Installation {
         self.running.insert(name, child);
         let ready = format!("http://{ops}/readyz");
         self.until(&format!("{name} is ready"), || async {
-            let answer = self.http.get(&ready).send().await.ok()?;
-            answer.status().is_success().then_some(())
+            let answer = self.http.send(self.http.request(reqwest::Method::GET, &ready)).await.ok()?;
+            answer.status.is_success().then_some(())
         })
         .await;
     }
@@ -178,16 +178,14 @@ impl Installation {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
         let mut request = self
             .http
-            .request(method, format!("{}/api/public/v1{path}", self.url))
+            .request(method, &format!("{}/api/public/v1{path}", self.url))
             .bearer_auth(&self.key)
             .header("Idempotency-Key", idempotency);
         if let Some(body) = body {
             request = request.json(&body);
         }
-        let answer = request.send().await.ok()?;
-        let status = answer.status().as_u16();
-        let body = answer.bytes().await.ok()?;
-        Some((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+        let answer = self.http.send(request).await.ok()?;
+        Some((answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
     }
 
     /// A write that is repeated under one key until it is answered, as a client does after a lost connection.
@@ -220,7 +218,11 @@ impl Installation {
     /// The sandbox's page of a handle.
     pub async fn page(&self, handle: &str) -> String {
         let url = format!("{}/sandbox/{handle}", self.url);
-        self.until("the sandbox's page", || async { self.http.get(&url).send().await.ok()?.text().await.ok() }).await
+        self.until("the sandbox's page", || async {
+            let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
+            String::from_utf8(answer.body.to_vec()).ok()
+        })
+        .await
     }
 }
 

@@ -1,7 +1,7 @@
 //! The bell over Redis: a list for each kind.
 //!
 //! Ringing never waits: ids go to a task that pushes them in one pipeline, and are dropped while Redis is away. A listener
-//! waits with `BLMPOP` on a connection of its own, so an id is picked up as soon as it is pushed, and no polling is needed.
+//! waits with `BLPOP` on a connection of its own, so an id is picked up as soon as it is pushed, and no polling is needed.
 //! A connection that breaks or freezes is made anew, with a pause that grows to two seconds.
 
 use std::sync::Arc;
@@ -137,6 +137,9 @@ impl Pusher {
             }
             // What is rung meanwhile is dropped here: the dispatcher rings again once Redis is back.
             while self.receiver.try_recv().is_ok() {}
+            if self.receiver.is_closed() {
+                return;
+            }
             pause.wait().await;
         }
     }

@@ -34,12 +34,11 @@ pub async fn lock(tx: &mut Tx, delivery_id: i64) -> Result<Option<Delivery>> {
     find_any(tx, delivery_id).await
 }
 
-/// One more attempt allowed, now, under the same id.
-pub async fn replay(tx: &mut Tx, delivery_id: i64) -> Result<()> {
+/// One more attempt allowed, now, under the same id; `false` where there is no such delivery.
+pub async fn replay(tx: &mut Tx, delivery_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE webhook_deliveries SET max_attempts = max_attempts + 1, status = CASE WHEN status IN ('succeeded', 'failed') THEN 'pending' ELSE status END, next_attempt_at = $2, updated_at = $2 WHERE id = $1";
     let now = tx.now;
-    execute!(tx, SQL, delivery_id, now)?;
-    Ok(())
+    Ok(execute!(tx, SQL, delivery_id, now)? > 0)
 }
 
 /// How an attempt ended.

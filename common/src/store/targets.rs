@@ -70,21 +70,21 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
 }
 
 /// Changes what goes out (call it for a target whose post's own content changes, too). What was tried with the old content
-/// says nothing about the new: the marker goes, so that a platform's look-up finds no earlier call's post.
+/// says nothing about the new, so the marker goes, unless a call made with it is still of unknown end: then the next run
+/// must ask for that very post.
 pub async fn set_wish(tx: &mut Tx, target_id: i64, wish: &Wish) -> Result<()> {
-    const SQL: &str =
-        "UPDATE post_targets SET content = $2, media = $3, options = $4, marker = NULL, updated_at = $5 WHERE id = $1";
+    const SQL: &str = "UPDATE post_targets SET content = $2, media = $3, options = $4, marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $5 WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, &wish.content, wish.media.as_ref().map(Json), Json(&wish.options), now)?;
     Ok(())
 }
 
-/// Pending again, for a new round of tries (PUT `now`).
-pub async fn reset(tx: &mut Tx, target_id: i64) -> Result<()> {
-    const SQL: &str =
-        "UPDATE post_targets SET status = 'pending', next_attempt_at = NULL, updated_at = $2 WHERE id = $1";
+/// Pending again, for a new round of tries (PUT `now`). `forget_call`: a call of unknown end is no longer asked about, since
+/// the platform cannot tell and a person has decided.
+pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET status = 'pending', next_attempt_at = NULL, call_started_at = CASE WHEN $2 THEN NULL ELSE call_started_at END, updated_at = $3 WHERE id = $1";
     let now = tx.now;
-    execute!(tx, SQL, target_id, now)?;
+    execute!(tx, SQL, target_id, forget_call, now)?;
     Ok(())
 }
 

@@ -13,6 +13,7 @@ on_both![
     dispatchers_at_once_ring_for_a_job_once,
     a_dispatcher_passes_over_what_another_holds,
     what_nobody_heard_is_rung_for_again,
+    kinds_whose_bell_is_full_are_left_out,
     the_next_due_time_is_known,
     ended_jobs_are_deleted_in_batches_and_dead_ones_later,
 ];
@@ -125,6 +126,26 @@ async fn what_nobody_heard_is_rung_for_again(s: TestStore) {
     assert_eq!(unheard(10).await, 1);
     assert_eq!(s.bell.take(), [paused]);
     assert_eq!(s.state(scheduled).await, State::Scheduled);
+}
+
+async fn kinds_whose_bell_is_full_are_left_out(s: TestStore) {
+    let publish = s.job_at(Kind::PublishTarget, 1, None, s.later(1)).await;
+    let noop = s.job_at(Kind::Noop, 1, None, s.later(2)).await;
+    let webhook = s.job_at(Kind::DeliverWebhook, 1, None, s.later(3)).await;
+    s.advance(5);
+    let full = [Kind::PublishTarget, Kind::DeliverWebhook];
+    assert_eq!(s.write(async |tx| dispatch::ring_due_except(tx, &full, 1).await).await, 1);
+    assert_eq!(s.bell.take(), [noop], "what is left out does not count");
+    assert_eq!(s.write(async |tx| dispatch::ring_due_except(tx, Kind::ALL, 10).await).await, 0);
+    assert_eq!(s.state(publish).await, State::Scheduled);
+    assert_eq!(ring_due(&s, 10).await, 2);
+    assert_eq!(s.bell.take(), [publish, webhook]);
+    s.advance(60);
+    let now = s.now();
+    assert_eq!(s.write(async |tx| dispatch::ring_unheard_except(tx, &full, now, 10).await).await, 1);
+    assert_eq!(s.bell.take(), [noop]);
+    assert_eq!(s.write(async |tx| dispatch::ring_unheard_except(tx, &[Kind::Noop], now, 1).await).await, 1);
+    assert_eq!(s.bell.take(), [publish]);
 }
 
 async fn the_next_due_time_is_known(s: TestStore) {

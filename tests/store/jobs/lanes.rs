@@ -238,14 +238,14 @@ async fn a_cancelled_job_that_was_woken_strands_nobody(s: TestStore) {
     assert!(s.settle(&held[0], Outcome::Done).await);
     let woken = s.bell.take();
     assert_eq!(woken, [more[2]]);
-    assert!(s.write(async |tx| operate::cancel(tx, woken[0]).await).await);
+    assert!(s.write(async |tx| operate::cancel(tx, woken[0]).await).await.is_some());
     assert_eq!(waiting(&s).await, 2, "nobody wakes them by themselves");
     sweep(&s).await;
     assert_eq!(s.bell.take(), [more[3]], "as many as there is room for");
     sweep(&s).await;
     assert_eq!(s.claim(&more[3..], "w").await.len(), 1);
     // A waiting job can be cancelled as well.
-    assert!(s.write(async |tx| operate::cancel(tx, more[4]).await).await);
+    assert!(s.write(async |tx| operate::cancel(tx, more[4]).await).await.is_some());
     assert_eq!(waiting(&s).await, 0);
 }
 

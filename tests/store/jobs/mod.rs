@@ -4,6 +4,7 @@ mod claim;
 mod dispatch;
 mod enqueue;
 mod lanes;
+mod model;
 mod operate;
 mod rescue;
 mod settle;

@@ -49,7 +49,7 @@ async fn a_dead_job_can_be_retried(s: TestStore) {
     s.sql(format!("UPDATE jobs SET crashes = 3, attempt = 5 WHERE id = {id}")).await;
     s.bell.take();
     s.advance(60);
-    assert_eq!(retry(id).await, Some(Kind::Noop));
+    assert_eq!(retry(id).await, Some((Kind::Noop, 1)));
     assert_eq!(s.bell.take(), [id]);
     let row = s.show(id).await;
     assert_eq!((row.state, row.attempt, row.crashes, row.run_at), (State::Ready, 0, 0, s.now()));
@@ -60,8 +60,8 @@ async fn a_dead_job_can_be_retried(s: TestStore) {
     assert_eq!(retry(id).await, None, "done");
     assert_eq!(retry(999).await, None, "unknown");
     let cancelled = s.job(Kind::Noop, 2, None).await;
-    assert!(s.write(async |tx| operate::cancel(tx, cancelled).await).await);
-    assert_eq!(retry(cancelled).await, Some(Kind::Noop));
+    assert!(s.write(async |tx| operate::cancel(tx, cancelled).await).await.is_some());
+    assert_eq!(retry(cancelled).await, Some((Kind::Noop, 2)));
 }
 
 async fn a_retry_stands_back_for_the_subjects_other_job(s: TestStore) {
@@ -79,13 +79,13 @@ async fn a_retry_stands_back_for_the_subjects_other_job(s: TestStore) {
             Ok((first, operate::retry(tx, dead[1]).await?))
         })
         .await;
-    assert_eq!(retried, (Some(Kind::Noop), None));
+    assert_eq!(retried, (Some((Kind::Noop, 1)), None));
     let job = NewJob::new(Kind::Noop, 1, s.now());
     assert_eq!(s.write(async |tx| jobs::enqueue(tx, &job).await).await, None);
 }
 
 async fn only_what_has_not_begun_can_be_cancelled(s: TestStore) {
-    let cancel = async |id| s.write(async |tx| operate::cancel(tx, id).await).await;
+    let cancel = async |id| s.write(async |tx| operate::cancel(tx, id).await).await.is_some();
     let (ready, running) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
     let scheduled = s.job_at(Kind::Noop, 3, None, s.later(60)).await;
     let held = s.claim(&[running], "w").await.remove(0);

@@ -14,6 +14,7 @@ on_both![
     crashes_are_counted_over_retries,
     a_rescue_takes_the_oldest_first_and_no_more_than_asked,
     rescuers_at_once_take_a_job_once,
+    one_by_one_the_same_is_rescued,
 ];
 
 /// Lets the leases of all that runs run out.
@@ -128,4 +129,36 @@ async fn rescuers_at_once_take_a_job_once(s: TestStore) {
     assert_eq!(all.len(), 40);
     assert_eq!(all.into_iter().collect::<HashSet<_>>().len(), 40);
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE crashes = 1 AND state = 'ready'").await, 40);
+}
+
+async fn one_by_one_the_same_is_rescued(s: TestStore) {
+    let mut ids = Vec::new();
+    for subject in 0..4 {
+        let id = s.job(Kind::Noop, subject, None).await;
+        s.claim(&[id], "w").await;
+        ids.push(id);
+        s.advance(1);
+    }
+    let expired = async |limit| dispatch::expired(&mut s.conn().await, s.now(), limit).await.unwrap();
+    let rescue = async |id| s.write(async |tx| dispatch::rescue_one(tx, id).await).await;
+    assert!(expired(10).await.is_empty());
+    assert!(rescue(ids[0]).await.is_none(), "its lease holds");
+    s.advance(LEASE.num_seconds() - 2);
+    assert_eq!(expired(10).await, ids[..2]);
+    assert_eq!(expired(1).await, ids[..1]);
+    s.bell.take();
+    let rescued = rescue(ids[1]).await.unwrap();
+    assert_eq!((rescued.job.id, rescued.dead), (ids[1], None));
+    assert_eq!(s.bell.take(), [ids[1]]);
+    assert!(rescue(ids[1]).await.is_none() && rescue(999).await.is_none());
+    assert_eq!(expired(10).await, ids[..1]);
+    let row = s.show(ids[1]).await;
+    assert_eq!((row.state, row.crashes), (State::Ready, 1));
+    if s.is_postgres() {
+        // Another is at it: it is left to that one, at once.
+        let mut first = s.begin().await.unwrap();
+        assert!(dispatch::rescue_one(&mut first, ids[0]).await.unwrap().is_some());
+        assert!(rescue(ids[0]).await.is_none());
+        first.commit().await.unwrap();
+    }
 }

@@ -104,7 +104,9 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
         targets::set_wish(tx, *id, wish).await?;
     }
     for id in &decision.again {
-        targets::reset(tx, *id).await?;
+        let target = targets::find(tx, *id).await?;
+        let connector = target.and_then(|t| cx.app.platforms.get(t.platform));
+        targets::reset(tx, *id, connector.is_some_and(|c| !c.can_reconcile())).await?;
     }
     if decision.insert.is_empty() {
         return Ok(());

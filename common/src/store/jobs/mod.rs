@@ -9,6 +9,8 @@ use std::cmp::Reverse;
 
 use chrono::{DateTime, Utc};
 
+use chrono::SubsecRound;
+
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::job::{Kind, NewJob, Ring};
@@ -77,7 +79,7 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     let due = job.run_at <= now;
     let state = if due { "ready" } else { "scheduled" };
     let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(&job.lane)
-        .bind(state).bind(job.priority).bind(job.run_at).bind(job.kind.rules().max_attempts).bind(&job.trace)
+        .bind(state).bind(job.priority).bind(job.run_at.trunc_subsecs(6)).bind(job.kind.rules().max_attempts).bind(&job.trace)
         .bind(now).fetch_optional(c))?;
     if let Some(id) = id {
         if due {

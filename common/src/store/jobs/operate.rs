@@ -58,22 +58,23 @@ pub async fn show(conn: &mut Conn, id: i64) -> Result<Option<JobRow>> {
 }
 
 /// Makes a dead or cancelled job ready again, with its attempts whole; `None` where it is in no such state, or its subject
-/// has another job by now.
-pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<Kind>> {
-    const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = 0, crashes = 0, run_at = $2, dispatched_at = $2, finished_at = NULL, last_error = NULL, waiting = FALSE WHERE id = $1 AND state IN ('dead', 'cancelled') AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.kind = jobs.kind AND o.subject_id = jobs.subject_id AND o.state IN ('scheduled', 'ready', 'running')) RETURNING kind";
+/// has another job by now. What it acts on must be told in the same transaction ([`crate::subjects`]).
+pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(Kind, i64)>> {
+    const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = 0, crashes = 0, run_at = $2, dispatched_at = $2, finished_at = NULL, last_error = NULL, waiting = FALSE WHERE id = $1 AND state IN ('dead', 'cancelled') AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.kind = jobs.kind AND o.subject_id = jobs.subject_id AND o.state IN ('scheduled', 'ready', 'running')) RETURNING kind, subject_id";
     let now = tx.now;
-    let kind: Option<Kind> = run!(tx, c => sqlx::query_scalar(SQL).bind(id).bind(now).fetch_optional(c))?;
-    if let Some(kind) = kind {
+    let revived: Option<(Kind, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?;
+    if let Some((kind, _)) = revived {
         tx.ring_later(Ring { kind, id });
     }
-    Ok(kind)
+    Ok(revived)
 }
 
-/// Cancels a job that has not begun.
-pub async fn cancel(tx: &mut Tx, id: i64) -> Result<bool> {
-    const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $2, last_error = 'cancelled by the operator' WHERE id = $1 AND state IN ('scheduled', 'ready')";
+/// Cancels a job that has not begun; gives what it acted on, which must be told in the same transaction
+/// ([`crate::subjects`]).
+pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(Kind, i64)>> {
+    const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $2, last_error = 'cancelled by the operator' WHERE id = $1 AND state IN ('scheduled', 'ready') RETURNING kind, subject_id";
     let now = tx.now;
-    Ok(execute!(tx, SQL, id, now)? > 0)
+    Ok(run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?)
 }
 
 /// Workers claim no more jobs of the kind; those that run go on.

@@ -1,0 +1,329 @@
+//! Random lives of jobs, held against a model of a few lines: whatever comes in whatever order, a job never runs twice at
+//! once, none is lost, an end is final, no lane overflows, and nobody waits for a lane for ever.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use crier_common::domain::job::{Claimed, Kind, LEASE, MAX_CRASHES, NewJob, Outcome, State};
+use crier_common::store::jobs::operate::{self, Filter, JobRow};
+use crier_common::store::jobs::{self, dispatch, engine};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::support::store::TestStore;
+
+/// One step. Numbers choose among what there is.
+#[derive(Debug, Clone)]
+enum Step {
+    Enqueue { capped: bool, subject: i64, delay: i64 },
+    Claim { most: usize },
+    ClaimAnything,
+    Settle { which: usize, how: u8 },
+    Release { which: usize },
+    Beat,
+    Advance { seconds: i64 },
+    RingDue,
+    RingUnheard,
+    Rescue,
+    Sweep,
+    Cancel { which: usize },
+    Retry { which: usize },
+    PauseLane { lane: i64, seconds: i64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (prop::bool::weighted(0.8), 0..16_i64, 0..20_i64)
+            .prop_map(|(capped, subject, delay)| Step::Enqueue { capped, subject, delay: (delay - 10).max(0) }),
+        6 => (1..8_usize).prop_map(|most| Step::Claim { most }),
+        2 => Just(Step::ClaimAnything),
+        6 => (0..99_usize, 0..4_u8).prop_map(|(which, how)| Step::Settle { which, how }),
+        1 => (0..99_usize).prop_map(|which| Step::Release { which }),
+        1 => Just(Step::Beat),
+        3 => (1..40_i64).prop_map(|seconds| Step::Advance { seconds }),
+        3 => Just(Step::RingDue),
+        1 => Just(Step::RingUnheard),
+        3 => Just(Step::Rescue),
+        2 => Just(Step::Sweep),
+        1 => (0..99_usize).prop_map(|which| Step::Cancel { which }),
+        1 => (0..99_usize).prop_map(|which| Step::Retry { which }),
+        1 => (0..2_i64, 1..60_i64).prop_map(|(lane, seconds)| Step::PauseLane { lane, seconds }),
+    ]
+}
+
+/// What a job should be.
+#[derive(Debug, Clone)]
+struct Expected {
+    kind: Kind,
+    subject: i64,
+    state: State,
+    run_at: DateTime<Utc>,
+    lease_until: DateTime<Utc>,
+    attempt: i32,
+    crashes: i32,
+    fence: i64,
+}
+
+struct Life {
+    s: TestStore,
+    jobs: BTreeMap<i64, Expected>,
+    /// What the bell brought and nobody has taken up yet.
+    rung: Vec<i64>,
+    /// Every claim ever made: the frozen ones try to settle as well.
+    claims: Vec<Claimed>,
+}
+
+impl Life {
+    async fn begin() -> Self {
+        Self { s: TestStore::sqlite().await, jobs: BTreeMap::new(), rung: Vec::new(), claims: Vec::new() }
+    }
+
+    fn is_current(&self, claim: &Claimed) -> bool {
+        let job = &self.jobs[&claim.id];
+        job.state == State::Running && job.fence == claim.fence
+    }
+
+    fn nth(&self, which: usize, fit: impl Fn(&Expected) -> bool) -> Option<i64> {
+        let ids: Vec<i64> = self.jobs.iter().filter(|(_, job)| fit(job)).map(|(id, _)| *id).collect();
+        (!ids.is_empty()).then(|| ids[which % ids.len()])
+    }
+
+    fn claim_at(&self, which: usize) -> Option<Claimed> {
+        (!self.claims.is_empty()).then(|| self.claims[which % self.claims.len()].clone())
+    }
+
+    async fn take(&mut self, step: Step) {
+        let now = self.s.now();
+        match step {
+            Step::Enqueue { capped, subject, delay } => self.enqueue(capped, subject, delay).await,
+            Step::Claim { most } => {
+                let many = most.min(self.rung.len());
+                let ids: Vec<i64> = self.rung.drain(..many).collect();
+                self.claim(&ids).await;
+            }
+            Step::ClaimAnything => {
+                let ids: Vec<i64> = self.jobs.keys().copied().chain([0, 12_345]).collect();
+                self.claim(&ids).await;
+            }
+            Step::Settle { which, how } => {
+                if let Some(claim) = self.claim_at(which) {
+                    self.settle(&claim, how).await;
+                }
+            }
+            Step::Release { which } => {
+                if let Some(claim) = self.claim_at(which) {
+                    let held = self.is_current(&claim);
+                    self.s.write(async |tx| engine::release(tx, &claim).await).await;
+                    if held {
+                        let job = self.jobs.get_mut(&claim.id).unwrap();
+                        (job.state, job.attempt) = (State::Ready, job.attempt - 1);
+                    }
+                }
+            }
+            Step::Beat => {
+                let ids: Vec<i64> = self.jobs.keys().copied().collect();
+                self.s.write(async |tx| engine::heartbeat(tx, &ids, "w").await).await;
+                for job in self.jobs.values_mut().filter(|job| job.state == State::Running) {
+                    job.lease_until = now + LEASE;
+                }
+            }
+            Step::Advance { seconds } => self.s.advance(seconds),
+            Step::RingDue => {
+                self.s.write(async |tx| dispatch::ring_due(tx, 1_000).await).await;
+                for job in self.jobs.values_mut().filter(|j| j.state == State::Scheduled && j.run_at <= now) {
+                    job.state = State::Ready;
+                }
+            }
+            Step::RingUnheard => {
+                let before = now - dispatch::UNHEARD;
+                self.s.write(async |tx| dispatch::ring_unheard(tx, before, 1_000).await).await;
+            }
+            Step::Rescue => self.rescue().await,
+            Step::Sweep => {
+                self.s.write(async |tx| dispatch::sweep_lanes(tx).await).await;
+                self.nobody_is_stranded().await;
+            }
+            Step::Cancel { which } => {
+                if let Some(id) = self.nth(which, |_| true) {
+                    let cancelled = self.s.write(async |tx| operate::cancel(tx, id).await).await;
+                    let job = self.jobs.get_mut(&id).unwrap();
+                    let waits = matches!(job.state, State::Scheduled | State::Ready);
+                    assert_eq!(cancelled.is_some(), waits);
+                    job.state = if waits { State::Cancelled } else { job.state };
+                }
+            }
+            Step::Retry { which } => {
+                if let Some(id) = self.nth(which, |job| is_final(job.state)) {
+                    self.retry(id).await;
+                }
+            }
+            Step::PauseLane { lane, seconds } => {
+                let until = self.s.later(seconds);
+                self.s.write(async |tx| engine::pause_lane(tx, &format!("account:{lane}"), until).await).await;
+            }
+        }
+        self.rung.extend(self.s.bell.take());
+        self.check().await;
+    }
+
+    async fn enqueue(&mut self, capped: bool, subject: i64, delay: i64) {
+        let kind = if capped { Kind::PublishTarget } else { Kind::Noop };
+        let mut job = NewJob::new(kind, subject, self.s.later(delay));
+        job.lane = capped.then(|| format!("account:{}", subject % 2));
+        let made = self.s.write(async |tx| jobs::enqueue(tx, &job).await).await;
+        let busy = self.jobs.values().any(|j| j.kind == kind && j.subject == subject && !is_final(j.state));
+        assert_eq!(made.is_none(), busy, "one job of a kind for a subject");
+        if let Some(id) = made {
+            let state = if delay > 0 { State::Scheduled } else { State::Ready };
+            let (run_at, lease_until) = (job.run_at, self.s.now());
+            let expected = Expected { kind, subject, state, run_at, lease_until, attempt: 0, crashes: 0, fence: 0 };
+            assert!(self.jobs.insert(id, expected).is_none(), "an id was given twice");
+        }
+    }
+
+    async fn claim(&mut self, ids: &[i64]) {
+        let now = self.s.now();
+        for claim in self.s.claim(ids, "w").await {
+            let job = self.jobs.get_mut(&claim.id).expect("it was enqueued");
+            assert_eq!(job.state, State::Ready, "claimed while {}", job.state);
+            assert!(ids.contains(&claim.id) && claim.fence > job.fence);
+            assert_eq!((claim.attempt, claim.crashes), (job.attempt + 1, job.crashes));
+            (job.state, job.attempt, job.fence) = (State::Running, claim.attempt, claim.fence);
+            job.lease_until = now + LEASE;
+            self.claims.push(claim);
+        }
+    }
+
+    async fn settle(&mut self, claim: &Claimed, how: u8) {
+        let again = self.s.later(5);
+        let (outcome, state) = match how {
+            0 => (Outcome::Done, State::Done),
+            1 => (Outcome::Abort("no".to_owned()), State::Dead),
+            2 => (Outcome::Cancelled("gone".to_owned()), State::Cancelled),
+            _ => (Outcome::RetryAt(again, "busy".to_owned()), State::Scheduled),
+        };
+        let held = self.is_current(claim);
+        assert_eq!(self.s.settle(claim, outcome).await, held, "only who holds a job settles it");
+        if held {
+            let job = self.jobs.get_mut(&claim.id).unwrap();
+            job.state = state;
+            job.run_at = if state == State::Scheduled { again } else { job.run_at };
+        }
+    }
+
+    async fn rescue(&mut self) {
+        let now = self.s.now();
+        let rescued = self.s.write(async |tx| dispatch::rescue(tx, 1_000).await).await;
+        let mut expired: Vec<i64> = rescued.iter().map(|r| r.job.id).collect();
+        expired.sort_unstable();
+        let lapsed = |job: &Expected| job.state == State::Running && job.lease_until < now;
+        let should: Vec<i64> = self.jobs.iter().filter(|(_, job)| lapsed(job)).map(|(id, _)| *id).collect();
+        assert_eq!(expired, should);
+        for r in rescued {
+            let job = self.jobs.get_mut(&r.job.id).unwrap();
+            job.crashes += 1;
+            job.fence += 1;
+            let dead = job.crashes >= MAX_CRASHES || job.attempt >= r.job.max_attempts;
+            assert_eq!(r.dead.is_some(), dead);
+            job.state = if dead { State::Dead } else { State::Ready };
+        }
+    }
+
+    async fn retry(&mut self, id: i64) {
+        let retried = self.s.write(async |tx| operate::retry(tx, id).await).await;
+        let job = self.jobs[&id].clone();
+        let other = self.jobs.values().any(|j| j.kind == job.kind && j.subject == job.subject && !is_final(j.state));
+        assert_eq!(retried.is_some(), matches!(job.state, State::Dead | State::Cancelled) && !other);
+        if retried.is_some() {
+            let job = self.jobs.get_mut(&id).unwrap();
+            (job.state, job.attempt, job.crashes, job.run_at) = (State::Ready, 0, 0, self.s.now());
+        }
+    }
+
+    async fn rows(&self) -> Vec<JobRow> {
+        operate::list(&mut self.s.conn().await, &Filter::default(), 10_000).await.unwrap()
+    }
+
+    /// Every row is as the model says, and no lane is over its cap.
+    async fn check(&self) {
+        let rows = self.rows().await;
+        assert_eq!(rows.len(), self.jobs.len(), "a job was lost or came from nowhere");
+        let mut running: BTreeMap<String, i64> = BTreeMap::new();
+        for row in rows {
+            let job = &self.jobs[&row.id];
+            assert_eq!((row.state, row.attempt, row.crashes), (job.state, job.attempt, job.crashes), "job {}", row.id);
+            assert_eq!(row.run_at, job.run_at);
+            assert_eq!(row.finished_at.is_some(), is_final(row.state));
+            assert_eq!(row.lease_until, (row.state == State::Running).then_some(job.lease_until));
+            assert!(!row.waiting || row.state == State::Ready, "job {} waits and is {}", row.id, row.state);
+            if let (State::Running, Some(lane)) = (row.state, row.lane) {
+                *running.entry(lane).or_default() += 1;
+            }
+        }
+        let cap = Kind::PublishTarget.rules().lane_cap.unwrap();
+        assert!(running.values().all(|n| *n <= cap), "{running:?}");
+    }
+
+    /// After a sweep: whoever waits for a lane that is not paused waits behind one that runs, or that is about to.
+    async fn nobody_is_stranded(&self) {
+        let rows = self.rows().await;
+        for row in rows.iter().filter(|row| row.waiting) {
+            let lane = row.lane.as_deref().expect("only a lane is waited for");
+            let paused = engine::lane_is_paused(&mut self.s.conn().await, lane, self.s.now()).await.unwrap();
+            let moves = |other: &&JobRow| {
+                other.lane == row.lane
+                    && (other.state == State::Running || other.state == State::Ready && !other.waiting)
+            };
+            assert!(paused || rows.iter().any(|other| moves(&other)), "job {} waits for nobody", row.id);
+        }
+    }
+
+    /// In the end all that was begun comes to an end, by the scheduler's ticks and honest workers alone.
+    async fn drain(&mut self) {
+        for _ in 0..200 {
+            if self.jobs.values().all(|job| is_final(job.state)) {
+                return;
+            }
+            for step in [
+                Step::Advance { seconds: 61 },
+                Step::RingDue,
+                Step::Rescue,
+                Step::Sweep,
+                Step::RingUnheard,
+                Step::Claim { most: 1_000 },
+            ] {
+                self.take(step).await;
+            }
+            let held: Vec<Claimed> = self.claims.iter().filter(|claim| self.is_current(claim)).cloned().collect();
+            for claim in held {
+                self.settle(&claim, 0).await;
+            }
+            self.rung.extend(self.s.bell.take());
+        }
+        panic!("some job never came to an end: {:?}", self.jobs.values().find(|job| !is_final(job.state)));
+    }
+}
+
+fn is_final(state: State) -> bool {
+    matches!(state, State::Done | State::Dead | State::Cancelled)
+}
+
+#[test]
+fn jobs_live_as_the_model_says() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let config = Config { cases: 24, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
+    // The same lives at each run.
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let lives = prop::collection::vec(step(), 40..120);
+    let run = runner.run(&lives, |steps| {
+        runtime.block_on(async {
+            let mut life = Life::begin().await;
+            for step in steps {
+                life.take(step).await;
+            }
+            life.drain().await;
+        });
+        Ok(())
+    });
+    run.unwrap();
+}
