@@ -23,7 +23,10 @@ async fn connecting_saves_and_tells(app: TestApp) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.connected"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
     let made = connect(&t, "sandbox", json!({ "handle": "demo" })).await.data(201)[0].take();
-    assert_eq!((&made["platform"], &made["status"], &made["external_id"]), (&json!("sandbox"), &json!("active"), &json!("demo")));
+    assert_eq!(
+        (&made["platform"], &made["status"], &made["external_id"]),
+        (&json!("sandbox"), &json!("active"), &json!("demo"))
+    );
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([made]));
     let again = connect(&t, "sandbox", json!({ "handle": "demo" })).await.data(201)[0].take();
     assert_eq!(again["id"], made["id"]);
@@ -44,7 +47,8 @@ async fn a_form_is_checked_before_the_platform(app: TestApp) {
     for platform in ["mastodon", "shopify"] {
         connect(&t, platform, json!({})).await.refused(422, "interactive_setup_required");
     }
-    let authorize = async |platform: &str| t.post(&t.path("/social-accounts/authorize"), json!({ "platform": platform })).await;
+    let authorize =
+        async |platform: &str| t.post(&t.path("/social-accounts/authorize"), json!({ "platform": platform })).await;
     assert_eq!(authorize("sandbox").await.invalid(), ["platform"]);
     authorize("mastodon").await.refused(422, "interactive_setup_required");
     authorize("facebook").await.refused(422, "platform_not_configured");

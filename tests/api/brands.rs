@@ -15,7 +15,8 @@ on_both_apps!(
 
 async fn a_brand_is_made_and_read(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let body = json!({ "name": "Acme", "description": "Bread", "website": "https://acme.example/", "timezone": "Asia/Tokyo" });
+    let body =
+        json!({ "name": "Acme", "description": "Bread", "website": "https://acme.example/", "timezone": "Asia/Tokyo" });
     let reply = t.post("/brands", body.clone()).await;
     let made = reply.data(201);
     for (field, value) in body.as_object().unwrap() {
@@ -28,7 +29,10 @@ async fn a_brand_is_made_and_read(app: TestApp) {
     assert_eq!(list["data"][0], made);
     assert!(made["created_at"].as_str().unwrap().ends_with(".000000Z"));
     let bare = t.post("/brands", json!({ "name": "Bare", "website": null })).await.data(201);
-    assert_eq!((&bare["timezone"], &bare["website"], &bare["description"]), (&json!("UTC"), &json!(null), &json!(null)));
+    assert_eq!(
+        (&bare["timezone"], &bare["website"], &bare["description"]),
+        (&json!("UTC"), &json!(null), &json!(null))
+    );
 }
 
 async fn what_is_not_valid_is_told_at_once(app: TestApp) {

@@ -96,7 +96,10 @@ async fn every_check_comes_in_its_turn(app: TestApp) {
         if e.writes {
             told(&name, &reply, 403, "test_mode_write_forbidden");
         } else {
-            assert_ne!((reply.status, reply.json()["error"]["code"].as_str()), (403, Some("test_mode_write_forbidden")));
+            assert_ne!(
+                (reply.status, reply.json()["error"]["code"].as_str()),
+                (403, Some("test_mode_write_forbidden"))
+            );
         }
         if e.is_nested() {
             told(&name, &wrong(&app, &e, &foreign).key(&full.key).send().await, 403, "brand_forbidden");

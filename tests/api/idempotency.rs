@@ -48,7 +48,10 @@ async fn a_repeated_request_is_answered_from_the_first(app: TestApp) {
     let first = send("POST", "/brands", body.clone(), "one").await;
     same(&first, &send("POST", "/brands", body, "one").await);
     assert_eq!(brands_named(&t, "Once").await, 1);
-    assert_eq!(first.header("location"), Some(format!("/api/public/v1/brands/{}", first.json()["data"]["id"]).as_str()));
+    assert_eq!(
+        first.header("location"),
+        Some(format!("/api/public/v1/brands/{}", first.json()["data"]["id"]).as_str())
+    );
 
     let post = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201)["id"].as_i64().unwrap();
     let path = t.path(&format!("/posts/{post}"));
@@ -130,7 +133,8 @@ async fn a_key_is_of_one_api_key(app: TestApp) {
 
 async fn an_answer_is_kept_for_a_day(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let send = async || app.request("POST", "/brands").key(&t.key).idem("k").json(&json!({ "name": "Daily" })).send().await;
+    let send =
+        async || app.request("POST", "/brands").key(&t.key).idem("k").json(&json!({ "name": "Daily" })).send().await;
     send().await.expect(201);
     app.clock.advance(TimeDelta::hours(24) - TimeDelta::seconds(1));
     assert!(send().await.replayed());
@@ -152,7 +156,9 @@ async fn a_replay_comes_before_the_cap(app: TestApp) {
 
 async fn a_key_has_a_form(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let send = async |key: &str| app.request("POST", "/brands").key(&t.key).idem(key).json(&json!({ "name": "K" })).send().await;
+    let send = async |key: &str| {
+        app.request("POST", "/brands").key(&t.key).idem(key).json(&json!({ "name": "K" })).send().await
+    };
     for key in ["~", "!", &"k".repeat(255)] {
         send(key).await.expect(201);
     }

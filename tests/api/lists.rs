@@ -70,7 +70,12 @@ async fn paged_lists_are_paged(app: TestApp) {
         let page = t.get(&t.path(&format!("{path}?per_page=1000"))).await.expect(200);
         assert_eq!(page["meta"]["per_page"], 100, "{path}");
     }
-    for path in ["/brands".to_owned(), "/webhooks".to_owned(), "/webhook-events".to_owned(), t.path("/social-accounts/platforms")] {
+    for path in [
+        "/brands".to_owned(),
+        "/webhooks".to_owned(),
+        "/webhook-events".to_owned(),
+        t.path("/social-accounts/platforms"),
+    ] {
         let list = t.get(&path).await.expect(200);
         assert_eq!(list.as_object().unwrap().len(), 1, "{path}");
     }

@@ -54,7 +54,8 @@ async fn a_draft_is_kept_as_it_is(app: TestApp) {
 async fn a_scheduled_post_has_a_job_for_each_account(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, two) = (t.account("one").await, t.account("two").await);
-    let body = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 2), "accounts": [two, one] });
+    let body =
+        json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 2), "accounts": [two, one] });
     let made = create(&t, body).await.data(201);
     assert_eq!((&made["status"], &made["accounts"]), (&json!("scheduled"), &json!([two, one])));
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 2);
@@ -80,7 +81,11 @@ async fn times_are_in_the_brands_zone(app: TestApp) {
         ("2026-07-01T12:00:00+05:30", "2026-07-01T06:30:00Z"),
         ("2027-03-28T02:30:00", "2027-03-28T01:00:00Z"),
     ] {
-        assert_eq!(create(&t, json!({ "content": "x", "scheduled_at": text })).await.data(201)["scheduled_at"], utc, "{text}");
+        assert_eq!(
+            create(&t, json!({ "content": "x", "scheduled_at": text })).await.data(201)["scheduled_at"],
+            utc,
+            "{text}"
+        );
     }
 }
 
@@ -96,7 +101,10 @@ async fn what_is_not_valid_is_told(app: TestApp) {
     for (body, wrong) in [
         (json!({}), vec!["content"]),
         (json!({ "content": null }), vec!["content"]),
-        (json!({ "content": "", "schedule_type": "later", "media": ["x"] }), vec!["content", "media.0", "schedule_type"]),
+        (
+            json!({ "content": "", "schedule_type": "later", "media": ["x"] }),
+            vec!["content", "media.0", "schedule_type"],
+        ),
         (json!({ "content": "x".repeat(65_536) }), vec!["content"]),
         (json!({ "content": "x", "media": [1] }), vec!["media.0"]),
         (with("accounts", json!([])), vec!["accounts"]),
@@ -108,8 +116,14 @@ async fn what_is_not_valid_is_told(app: TestApp) {
         (json!({ "content": "x", "scheduled_at": "2020-01-01T00:00:00Z" }), vec!["scheduled_at"]),
         (json!({ "content": "x", "scheduled_at": hours(&app, 24 * 366 * 6) }), vec!["scheduled_at"]),
         (json!({ "content": "x", "scheduled_at": "2026-02-30T00:00:00Z" }), vec!["scheduled_at"]),
-        (with("overrides", json!([{ "account_id": 999 }, {}, 5])), vec!["overrides.0.account_id", "overrides.1.account_id", "overrides.2"]),
-        (with("overrides", json!([{ "account_id": account, "options": { "a": ["\0"] } }])), vec!["overrides.0.options"]),
+        (
+            with("overrides", json!([{ "account_id": 999 }, {}, 5])),
+            vec!["overrides.0.account_id", "overrides.1.account_id", "overrides.2"],
+        ),
+        (
+            with("overrides", json!([{ "account_id": account, "options": { "a": ["\0"] } }])),
+            vec!["overrides.0.options"],
+        ),
     ] {
         assert_eq!(create(&t, body.clone()).await.invalid(), wrong, "{body}");
     }
@@ -167,7 +181,8 @@ async fn a_draft_changes_and_what_is_absent_stays(app: TestApp) {
 async fn a_new_time_moves_the_job(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    let body = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 5), "accounts": [account] });
+    let body =
+        json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 5), "accounts": [account] });
     let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
     let open = "SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready')";
     t.put(&path, json!({ "scheduled_at": hours(&app, 6) })).await.expect(200);
@@ -181,7 +196,8 @@ async fn a_new_time_moves_the_job(app: TestApp) {
 async fn a_draft_is_submitted_and_approved(app: TestApp) {
     let t = app.tenant("business").await;
     let (account, editor) = (t.account("demo").await, t.colleague(Role::Editor).await);
-    let act = async |who: &Tenant<'_>, path: &str, verb: &str| who.request("POST", &format!("{path}/{verb}")).send().await;
+    let act =
+        async |who: &Tenant<'_>, path: &str, verb: &str| who.request("POST", &format!("{path}/{verb}")).send().await;
     let bare = t.path(&format!("/posts/{}", create(&t, json!({ "content": "x" })).await.data(201)["id"]));
     assert_eq!(act(&t, &bare, "submit").await.invalid(), ["accounts"]);
     for (hour, status) in [(Some(3), "scheduled"), (None, "publishing")] {
@@ -236,7 +252,8 @@ async fn a_months_posts_are_counted_once(app: TestApp) {
 async fn deleting_cancels_what_has_not_begun(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    let body = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 5), "accounts": [account] });
+    let body =
+        json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 5), "accounts": [account] });
     let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
     t.delete(&path).await.expect(204);
     t.get(&path).await.refused(404, "not_found");

@@ -66,7 +66,9 @@ async fn now_tries_the_failed_alone(app: TestApp) {
     let statuses: Vec<&Value> = again["targets"].as_array().unwrap().iter().map(|t| &t["status"]).collect();
     assert_eq!(statuses, ["published", "pending"]);
     assert_eq!(again["targets"][1]["content"], "better");
-    let job = |id: i64| format!("SELECT count(*) FROM jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'");
+    let job = |id: i64| {
+        format!("SELECT count(*) FROM jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'")
+    };
     assert_eq!((app.number(job(done)).await, app.number(job(failed)).await), (0, 1));
     assert_eq!(app.number("SELECT max(posts) FROM usage").await, 1);
 }

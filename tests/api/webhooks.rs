@@ -55,9 +55,17 @@ async fn private_addresses_are_refused(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = create(&t, "https://8.8.8.8/hook").await.data(201);
     let path = format!("/webhooks/{}", made["id"]);
-    for url in ["nope", "http://example.org/", "https://127.0.0.1/", "https://10.0.0.1/", "https://169.254.169.254/latest",
-        "https://[::1]/", "https://[::ffff:10.0.0.1]/", "https://0x7f.1/", "https://localhost/"]
-    {
+    for url in [
+        "nope",
+        "http://example.org/",
+        "https://127.0.0.1/",
+        "https://10.0.0.1/",
+        "https://169.254.169.254/latest",
+        "https://[::1]/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://0x7f.1/",
+        "https://localhost/",
+    ] {
         create(&t, url).await.refused(422, "invalid_webhook_url");
         t.put(&path, json!({ "url": url })).await.refused(422, "invalid_webhook_url");
     }
