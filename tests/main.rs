@@ -3,6 +3,8 @@
 mod api;
 mod architecture;
 mod faults;
+mod jobs;
 mod platforms;
+mod readme;
 mod store;
 mod support;

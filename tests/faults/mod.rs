@@ -2,3 +2,4 @@
 //! the platform holds.
 
 mod kill;
+mod stop;

@@ -2,6 +2,8 @@
 
 pub mod app;
 pub mod connector;
+pub mod fake_platform;
+pub mod jobs;
 pub mod process;
 pub mod servers;
 pub mod store;

@@ -135,6 +135,19 @@ impl TestStore {
         Store::new(db, self.clock.clone(), cipher(), Arc::<RecordingBell>::default())
     }
 
+    /// The same, its connections being of another runtime.
+    pub async fn another_on(&self, runtime: &tokio::runtime::Runtime) -> Store {
+        let (place, postgres, clock) = (self.place(), self.is_postgres(), self.clock.clone());
+        let open = async move {
+            let db = match postgres {
+                true => Db::postgres(&place, 12).expect("a URL"),
+                false => Db::sqlite(place.as_ref()).await.expect("a file"),
+            };
+            Store::new(db, clock, cipher(), Arc::<RecordingBell>::default())
+        };
+        runtime.spawn(open).await.expect("a store")
+    }
+
     /// Where the database is: a file's path or a URL.
     pub fn place(&self) -> String {
         match &self.keep {
@@ -351,6 +364,13 @@ pub fn new_post(world: World, status: PostStatus) -> Post {
         created_at: start(),
         updated_at: start(),
     }
+}
+
+/// Keeps everybody else out of a table until the end of the transaction (Postgres; on SQLite any writer does).
+pub async fn lock_table(tx: &mut Tx, table: &str) {
+    let sql = sqlx::AssertSqlSafe(format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"));
+    let crier_common::store::db::Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    sqlx::query(sql).execute(conn).await.expect("a lock");
 }
 
 /// Runs `work` many times at once, each as a task of its own, and gives what they gave.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound, Utc};
 use http::{Method, StatusCode, header};
 use secrecy::SecretString;
 use tokio::time::Instant;
@@ -153,8 +153,8 @@ fn answered(answer: &Answer, duration: Duration, now: DateTime<Utc>) -> AttemptR
         duration,
         error: (!outcome.is_success()).then(|| status_error(outcome, answer.status)),
         response_body: Some(storable(&answer.body)),
-        // From when the answer came, not from when the request was signed.
-        retry_after: retry_after.and_then(|value| parse_retry_after(value, now + duration)),
+        // From when the answer came, not from when the request was signed; in whole microseconds, as all that is stored.
+        retry_after: retry_after.and_then(|value| parse_retry_after(value, (now + duration).trunc_subsecs(6))),
     }
 }
 

@@ -80,7 +80,12 @@ impl Registry {
             Arc::new(deliver_webhook::DeliverWebhook::new(deps)),
             Arc::new(noop::Noop),
         ];
-        Self(Arc::new(all.into_iter().filter(|job| only.contains(&job.kind())).collect()))
+        Self::of(all.into_iter().filter(|job| only.contains(&job.kind())))
+    }
+
+    /// These kinds, and no others.
+    pub fn of(jobs: impl IntoIterator<Item = Arc<dyn Job>>) -> Self {
+        Self(Arc::new(jobs.into_iter().collect()))
     }
 
     pub fn get(&self, kind: Kind) -> Option<Arc<dyn Job>> {

@@ -1,0 +1,211 @@
+//! `publish_target` and the account's access: tokens that ran out, are refused, or are renewed by two at once.
+
+use chrono::TimeDelta;
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::failure::Category;
+use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_common::platforms::{CallError, Refreshed};
+use crier_common::store::accounts;
+use secrecy::ExposeSecret;
+
+use crate::support::fake_platform::{Gate, Say, auth_expired, reauth, transient, unknown};
+use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
+
+worker_on_both!(
+    an_expired_token_is_renewed_once_and_stored_sealed,
+    a_second_refusal_expires_the_account,
+    a_refresh_that_is_refused_expires_the_account,
+    a_passing_failure_of_a_refresh_expires_nothing,
+    credentials_found_good_are_tried_once_more,
+    a_refusal_of_the_credentials_expires_the_account,
+    two_posts_renew_the_token_once,
+    a_refresh_whose_worker_died_is_taken_over,
+    a_token_that_ran_out_is_renewed_before_asking_about_an_earlier_call,
+    a_refusal_while_asking_keeps_the_call_open,
+    a_crash_in_the_second_call_counts_from_its_own_beginning,
+);
+
+async fn token(w: &TestWorker) -> String {
+    let found = accounts::with_secrets(&mut w.conn().await, w.cipher(), w.account.id).await.unwrap().unwrap();
+    let fields: serde_json::Value = serde_json::from_str(found.1.expose_secret()).unwrap();
+    fields["token"].as_str().unwrap().to_owned()
+}
+
+async fn an_expired_token_is_renewed_once_and_stored_sealed(w: TestWorker) {
+    w.fake.wants_token("token-1");
+    let (post, target) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
+    assert_eq!(calls, ["publish", "refresh", "publish"]);
+    assert_eq!(w.attempts(post).await.len(), 1, "it is one try");
+    assert_eq!(token(&w).await, "token-1");
+    let sealed: Vec<u8> = w.value("SELECT secrets FROM social_accounts").await;
+    assert!(!sealed.windows(7).any(|part| part == b"token-1"), "it is sealed");
+    assert_eq!(w.number("SELECT count(*) FROM social_accounts WHERE refreshing_until IS NOT NULL").await, 0);
+}
+
+async fn a_second_refusal_expires_the_account(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.says([Say::Refuse(auth_expired()), Say::Refuse(auth_expired())]);
+    let (_, target) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (2, 1));
+    expired(&w, target).await;
+}
+
+async fn expired(w: &TestWorker, target: i64) {
+    assert_eq!(w.account_status().await, AccountStatus::Expired);
+    let found = w.target(target).await;
+    let error = found.error.unwrap();
+    assert_eq!((found.status, error.category), (TargetStatus::Failed, Category::AuthExpired));
+    assert_eq!((error.code.as_str(), found.next_attempt_at), ("account_expired", None));
+    let told: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
+    assert!(told.contains("account_expired"), "{told}");
+    let payload: String = w.value("SELECT payload FROM events").await;
+    assert!(payload.contains("post.failed") && payload.contains("account_expired"), "{payload}");
+}
+
+async fn a_refresh_that_is_refused_expires_the_account(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.wants_token("token-1");
+    w.fake.refreshes([Err(reauth())]);
+    let (_, target) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (1, 1));
+    expired(&w, target).await;
+}
+
+async fn a_passing_failure_of_a_refresh_expires_nothing(w: TestWorker) {
+    // One of unknown end, too: a refresh publishes nothing.
+    w.fake.cannot_tell();
+    w.fake.wants_token("token-1");
+    w.fake.refreshes([Err(transient()), Err(unknown()), Err(CallError::network("No connection."))]);
+    let (post, target) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!(w.account_status().await, AccountStatus::Active);
+    assert_eq!(w.target(target).await.status, TargetStatus::Publishing);
+    w.run_to_the_end().await;
+    assert_eq!(w.account_status().await, AccountStatus::Active);
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    let outcomes: Vec<_> = w.attempts(post).await.iter().map(|a| a.outcome).collect();
+    use AttemptOutcome::{Published, Retried};
+    assert_eq!(outcomes, [Retried, Retried, Retried, Published]);
+}
+
+async fn credentials_found_good_are_tried_once_more(w: TestWorker) {
+    w.fake.says([Say::Refuse(auth_expired())]);
+    w.fake.refreshes([Ok(Refreshed { secrets: None, token_expires_at: None })]);
+    let (_, target) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!((w.target(target).await.status, token(&w).await), (TargetStatus::Published, "token-0".to_owned()));
+}
+
+async fn a_refusal_of_the_credentials_expires_the_account(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.says([Say::Refuse(reauth())]);
+    let (post, target) = w.publish_one().await;
+    let (_, other) = w.publish_one().await;
+    for id in w.s.bell.take() {
+        w.engine.run(id).await;
+    }
+    assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (1, 0), "the second post makes no call");
+    assert_eq!(w.target(other).await.error.unwrap().code, "account_expired");
+    w.sql("DELETE FROM events WHERE id > (SELECT min(id) FROM events)").await;
+    expired(&w, target).await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+}
+
+async fn two_posts_renew_the_token_once(w: TestWorker) {
+    // All four posts of the account's lane find the token expired before the first of them has a new one.
+    w.fake.wants_token("token-1");
+    let mut made = Vec::new();
+    for _ in 0..4 {
+        made.push(w.publish_one().await.1);
+    }
+    let ids = w.s.bell.take();
+    futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
+    for target in made {
+        assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    }
+    assert_eq!((w.fake.count("refresh"), w.account_status().await), (1, AccountStatus::Active));
+}
+
+async fn a_refresh_whose_worker_died_is_taken_over(w: TestWorker) {
+    w.fake.wants_token("token-1");
+    w.write(async |tx| accounts::begin_refresh(tx, w.account.id, TimeDelta::seconds(-1)).await).await;
+    let (_, target) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!((w.target(target).await.status, w.fake.count("refresh")), (TargetStatus::Published, 1));
+
+    // While it is held, nobody else has it.
+    let held = async |lease: i64| {
+        w.write(async |tx| accounts::begin_refresh(tx, w.account.id, TimeDelta::seconds(lease)).await).await
+    };
+    assert!(held(60).await && !held(60).await);
+    w.advance(60);
+    assert!(held(60).await);
+    w.write(async |tx| accounts::end_refresh(tx, w.account.id).await).await;
+    assert!(held(60).await);
+}
+
+/// Publishes with a worker that dies after the platform took the post.
+async fn accepted_and_died(w: &TestWorker) -> i64 {
+    let gate = Gate::new();
+    w.fake.says([Say::AcceptAndHang(gate.clone())]);
+    let (_, target) = w.publish_one().await;
+    let doomed = w.doomed().await;
+    doomed.start(w.rung());
+    gate.entered().await;
+    doomed.kill().await;
+    w.advance(LEASE_OVER);
+    target
+}
+
+async fn a_token_that_ran_out_is_renewed_before_asking_about_an_earlier_call(w: TestWorker) {
+    let target = accepted_and_died(&w).await;
+    w.fake.wants_token("token-1");
+    w.run_jobs().await;
+    let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
+    assert_eq!(calls, ["publish", "reconcile", "refresh", "reconcile"]);
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+    assert_eq!(w.account_status().await, AccountStatus::Active);
+}
+
+async fn a_refusal_while_asking_keeps_the_call_open(w: TestWorker) {
+    let target = accepted_and_died(&w).await;
+    w.fake.answers([Err(reauth())]);
+    w.run_jobs().await;
+    assert_eq!(w.account_status().await, AccountStatus::Expired);
+    let failed = w.target(target).await;
+    assert!(failed.status == TargetStatus::Failed && failed.call_started_at.is_some());
+
+    // Connected again, and published again by a person: the platform is asked first, and has it.
+    w.s.account(w.world, "demo", "token-2").await;
+    w.publish_again(failed.post_id).await;
+    w.run_to_the_end().await;
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+}
+
+async fn a_crash_in_the_second_call_counts_from_its_own_beginning(w: TestWorker) {
+    // The first call waits long before the token is refused; the second is the one that the worker dies in.
+    let (first, second) = (Gate::new(), Gate::new());
+    w.fake.says([Say::WaitAndRefuse(first.clone(), auth_expired()), Say::Hang(second.clone())]);
+    let (_, target) = w.publish_one().await;
+    let doomed = w.doomed().await;
+    let begun = w.clock.now();
+    doomed.start(w.rung());
+    first.entered().await;
+    w.advance(20);
+    first.let_through();
+    second.entered().await;
+    assert_eq!(w.target(target).await.call_started_at, Some(begun + TimeDelta::seconds(20)));
+    doomed.kill().await;
+    w.advance(LEASE_OVER);
+    w.run_jobs().await;
+    w.clock.advance(begun + TimeDelta::seconds(CALL_OVER + 19) - w.clock.now());
+    w.run_jobs().await;
+    assert_eq!(w.fake.count("publish"), 2, "the second call may still be under way");
+    w.run_to_the_end().await;
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (3, 1));
+}

@@ -1,0 +1,16 @@
+//! Jobs from the bell to the record, on both engines: what each kind does, how it fails, and that no crash loses or doubles
+//! anything. All of it is driven by hand ([`crate::support::jobs::TestWorker`]): no test waits for a time to pass.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod accounts;
+mod crash;
+mod engine;
+mod publish;
+mod random;
+mod retry;
+mod sandbox;
+mod scheduler;
+mod transport;
+mod unknown;
+mod unwanted;
+mod webhooks;

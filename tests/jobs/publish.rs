@@ -1,0 +1,147 @@
+//! `publish_target` where nothing is in doubt: it is published, or refused.
+
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::State;
+use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+
+use crate::support::fake_platform::{Say, permanent};
+use crate::support::jobs::{TestWorker, worker_on_both};
+
+worker_on_both!(
+    a_post_is_published,
+    one_of_two_targets_is_refused,
+    a_refusal_is_final,
+    a_target_s_own_text_goes_out,
+    an_edited_post_on_two_accounts_ends_once_both_have_ended,
+    the_events_of_a_post_go_to_each_endpoint,
+    a_job_that_is_rung_twice_runs_once,
+);
+
+async fn a_post_is_published(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (post, target) = w.publish_one().await;
+    let id = w.rung();
+    assert!(w.engine.run(id).await);
+
+    let ended = w.target(target).await;
+    assert_eq!(ended.status, TargetStatus::Published);
+    assert_eq!(
+        (ended.external_id.as_deref(), ended.url.as_deref()),
+        (Some("post-1"), Some("https://fake.example/post-1"))
+    );
+    assert_eq!((ended.published_at, ended.attempts, ended.call_started_at), (Some(w.clock.now()), 1, None));
+    assert!(ended.error.is_none() && ended.next_attempt_at.is_none());
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!(w.state(id).await, State::Done);
+    let tries = w.attempts(post).await;
+    assert_eq!((tries.len(), tries[0].number, tries[0].outcome), (1, 1, AttemptOutcome::Published));
+    assert_eq!(w.fake.posts().len(), 1);
+    assert_eq!(w.fake.posts()[0].text, "Fresh bread");
+
+    // The event, its delivery and its job came with the same commit, and the bell was rung for it.
+    assert_eq!(w.events().await, ["post.published"]);
+    let payload: String = w.value("SELECT payload FROM events").await;
+    let payload: serde_json::Value = serde_json::from_str(&payload).unwrap();
+    assert_eq!(
+        payload,
+        serde_json::json!({ "event": "post.published", "data": {
+            "post_id": post, "brand_id": w.world.brand, "social_account_id": w.account.id, "platform": "sandbox",
+            "external_id": "post-1", "url": "https://fake.example/post-1",
+        }})
+    );
+    let delivery = w.rung();
+    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 1);
+    let job = w.show(delivery).await;
+    assert_eq!(
+        (job.kind.as_str(), job.state, job.trace.as_deref()),
+        ("deliver_webhook", State::Ready, Some("request-1"))
+    );
+}
+
+async fn one_of_two_targets_is_refused(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let other = w.another_account("other").await;
+    w.fake.says([Say::Publish, Say::Refuse(permanent())]);
+    let (post, made) = w.publish(&[w.account.id, other.id]).await;
+    let ids = w.s.bell.take();
+
+    assert!(w.engine.run(ids[0]).await);
+    assert_eq!(w.post_status(post).await, PostStatus::Publishing, "one target is still to come");
+    assert!(w.engine.run(ids[1]).await);
+    assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);
+    assert_eq!(w.target(made[0]).await.status, TargetStatus::Published);
+    assert_eq!(w.target(made[1]).await.status, TargetStatus::Failed);
+    assert_eq!(w.events().await, ["post.published", "post.failed"]);
+}
+
+async fn a_refusal_is_final(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.says([Say::Refuse(permanent())]);
+    let (post, target) = w.publish_one().await;
+    let id = w.rung();
+    w.engine.run(id).await;
+    let ended = w.target(target).await;
+    let error = ended.error.unwrap();
+    assert_eq!((error.category, error.code.as_str()), (Category::PlatformRejected, "platform_rejected"));
+    assert_eq!(error.platform_code.as_deref(), Some("422"));
+    assert!(!error.category.retryable() && ended.next_attempt_at.is_none());
+    assert_eq!((w.post_status(post).await, w.state(id).await), (PostStatus::Failed, State::Done));
+    assert_eq!(w.attempts(post).await[0].status_code, Some(422));
+    assert_eq!(w.events().await, ["post.failed"]);
+
+    // A person who publishes again clears it.
+    w.publish_again(post).await;
+    w.engine.run(w.rung_for_target(target).await).await;
+    let ended = w.target(target).await;
+    assert!(ended.error.is_none() && ended.status == TargetStatus::Published && ended.attempts == 2);
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+}
+
+async fn a_target_s_own_text_goes_out(w: TestWorker) {
+    let (_, target) = w.publish_one().await;
+    w.sql(format!("UPDATE post_targets SET content = 'For this one alone' WHERE id = {target}")).await;
+    w.run_jobs().await;
+    assert_eq!(w.fake.posts()[0].text, "For this one alone");
+}
+
+async fn an_edited_post_on_two_accounts_ends_once_both_have_ended(w: TestWorker) {
+    let other = w.another_account("other").await;
+    w.fake.says([Say::Refuse(permanent()), Say::Refuse(permanent())]);
+    let (post, made) = w.publish(&[w.account.id, other.id]).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    w.change_post(post, |p| p.content = "Better bread".to_owned()).await;
+    w.fake.says([Say::Publish, Say::Refuse(permanent())]);
+    w.publish_again(post).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);
+    w.publish_again(post).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let attempts = (w.target(made[0]).await.attempts, w.target(made[1]).await.attempts);
+    assert_eq!(attempts, (2, 3), "what was published is left alone");
+    assert!(w.fake.posts().iter().all(|posted| posted.text == "Better bread"));
+}
+
+async fn the_events_of_a_post_go_to_each_endpoint(w: TestWorker) {
+    for _ in 0..3 {
+        w.listen_at("http://127.0.0.1:1/").await;
+    }
+    let other = w.another_account("other").await;
+    w.publish(&[w.account.id, other.id]).await;
+    for id in w.s.bell.take() {
+        w.engine.run(id).await;
+    }
+    assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
+    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 6);
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'deliver_webhook'").await, 6);
+}
+
+async fn a_job_that_is_rung_twice_runs_once(w: TestWorker) {
+    w.publish_one().await;
+    let id = w.rung();
+    let runs = futures::future::join_all((0..20).map(|_| w.engine.run(id))).await;
+    assert_eq!(runs.iter().filter(|ran| **ran).count(), 1);
+    assert!(!w.engine.run(id).await && !w.engine.run(id + 1_000).await, "it is done, and there is no such job");
+    assert_eq!(w.fake.posts().len(), 1);
+}

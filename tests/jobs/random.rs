@@ -1,0 +1,198 @@
+//! One post on three accounts, under whatever the platform answers and wherever a worker dies, in any order: the platform
+//! never holds it twice, and what is told in the end is what the platform holds.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::Kind;
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::store::jobs::engine;
+use crier_worker::engine::Run;
+use futures::FutureExt;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::support::fake_platform::{Gate, Say, auth_expired, permanent, rate_limited, transient, unknown};
+use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker};
+use crate::support::store::TestStore;
+
+/// What happens to one of the jobs that are rung for, or to all.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Publish,
+    Transient,
+    Permanent,
+    RateLimited,
+    AuthExpired,
+    /// The connection breaks; the platform took it or not.
+    Broken(bool),
+    Panic,
+    /// The worker dies in the middle of the transaction before the call.
+    DiesBefore,
+    /// In the call; the platform took it or not.
+    DiesIn(bool),
+    /// In the call; the platform takes it so many seconds later.
+    DiesInAndIsTaken(i64),
+    /// After the answer, before it is stored.
+    DiesAfter,
+    /// It is frozen after the answer, and stores it when its lease is over.
+    Freezes,
+    /// Time passes, in seconds.
+    Waits(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::Publish),
+        2 => Just(Step::Transient),
+        1 => Just(Step::Permanent),
+        1 => Just(Step::RateLimited),
+        1 => Just(Step::AuthExpired),
+        3 => any::<bool>().prop_map(Step::Broken),
+        1 => Just(Step::Panic),
+        2 => Just(Step::DiesBefore),
+        4 => any::<bool>().prop_map(Step::DiesIn),
+        3 => (1_i64..CALL_OVER).prop_map(Step::DiesInAndIsTaken),
+        2 => Just(Step::DiesAfter),
+        2 => Just(Step::Freezes),
+        4 => (1_i64..120).prop_map(Step::Waits),
+    ]
+}
+
+/// A story: whether the platform can be asked, and the steps, each with a pick among the jobs that are rung for.
+fn story() -> impl Strategy<Value = (bool, Vec<(usize, Step)>)> {
+    (prop::bool::weighted(0.7), prop::collection::vec((0_usize..3, step()), 1..25))
+}
+
+fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let config = Config { cases, max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
+    let tell = |story: (bool, Vec<(usize, Step)>)| {
+        runtime.block_on(async { told(TestWorker::over(open().await).await, story.0, &story.1).await });
+        Ok(())
+    };
+    TestRunner::new(config).run(&story(), tell).unwrap();
+}
+
+#[test]
+fn no_story_publishes_twice_on_sqlite() {
+    explore(60, TestStore::sqlite);
+}
+
+#[test]
+fn no_story_publishes_twice_on_postgres() {
+    explore(25, TestStore::postgres);
+}
+
+async fn told(w: TestWorker, can_tell: bool, steps: &[(usize, Step)]) {
+    if !can_tell {
+        w.fake.cannot_tell();
+    }
+    w.listen_at("http://127.0.0.1:1/").await;
+    let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
+    let (post, targets) = w.publish(&accounts).await;
+    let mut rung = w.s.bell.take();
+    for (pick, step) in steps {
+        w.scheduler.tick().await.unwrap();
+        rung.extend(w.s.bell.take());
+        // The deliveries of events are another story.
+        let mut own = Vec::new();
+        for id in rung {
+            if w.show(id).await.kind == Kind::PublishTarget && !own.contains(&id) {
+                own.push(id);
+            }
+        }
+        rung = own;
+        if let Step::Waits(seconds) = step {
+            w.advance(*seconds);
+        } else if !rung.is_empty() {
+            let id = rung.remove(pick % rung.len());
+            happens(&w, id, *step).await;
+        }
+    }
+    w.fake.forget();
+    w.s.bell.take();
+    w.run_to_the_end().await;
+    // What the platform was still at work on is there by now.
+    w.advance(CALL_OVER);
+    agrees(&w, post, &targets, can_tell).await;
+}
+
+async fn happens(w: &TestWorker, id: i64, step: Step) {
+    w.fake.forget();
+    let gate = Gate::new();
+    match step {
+        Step::Publish | Step::Waits(_) => {}
+        Step::Transient => w.fake.says([Say::Refuse(transient())]),
+        Step::Permanent => w.fake.says([Say::Refuse(permanent())]),
+        Step::RateLimited => w.fake.says([Say::Refuse(rate_limited(w.later(90)))]),
+        Step::AuthExpired => w.fake.says([Say::Refuse(auth_expired())]),
+        Step::Broken(true) => w.fake.says([Say::AcceptAnd(unknown())]),
+        Step::Broken(false) => w.fake.says([Say::Refuse(unknown())]),
+        Step::Panic => w.fake.says([Say::Panic]),
+        Step::DiesBefore => w.fake.dies_at_the_marker(),
+        Step::DiesIn(true) => w.fake.says([Say::AcceptAndHang(gate.clone())]),
+        Step::DiesIn(false) => w.fake.says([Say::Hang(gate.clone())]),
+        Step::DiesInAndIsTaken(seconds) => w.fake.says([Say::AcceptLater(gate.clone(), seconds)]),
+        Step::DiesAfter | Step::Freezes => {}
+    }
+    if !matches!(step, Step::DiesBefore | Step::DiesIn(_) | Step::DiesInAndIsTaken(_) | Step::DiesAfter | Step::Freezes)
+    {
+        w.engine.run(id).await;
+        return;
+    }
+    let Some(claimed) = w.claim(&[id], "doomed").await.pop() else { return };
+    let (handler, run) = (w.handler(Kind::PublishTarget), Run::new(claimed.clone()));
+    let ended = tokio::select! {
+        ended = AssertUnwindSafe(handler.run(&run)).catch_unwind() => ended.ok(),
+        // What is in its middle is dropped there: its transaction is rolled back, its call is cut.
+        () = gate.entered() => None,
+    };
+    let (Step::Freezes, Some(Ok(ending))) = (step, ended) else { return };
+    w.advance(LEASE_OVER);
+    w.scheduler.tick().await.unwrap();
+    let mut tx = w.begin().await.unwrap();
+    let outcome = ending.write(&mut tx, &claimed).await.unwrap();
+    assert!(!engine::settle(&mut tx, &claimed, &outcome).await.unwrap(), "its lease is lost");
+    tx.rollback().await.unwrap();
+}
+
+async fn agrees(w: &TestWorker, post: i64, targets: &[i64], can_tell: bool) {
+    let mut held: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for posted in w.fake.posts() {
+        held.entry(posted.marker).or_default().push(posted.id);
+    }
+    assert!(held.values().all(|ids| ids.len() == 1), "two posts with one marker: {held:?}");
+    let (mut published, mut statuses) = (0, Vec::new());
+    for target in targets {
+        let target = w.target(*target).await;
+        let marker = target.marker.as_ref().and_then(|marker| marker.get("key")?.as_str()).unwrap_or_default();
+        let there = held.get(marker).map(|ids| ids[0].clone());
+        statuses.push(target.status);
+        match (target.status, target.error.as_ref().map(|error| error.category)) {
+            (TargetStatus::Published, None) => {
+                published += 1;
+                assert_eq!(target.external_id, there, "what is told is what is there");
+            }
+            // It may be there: that is what it says.
+            (TargetStatus::Failed, Some(Category::OutcomeUnknown | Category::Internal)) => {}
+            (TargetStatus::Failed, Some(category)) => {
+                assert_eq!(there, None, "{category} was told, and it is there");
+            }
+            other => panic!("{other:?} is no end"),
+        }
+        // Where the platform can be asked, it is left unknown only when no try is left.
+        if can_tell && target.error.as_ref().is_some_and(|error| error.category == Category::OutcomeUnknown) {
+            assert!(target.attempts >= 8, "given up after {} tries", target.attempts);
+        }
+        let about = |end| format!("payload LIKE '%\"social_account_id\":{}{end}%'", target.account_id);
+        let told = format!("SELECT count(*) FROM events WHERE {} OR {}", about(','), about('}'));
+        assert_eq!(w.number(told).await, 1, "one event for each target");
+    }
+    let events = w.events().await;
+    assert_eq!(events.iter().filter(|name| *name == "post.published").count(), published);
+    assert_eq!(Some(w.post_status(post).await), PostStatus::of_targets(&statuses));
+    let open = "SELECT count(*) FROM jobs WHERE kind = 'publish_target' AND state NOT IN ('done', 'dead', 'cancelled')";
+    assert_eq!(w.number(open).await, 0, "nothing is left to do");
+}

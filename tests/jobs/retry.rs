@@ -1,0 +1,164 @@
+//! `publish_target` when the platform fails for the moment, or asks for a pause.
+
+use chrono::TimeDelta;
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::{Lane, State};
+use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_common::store::jobs::engine;
+
+use crate::support::fake_platform::{Say, rate_limited, transient};
+use crate::support::jobs::{TestWorker, worker_on_both};
+
+worker_on_both!(
+    eight_tries_with_the_promised_pauses,
+    a_success_clears_the_error,
+    a_told_time_is_kept,
+    a_rate_limit_pauses_the_account_and_no_other,
+    a_rate_limit_on_the_last_try_pauses_the_account,
+    a_panic_is_tried_again_and_told_when_no_try_is_left,
+    an_error_of_the_database_is_told_when_no_try_is_left,
+);
+
+const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
+
+async fn eight_tries_with_the_promised_pauses(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.says((0..8).map(|_| Say::Refuse(transient())));
+    let (post, target) = w.publish_one().await;
+    let mut rung = vec![w.rung()];
+    for (number, pause) in (1..).zip(PAUSES) {
+        assert!(w.engine.run(rung[0]).await);
+        let (waiting, job) = (w.target(target).await, w.job_of(target).await);
+        assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, number));
+        assert_eq!((job.state, job.attempt, Some(job.run_at)), (State::Scheduled, number, waiting.next_attempt_at));
+        assert!(waiting.error.unwrap().category.retryable());
+        let milliseconds = (job.run_at - w.clock.now()).num_milliseconds();
+        assert!((pause * 800..=pause * 1_200).contains(&milliseconds), "{milliseconds} ms after try {number}");
+        // Not a moment earlier.
+        w.clock.advance(job.run_at - w.clock.now() - TimeDelta::microseconds(1));
+        w.scheduler.tick().await.unwrap();
+        assert_eq!(w.s.bell.take(), Vec::<i64>::new());
+        w.clock.advance(TimeDelta::microseconds(1));
+        w.scheduler.tick().await.unwrap();
+        rung = w.s.bell.take();
+        assert_eq!(rung.len(), 1);
+    }
+    w.engine.run(rung[0]).await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.attempts, ended.next_attempt_at), (TargetStatus::Failed, 8, None));
+    assert_eq!(ended.error.unwrap().category, Category::PlatformError, "it failed with what the platform said last");
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    let outcomes: Vec<_> = w.attempts(post).await.iter().map(|a| (a.number, a.outcome)).collect();
+    let mut wanted: Vec<_> = (1..=7).map(|n| (n, AttemptOutcome::Retried)).collect();
+    wanted.push((8, AttemptOutcome::Failed));
+    assert_eq!(outcomes, wanted);
+    assert_eq!(w.events().await, ["post.failed"]);
+    assert_eq!((w.fake.count("publish"), w.fake.count("reconcile"), w.fake.posts().len()), (8, 0, 0));
+}
+
+async fn a_success_clears_the_error(w: TestWorker) {
+    w.fake.says([Say::Refuse(transient())]);
+    let (post, target) = w.publish_one().await;
+    w.run_to_the_end().await;
+    let ended = w.target(target).await;
+    assert!(ended.status == TargetStatus::Published && ended.error.is_none() && ended.attempts == 2);
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let markers: Vec<_> = w.fake.calls().into_iter().map(|call| call.marker).collect();
+    assert!(!markers[0].is_empty() && markers[0] == markers[1], "one marker for all tries");
+}
+
+async fn a_told_time_is_kept(w: TestWorker) {
+    let until = w.later(77);
+    w.fake.says([Say::Refuse(rate_limited(until))]);
+    let (_, target) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.next_attempt_at, Some(until));
+    assert_eq!(w.job_of(target).await.run_at, until);
+    w.advance(77);
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+}
+
+async fn a_rate_limit_pauses_the_account_and_no_other(w: TestWorker) {
+    let other = w.another_account("other").await;
+    w.fake.says([Say::Refuse(rate_limited(w.later(300)))]);
+    let (_, limited) = w.publish_one().await;
+    w.run_jobs().await;
+    let mut same = Vec::new();
+    for _ in 0..6 {
+        same.push(w.publish_one().await.1);
+    }
+    let (_, elsewhere) = w.publish(&[other.id]).await;
+    w.run_jobs().await;
+    assert_eq!(w.target(elsewhere[0]).await.status, TargetStatus::Published, "another account goes on");
+    for target in &same {
+        let job = w.job_of(*target).await;
+        assert_eq!((job.state, job.waiting, job.attempt), (State::Ready, true, 0), "it waits, and no try is used up");
+        assert_eq!(w.target(*target).await.status, TargetStatus::Pending);
+    }
+    assert_eq!(w.fake.count("publish"), 2);
+    w.clock.advance(TimeDelta::seconds(300) - TimeDelta::microseconds(1));
+    w.run_jobs().await;
+    assert_eq!(w.fake.count("publish"), 2, "not before its time");
+    w.clock.advance(TimeDelta::microseconds(1));
+    w.run_jobs().await;
+    for target in same.iter().chain([&limited]) {
+        assert_eq!(w.target(*target).await.status, TargetStatus::Published);
+    }
+    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0);
+}
+
+async fn a_rate_limit_on_the_last_try_pauses_the_account(w: TestWorker) {
+    let (_, target) = w.publish_one().await;
+    w.sql(format!("UPDATE jobs SET attempt = 7 WHERE subject_id = {target}")).await;
+    w.fake.says([Say::Refuse(rate_limited(w.later(300)))]);
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::RateLimited));
+    let lane = Lane::Account(w.account.id).to_string();
+    assert!(engine::lane_is_paused(&mut w.conn().await, &lane, w.later(299)).await.unwrap());
+}
+
+async fn a_panic_is_tried_again_and_told_when_no_try_is_left(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.says((0..8).map(|_| Say::Panic));
+    let (post, target) = w.publish_one().await;
+    let id = w.rung();
+    w.engine.run(id).await;
+    let job = w.show(id).await;
+    assert_eq!((job.state, job.last_error.as_deref()), (State::Scheduled, Some("panicked")));
+    let milliseconds = (job.run_at - w.clock.now()).num_milliseconds();
+    assert!((8_000..=12_000).contains(&milliseconds), "{milliseconds} ms");
+
+    // It panicked in the middle of the call: the platform is asked before the next one.
+    w.sql(format!("UPDATE jobs SET attempt = 7 WHERE id = {id}")).await;
+    w.advance(70);
+    w.run_jobs().await;
+    assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (2, 1));
+    assert_eq!(w.state(id).await, State::Dead);
+    let ended = w.target(target).await;
+    let error = ended.error.unwrap();
+    assert_eq!(
+        (ended.status, error.code.as_str(), error.category),
+        (TargetStatus::Failed, "internal", Category::Internal)
+    );
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    assert_eq!(w.events().await, ["post.failed"]);
+}
+
+async fn an_error_of_the_database_is_told_when_no_try_is_left(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (_, target) = w.publish_one().await;
+    let id = w.rung();
+    // The account's secrets cannot be opened: no try will ever get further.
+    w.sql("UPDATE social_accounts SET secrets = secrets || secrets").await;
+    w.sql(format!("UPDATE jobs SET attempt = 6 WHERE id = {id}")).await;
+    w.engine.run(id).await;
+    assert_eq!(w.state(id).await, State::Scheduled);
+    assert!(w.target(target).await.call_started_at.is_none(), "no call was marked as begun");
+    w.run_to_the_end().await;
+    assert_eq!(w.state(id).await, State::Dead);
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
+    assert_eq!((w.events().await, w.fake.calls().len()), (vec!["post.failed".to_owned()], 0));
+}

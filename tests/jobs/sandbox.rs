@@ -1,0 +1,237 @@
+//! The platform inside Crier: the words that choose what happens, and whose a handle is.
+
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::failure::Category;
+use crier_common::domain::post::TargetStatus;
+use crier_common::platforms::sandbox::Sandbox;
+use crier_common::platforms::{Account, ConnectError, Connector, Marker, Outgoing, Reconciled, Secrets};
+use crier_common::store::accounts::{self, NewAccount};
+use crier_common::store::sandbox;
+use secrecy::SecretString;
+use serde_json::json;
+
+use crate::support::jobs::TestWorker;
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    a_post_is_on_the_timeline,
+    fail_is_final,
+    flaky_fails_twice_a_second_apart,
+    slow_takes_its_time,
+    expire_expires_until_it_is_connected_again,
+    limit_pauses_the_account_for_five_seconds,
+    a_handle_is_of_the_workspace_that_came_first,
+    a_handle_has_a_shape,
+    the_same_key_is_one_post,
+    a_post_is_found_by_its_key,
+);
+
+const HANDLE: &str = "demo";
+
+fn connector(s: &TestStore) -> Sandbox {
+    Sandbox::new(s.store.clone(), "https://crier.example").with_slow(Duration::ZERO)
+}
+
+fn handle(handle: &str) -> Secrets {
+    Secrets::from_json(json!({ "handle": handle }).to_string()).unwrap()
+}
+
+/// Connects the handle as the API does.
+async fn connect(w: &TestWorker) -> i64 {
+    let learned = connector(&w.s).connect(w.world.workspace, &handle(HANDLE)).await.unwrap();
+    let new = NewAccount {
+        platform: w.account.platform,
+        external_id: learned.external_id,
+        name: learned.name,
+        username: learned.username,
+        profile_url: learned.profile_url,
+        avatar_url: learned.avatar_url,
+        kind: learned.kind,
+        token_expires_at: learned.token_expires_at,
+        secrets: SecretString::from(learned.secrets.expose_json()),
+    };
+    let saved = w.write(async |tx| {
+        let account = accounts::save(tx, w.world.workspace, &new).await?;
+        accounts::attach(tx, w.world.brand, account.id).await?;
+        Ok(account)
+    });
+    let account = saved.await;
+    assert_eq!(account.id, w.account.id, "the handle's account is the worker's own");
+    account.id
+}
+
+/// A worker with the handle connected, and a post that says this.
+async fn posting(s: TestStore, text: &str) -> (TestWorker, i64) {
+    let w = TestWorker::with_sandbox(s).await;
+    connect(&w).await;
+    let target = post(&w, text).await;
+    (w, target)
+}
+
+async fn post(w: &TestWorker, text: &str) -> i64 {
+    let (post, target) = w.publish_one().await;
+    w.change_post(post, |p| p.content = text.to_owned()).await;
+    target
+}
+
+async fn timeline(w: &TestWorker) -> Vec<String> {
+    let posts = sandbox::timeline(&mut w.conn().await, HANDLE, 10).await.unwrap().unwrap();
+    posts.into_iter().map(|post| post.content).collect()
+}
+
+async fn a_post_is_on_the_timeline(s: TestStore) {
+    let (w, target) = posting(s, "hello").await;
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    let id = ended.external_id.unwrap();
+    assert_eq!(ended.url, Some(format!("https://crier.example/sandbox/demo#post-{id}")));
+    assert_eq!(timeline(&w).await, ["hello"]);
+}
+
+async fn fail_is_final(s: TestStore) {
+    let (w, target) = posting(s, "this will [fail]").await;
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.attempts), (TargetStatus::Failed, 1));
+    assert_eq!(ended.error.unwrap().category, Category::PlatformRejected);
+    assert_eq!(timeline(&w).await, Vec::<String>::new());
+}
+
+async fn flaky_fails_twice_a_second_apart(s: TestStore) {
+    let (w, target) = posting(s, "[flaky]").await;
+    let begun = w.clock.now();
+    for failures in 1..=2 {
+        w.run_jobs().await;
+        let waiting = w.target(target).await;
+        assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, failures));
+        assert_eq!(waiting.next_attempt_at, Some(w.later(1)));
+        w.advance(1);
+    }
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.attempts), (TargetStatus::Published, 3));
+    assert_eq!(ended.published_at, Some(begun + TimeDelta::seconds(2)));
+    assert!(ended.error.is_none());
+    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0, "it is no rate limit");
+}
+
+async fn slow_takes_its_time(s: TestStore) {
+    let (w, target) = posting(s, "[slow]").await;
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    // However little it is here, it is not less.
+    let slow = Duration::from_millis(20);
+    let sandbox = Sandbox::new(w.store.clone(), "https://crier.example").with_slow(slow);
+    let begun = Instant::now();
+    sandbox.publish(&account(&w), &outgoing("[slow]", "slow")).await.unwrap();
+    assert!(begun.elapsed() >= slow);
+    assert_eq!(timeline(&w).await.len(), 2);
+}
+
+async fn expire_expires_until_it_is_connected_again(s: TestStore) {
+    let (w, target) = posting(s, "[expire]").await;
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "account_expired"));
+    assert_eq!(w.account_status().await, AccountStatus::Expired);
+    assert!(connector(&w.s).refresh(&account(&w)).await.is_err(), "a refresh does not mend it");
+    connect(&w).await;
+    assert_eq!(w.account_status().await, AccountStatus::Active);
+    assert!(connector(&w.s).refresh(&account(&w)).await.is_ok());
+    let target = post(&w, "here again").await;
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+}
+
+async fn limit_pauses_the_account_for_five_seconds(s: TestStore) {
+    let (w, target) = posting(s, "[limit]").await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.next_attempt_at), (TargetStatus::Publishing, Some(w.later(5))));
+    assert_eq!(waiting.error.unwrap().category, Category::RateLimited);
+    let other = post(&w, "after you").await;
+    w.advance(4);
+    w.run_jobs().await;
+    assert_eq!(w.target(other).await.status, TargetStatus::Pending);
+    w.advance(1);
+    w.run_jobs().await;
+    assert_eq!(w.target(other).await.status, TargetStatus::Published);
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.attempts), (TargetStatus::Published, 2));
+}
+
+async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
+    let (first, second) = (s.workspace().await, s.workspace().await);
+    let sandbox = connector(&s);
+    assert_eq!(sandbox.connect(first, &handle("bakery")).await.unwrap().external_id, "bakery");
+    let refused = sandbox.connect(second, &handle("bakery")).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::Refused(_)), "{refused}");
+    sandbox.connect(first, &handle("bakery")).await.unwrap();
+    // An account of another workspace cannot post under it either.
+    let intruder = Account {
+        id: 1,
+        workspace_id: second,
+        external_id: "bakery".to_owned(),
+        username: None,
+        secrets: handle("bakery"),
+    };
+    sandbox.publish(&intruder, &outgoing("mine now", "k")).await.unwrap_err();
+    assert!(
+        crier_common::store::sandbox::timeline(&mut s.conn().await, "bakery", 1).await.unwrap().unwrap().is_empty()
+    );
+}
+
+async fn a_handle_has_a_shape(s: TestStore) {
+    let workspace = s.workspace().await;
+    for bad in ["", "Demo", "a b", "ä", "a/b", &"a".repeat(33)] {
+        let refused = connector(&s).connect(workspace, &handle(bad)).await.unwrap_err();
+        assert!(matches!(refused, ConnectError::Field { field: "handle", .. }), "{bad}: {refused}");
+    }
+    for good in ["a", "a-b_9", &"z".repeat(32)] {
+        connector(&s).connect(workspace, &handle(good)).await.unwrap();
+    }
+}
+
+fn account(w: &TestWorker) -> Account {
+    Account {
+        id: w.account.id,
+        workspace_id: w.world.workspace,
+        external_id: HANDLE.to_owned(),
+        username: None,
+        secrets: handle(HANDLE),
+    }
+}
+
+fn outgoing(text: &str, key: &str) -> Outgoing {
+    Outgoing {
+        target_id: 1,
+        text: text.to_owned(),
+        images: Vec::new(),
+        options: serde_json::Map::new(),
+        marker: Marker::from_iter([("key".to_owned(), json!(key))]),
+        attempt: 1,
+    }
+}
+
+async fn the_same_key_is_one_post(s: TestStore) {
+    let w = TestWorker::with_sandbox(s).await;
+    connect(&w).await;
+    let sandbox = connector(&w.s);
+    let first = sandbox.publish(&account(&w), &outgoing("hello", "k")).await.unwrap();
+    let again = sandbox.publish(&account(&w), &outgoing("hello", "k")).await.unwrap();
+    assert_eq!(first, again);
+    assert_ne!(first, sandbox.publish(&account(&w), &outgoing("hello", "other")).await.unwrap());
+    assert_eq!(timeline(&w).await.len(), 2);
+}
+
+async fn a_post_is_found_by_its_key(s: TestStore) {
+    let w = TestWorker::with_sandbox(s).await;
+    connect(&w).await;
+    let sandbox = connector(&w.s);
+    assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), Reconciled::Absent);
+    let published = sandbox.publish(&account(&w), &outgoing("hello", "k")).await.unwrap();
+    assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), Reconciled::Found(published));
+}

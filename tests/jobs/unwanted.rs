@@ -1,0 +1,234 @@
+//! `publish_target` when it is not to publish (any more): no call is made, and what an earlier call did is found out.
+
+use chrono::TimeDelta;
+use crier_common::domain::account::AccountError;
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::{Kind, NewJob, State};
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::store::{accounts, jobs, posts};
+use crier_worker::engine::Run;
+
+use crate::support::fake_platform::{Gate, Say};
+use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
+
+worker_on_both!(
+    an_expired_account_is_not_called,
+    an_account_that_was_detached_is_not_called,
+    a_platform_that_is_not_configured_is_not_called,
+    a_post_that_is_too_late_is_missed,
+    a_post_that_is_late_is_published,
+    a_post_moved_back_to_draft_is_not_published,
+    a_post_deleted_before_the_run_is_not_published,
+    a_post_moved_to_a_later_time_waits_for_it,
+    a_post_scheduled_again_while_its_job_ends_is_not_lost,
+    a_post_deleted_in_flight_is_finished_and_told,
+    a_post_deleted_after_a_crash_is_told_as_it_is,
+    a_post_deleted_after_a_crash_before_the_call_is_not_published,
+    a_post_that_went_out_is_not_missed,
+    a_post_too_late_to_be_sent_again_is_missed,
+    an_account_lost_after_a_crash_leaves_the_outcome_unknown,
+    a_target_that_is_gone_ends_its_job,
+);
+
+async fn fails_without_a_call(w: &TestWorker, target: i64, category: Category, code: &str) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let id = w.rung_for_target(target).await;
+    w.engine.run(id).await;
+    let ended = w.target(target).await;
+    let error = ended.error.unwrap();
+    assert_eq!((ended.status, error.category, error.code.as_str()), (TargetStatus::Failed, category, code));
+    assert_eq!((ended.next_attempt_at, ended.call_started_at, w.state(id).await), (None, None, State::Done));
+    assert!(w.fake.calls().is_empty(), "the platform is not called");
+    assert_eq!(w.post_status(ended.post_id).await, PostStatus::Failed);
+    assert_eq!(w.events().await, ["post.failed"]);
+    assert_eq!(w.attempts(ended.post_id).await.len(), 1);
+}
+
+async fn an_expired_account_is_not_called(w: TestWorker) {
+    let error = AccountError { code: "account_expired".into(), message: "refused".into() };
+    w.write(async |tx| accounts::expire(tx, w.account.id, &error).await).await;
+    let (_, target) = w.publish_one().await;
+    fails_without_a_call(&w, target, Category::AuthExpired, "account_expired").await;
+}
+
+async fn an_account_that_was_detached_is_not_called(w: TestWorker) {
+    let (_, target) = w.publish_one().await;
+    w.write(async |tx| accounts::disconnect(tx, w.world.brand, w.account.id).await).await;
+    fails_without_a_call(&w, target, Category::Account, "account_disconnected").await;
+}
+
+async fn a_platform_that_is_not_configured_is_not_called(w: TestWorker) {
+    let (_, target) = w.publish_one().await;
+    // Its secrets are sealed under the platform's name as well.
+    w.sql("DELETE FROM social_accounts").await;
+    let mut new = crate::support::store::new_account("demo", "token-0");
+    new.platform = crier_common::domain::platform::Platform::Mastodon;
+    let made = w.write(async |tx| {
+        let made = accounts::save(tx, w.world.workspace, &new).await?;
+        accounts::attach(tx, w.world.brand, made.id).await?;
+        Ok(made)
+    });
+    let account = made.await.id;
+    w.sql(format!("UPDATE post_targets SET account_id = {account}")).await;
+    fails_without_a_call(&w, target, Category::Account, "platform_not_configured").await;
+}
+
+async fn a_post_that_is_too_late_is_missed(w: TestWorker) {
+    let (_, target) = w.schedule(w.later(60)).await;
+    w.clock.advance(TimeDelta::seconds(60) + TimeDelta::hours(24) + TimeDelta::microseconds(1));
+    w.scheduler.tick().await.unwrap();
+    fails_without_a_call(&w, target, Category::Missed, "missed").await;
+}
+
+async fn a_post_that_is_late_is_published(w: TestWorker) {
+    let (post, target) = w.schedule(w.later(60)).await;
+    w.clock.advance(TimeDelta::seconds(60) + TimeDelta::hours(24));
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+}
+
+async fn a_post_moved_back_to_draft_is_not_published(w: TestWorker) {
+    let (post, target) = w.schedule(w.clock.now()).await;
+    let id = w.rung();
+    // The job is in a worker's hands already, so that it cannot be cancelled.
+    w.change_post(post, |p| p.status = PostStatus::Draft).await;
+    w.engine.run(id).await;
+    assert_eq!((w.state(id).await, w.target(target).await.status), (State::Cancelled, TargetStatus::Pending));
+    assert_eq!((w.target(target).await.attempts, w.post_status(post).await), (0, PostStatus::Draft));
+    assert!(w.fake.calls().is_empty());
+}
+
+async fn a_post_deleted_before_the_run_is_not_published(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (post, _) = w.publish_one().await;
+    let id = w.rung();
+    w.write(async |tx| posts::delete(tx, post).await).await;
+    w.engine.run(id).await;
+    assert_eq!(w.state(id).await, State::Cancelled);
+    assert!(w.fake.calls().is_empty() && w.events().await.is_empty());
+}
+
+async fn a_post_moved_to_a_later_time_waits_for_it(w: TestWorker) {
+    let (post, target) = w.schedule(w.clock.now()).await;
+    let (id, later) = (w.rung(), w.later(500));
+    w.change_post(post, |p| p.scheduled_at = Some(later)).await;
+    w.engine.run(id).await;
+    let job = w.show(id).await;
+    assert_eq!((job.state, job.run_at), (State::Scheduled, later));
+    assert_eq!((w.post_status(post).await, w.fake.calls().len()), (PostStatus::Scheduled, 0));
+    w.advance(500);
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.published_at, Some(later));
+}
+
+async fn a_post_scheduled_again_while_its_job_ends_is_not_lost(w: TestWorker) {
+    let (post, target) = w.schedule(w.clock.now()).await;
+    let id = w.rung();
+    w.change_post(post, |p| p.status = PostStatus::Draft).await;
+    // The run has seen a draft; before its end is stored, the post is scheduled again, and the job that is there keeps a
+    // new one from being enqueued.
+    let claimed = w.claim(&[id], "w").await.remove(0);
+    let ending = w.handler(Kind::PublishTarget).run(&Run::new(claimed.clone())).await.unwrap();
+    let later = w.later(500);
+    w.change_post(post, |p| (p.status, p.scheduled_at) = (PostStatus::Scheduled, Some(later))).await;
+    let job = NewJob::new(Kind::PublishTarget, target, later);
+    assert_eq!(w.write(async |tx| jobs::enqueue(tx, &job).await).await, None);
+    let outcome = w.write(async |tx| ending.write(tx, &claimed).await).await;
+    assert!(w.settle(&claimed, outcome).await);
+    w.run_to_the_end().await;
+    assert_eq!(w.target(target).await.published_at.map(|at| at.timestamp()), Some(later.timestamp()));
+}
+
+async fn a_post_deleted_in_flight_is_finished_and_told(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let gate = Gate::new();
+    w.fake.says([Say::Wait(gate.clone())]);
+    let (post, target) = w.publish_one().await;
+    let (engine, id) = (w.engine.clone(), w.rung());
+    let run = tokio::spawn(async move { engine.run(id).await });
+    gate.entered().await;
+    w.write(async |tx| {
+        posts::delete(tx, post).await?;
+        assert!(jobs::cancel_subject(tx, Kind::PublishTarget, target).await?, "it is in flight");
+        Ok(())
+    })
+    .await;
+    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 0, "its row stays until then");
+    gate.let_through();
+    run.await.unwrap();
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    assert_eq!(w.events().await, ["post.published"]);
+    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 1);
+}
+
+/// A worker dies in the call, before or after the platform took the post; then the lease is over.
+async fn died_in_the_call(w: &TestWorker, accepted: bool) -> (i64, i64) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let gate = Gate::new();
+    w.fake.says([if accepted { Say::AcceptAndHang(gate.clone()) } else { Say::Hang(gate.clone()) }]);
+    let (post, target) = w.publish_one().await;
+    let doomed = w.doomed().await;
+    doomed.start(w.rung());
+    gate.entered().await;
+    doomed.kill().await;
+    w.advance(LEASE_OVER);
+    (post, target)
+}
+
+async fn a_post_deleted_after_a_crash_is_told_as_it_is(w: TestWorker) {
+    let (post, target) = died_in_the_call(&w, true).await;
+    w.write(async |tx| posts::delete(tx, post).await).await;
+    w.run_jobs().await;
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+    assert_eq!(w.events().await, ["post.published"]);
+}
+
+async fn a_post_deleted_after_a_crash_before_the_call_is_not_published(w: TestWorker) {
+    let (post, target) = died_in_the_call(&w, false).await;
+    w.write(async |tx| posts::delete(tx, post).await).await;
+    w.run_to_the_end().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "post_deleted"));
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 0));
+    assert_eq!(w.events().await, ["post.failed"]);
+}
+
+async fn a_post_that_went_out_is_not_missed(w: TestWorker) {
+    let (_, target) = died_in_the_call(&w, true).await;
+    w.clock.advance(TimeDelta::days(3));
+    w.run_jobs().await;
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+}
+
+async fn a_post_too_late_to_be_sent_again_is_missed(w: TestWorker) {
+    let (_, target) = died_in_the_call(&w, false).await;
+    w.clock.advance(TimeDelta::days(3));
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "missed"));
+    assert_eq!((w.fake.count("reconcile"), w.fake.count("publish")), (1, 1));
+}
+
+async fn an_account_lost_after_a_crash_leaves_the_outcome_unknown(w: TestWorker) {
+    let (post, target) = died_in_the_call(&w, true).await;
+    let error = AccountError { code: "account_expired".into(), message: "refused".into() };
+    w.write(async |tx| accounts::expire(tx, w.account.id, &error).await).await;
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::OutcomeUnknown));
+    // Connected again and published again, it is asked about first.
+    w.s.account(w.world, "demo", "token-1").await;
+    w.publish_again(post).await;
+    w.advance(CALL_OVER);
+    w.run_jobs().await;
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+}
+
+async fn a_target_that_is_gone_ends_its_job(w: TestWorker) {
+    let (_, target) = w.publish_one().await;
+    let id = w.rung();
+    w.sql(format!("DELETE FROM post_targets WHERE id = {target}")).await;
+    w.engine.run(id).await;
+    assert_eq!(w.state(id).await, State::Cancelled);
+}

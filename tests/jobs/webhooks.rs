@@ -1,0 +1,382 @@
+//! `deliver_webhook`: attempts, their schedule, and what an answer means for the endpoint.
+
+use std::sync::{Arc, Mutex};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::event::EventName;
+use crier_common::domain::job::{Kind, Lane, NewJob, State};
+use crier_common::domain::webhook::{DeliveryStatus, Webhook};
+use crier_common::store::{deliveries, events, jobs, webhooks};
+use crier_common::webhooks::signature::verify;
+use secrecy::SecretString;
+use serde_json::json;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+
+worker_on_both!(
+    an_event_is_delivered_and_signed,
+    a_failure_is_tried_again_with_the_same_id_and_body,
+    eight_attempts_with_the_promised_pauses,
+    a_retry_after_is_honoured,
+    a_410_disables_the_endpoint,
+    five_days_without_a_success_disable_the_endpoint,
+    a_success_wipes_the_record,
+    an_inactive_endpoint_gets_nothing,
+    a_deleted_endpoint_ends_its_deliveries,
+    a_replay_is_made_at_once,
+    a_replay_while_an_attempt_is_under_way_is_not_lost,
+    what_the_owner_changes_applies_to_the_next_attempt,
+    the_endpoints_of_an_event_are_told_its_id,
+    a_blocked_address_is_recorded,
+    a_worker_that_dies_delivers_again_under_the_same_id,
+    one_endpoint_s_backlog_holds_up_no_other,
+);
+
+/// Answers as the test says, then with 200; writes down what came.
+#[derive(Clone, Default)]
+struct Script {
+    answers: Arc<Mutex<std::collections::VecDeque<ResponseTemplate>>>,
+}
+
+impl Respond for Script {
+    fn respond(&self, _request: &Request) -> ResponseTemplate {
+        self.answers.lock().unwrap().pop_front().unwrap_or_else(|| ResponseTemplate::new(200))
+    }
+}
+
+struct Receiver {
+    server: MockServer,
+    script: Script,
+}
+
+impl Receiver {
+    async fn start() -> Self {
+        let (server, script) = (MockServer::start().await, Script::default());
+        Mock::given(any()).respond_with(script.clone()).mount(&server).await;
+        Self { server, script }
+    }
+
+    fn answers(&self, statuses: impl IntoIterator<Item = u16>) {
+        self.answer_with(statuses.into_iter().map(ResponseTemplate::new));
+    }
+
+    fn answer_with(&self, answers: impl IntoIterator<Item = ResponseTemplate>) {
+        self.script.answers.lock().unwrap().extend(answers);
+    }
+
+    async fn requests(&self) -> Vec<Request> {
+        self.server.received_requests().await.unwrap()
+    }
+
+    fn url(&self) -> String {
+        format!("{}/hook", self.server.uri())
+    }
+}
+
+fn header(request: &Request, name: &str) -> String {
+    request.headers.get(name).unwrap().to_str().unwrap().to_owned()
+}
+
+/// An endpoint that has one delivery to get.
+async fn told(w: &TestWorker) -> (Receiver, Webhook, i64) {
+    let receiver = Receiver::start().await;
+    let webhook = w.listen_at(&receiver.url()).await;
+    let delivery = tell(w).await;
+    (receiver, webhook, delivery)
+}
+
+/// Something happens; gives the newest delivery.
+async fn tell(w: &TestWorker) -> i64 {
+    let data = json!({ "post_id": 1, "text": "naïve ☃" });
+    w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, Some("request-1")).await).await;
+    w.number("SELECT max(id) FROM webhook_deliveries").await
+}
+
+/// Runs the attempt that is due; nothing else is.
+async fn attempt(w: &TestWorker) {
+    w.scheduler.tick().await.unwrap();
+    let id = w.rung();
+    assert!(w.engine.run(id).await);
+}
+
+async fn advance_to(w: &TestWorker, at: DateTime<Utc>) {
+    w.clock.advance(at - w.clock.now());
+}
+
+async fn an_event_is_delivered_and_signed(w: TestWorker) {
+    let (receiver, _, id) = told(&w).await;
+    attempt(&w).await;
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Succeeded, Some(200)));
+    assert_eq!((delivery.attempts, delivery.max_attempts, delivery.error), (1, 8, None));
+    assert_eq!((delivery.next_attempt_at, delivery.last_attempt_at), (None, Some(w.clock.now())));
+    let request = receiver.requests().await.remove(0);
+    assert_eq!(request.body, delivery.payload.as_bytes(), "the bytes that are kept are those that were sent");
+    assert_eq!(header(&request, "X-Webhook-Delivery-Id"), id.to_string());
+    assert_eq!(header(&request, "X-Webhook-Event"), "post.published");
+    let now = w.clock.now().timestamp();
+    let signature = header(&request, "X-Webhook-Signature");
+    let secret = SecretString::from("whsec_of_the_tests");
+    let tolerance = std::time::Duration::ZERO;
+    verify(&secret, &signature, &request.body, now, tolerance).unwrap();
+    verify(&secret, &signature, b"{}", now, tolerance).unwrap_err();
+    assert_eq!(w.number("SELECT count(*) FROM webhook_attempts WHERE outcome = '2xx'").await, 1);
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state <> 'done'").await, 0);
+}
+
+async fn a_failure_is_tried_again_with_the_same_id_and_body(w: TestWorker) {
+    let (receiver, _, id) = told(&w).await;
+    receiver.answer_with([ResponseTemplate::new(500).set_body_string("out of order")]);
+    attempt(&w).await;
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.attempts), (DeliveryStatus::Retrying, 1));
+    assert_eq!((delivery.response_code, delivery.response_body.as_deref()), (Some(500), Some("out of order")));
+    assert!(delivery.error.unwrap().contains("500"));
+    let next = delivery.next_attempt_at.unwrap();
+    assert!((4_000..=6_000).contains(&(next - w.clock.now()).num_milliseconds()));
+    advance_to(&w, next).await;
+    attempt(&w).await;
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.attempts, delivery.error), (DeliveryStatus::Succeeded, 2, None));
+    let requests = receiver.requests().await;
+    assert_eq!(requests[0].body, requests[1].body);
+    for name in ["X-Webhook-Delivery-Id", "X-Webhook-Event-Id"] {
+        assert_eq!(header(&requests[0], name), header(&requests[1], name));
+    }
+    assert_ne!(header(&requests[0], "X-Webhook-Timestamp"), header(&requests[1], "X-Webhook-Timestamp"));
+}
+
+async fn eight_attempts_with_the_promised_pauses(w: TestWorker) {
+    let (receiver, webhook, id) = told(&w).await;
+    receiver.answers([500, 301, 404, 503, 500, 500, 500, 500]);
+    for (number, seconds) in (1..).zip([5, 300, 1_800, 7_200, 18_000, 36_000, 36_000]) {
+        attempt(&w).await;
+        let delivery = w.delivery(id).await;
+        assert_eq!((delivery.status, delivery.attempts), (DeliveryStatus::Retrying, number));
+        let next = delivery.next_attempt_at.unwrap();
+        let milliseconds = (next - w.clock.now()).num_milliseconds();
+        assert!((seconds * 800..=seconds * 1_200).contains(&milliseconds), "{milliseconds} ms after {number}");
+        advance_to(&w, next).await;
+    }
+    attempt(&w).await;
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.attempts, delivery.next_attempt_at), (DeliveryStatus::Failed, 8, None));
+    assert_eq!(receiver.requests().await.len(), 8);
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state <> 'done'").await, 0);
+    assert!(webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap().is_active);
+}
+
+async fn a_retry_after_is_honoured(w: TestWorker) {
+    let (receiver, _, id) = told(&w).await;
+    let asks = |status, after: &str| ResponseTemplate::new(status).insert_header("Retry-After", after);
+    receiver.answer_with([asks(429, "1234"), asks(503, "999999"), asks(500, "1234")]);
+    for wanted in [1_234..=1_235, 86_400..=86_400, 1_400..=2_200] {
+        attempt(&w).await;
+        let next = w.delivery(id).await.next_attempt_at.unwrap();
+        let seconds = (next - w.clock.now()).num_seconds();
+        assert!(wanted.contains(&seconds), "{seconds} s, not {wanted:?}");
+        advance_to(&w, next).await;
+    }
+}
+
+async fn disabled(w: &TestWorker, webhook: &Webhook) -> Option<String> {
+    let found = webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap();
+    assert_eq!(found.is_active, found.disabled_reason.is_none());
+    found.disabled_reason
+}
+
+async fn a_410_disables_the_endpoint(w: TestWorker) {
+    let (receiver, webhook, first) = told(&w).await;
+    let second = tell(&w).await;
+    receiver.answers([410]);
+    w.run_jobs().await;
+    assert!(disabled(&w, &webhook).await.unwrap().contains("410"));
+    let (first, second) = (w.delivery(first).await, w.delivery(second).await);
+    assert_eq!((first.status, first.response_code, first.next_attempt_at), (DeliveryStatus::Failed, Some(410), None));
+    assert_eq!((second.status, second.attempts), (DeliveryStatus::Failed, 0), "what waits is given up");
+    assert!(second.error.unwrap().contains("inactive"));
+    assert_eq!(receiver.requests().await.len(), 1);
+    tell(&w).await;
+    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 2, "it hears of nothing more");
+}
+
+async fn five_days_without_a_success_disable_the_endpoint(w: TestWorker) {
+    let (receiver, webhook, _) = told(&w).await;
+    receiver.answers(std::iter::repeat_n(500, 40));
+    let begun = w.clock.now();
+    attempt(&w).await;
+    while w.clock.now() - begun < TimeDelta::days(5) - TimeDelta::hours(12) {
+        w.clock.advance(TimeDelta::hours(11));
+        w.run_jobs().await;
+        assert_eq!(disabled(&w, &webhook).await, None, "not yet");
+    }
+    w.clock.advance(begun + TimeDelta::days(5) - w.clock.now());
+    let last = tell(&w).await;
+    w.run_jobs().await;
+    assert!(disabled(&w, &webhook).await.unwrap().contains("5 days"));
+    assert_eq!((w.delivery(last).await.status, w.delivery(last).await.attempts), (DeliveryStatus::Failed, 1));
+}
+
+async fn a_success_wipes_the_record(w: TestWorker) {
+    let (receiver, webhook, _) = told(&w).await;
+    receiver.answers([500, 200, 500]);
+    attempt(&w).await;
+    w.clock.advance(TimeDelta::days(4));
+    w.run_jobs().await;
+    w.clock.advance(TimeDelta::days(4));
+    tell(&w).await;
+    w.run_jobs().await;
+    assert_eq!((receiver.requests().await.len(), disabled(&w, &webhook).await), (3, None));
+}
+
+async fn an_inactive_endpoint_gets_nothing(w: TestWorker) {
+    let (receiver, webhook, id) = told(&w).await;
+    w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
+    w.run_jobs().await;
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.attempts, delivery.next_attempt_at), (DeliveryStatus::Failed, 0, None));
+    assert!(delivery.error.unwrap().contains("inactive") && receiver.requests().await.is_empty());
+}
+
+async fn a_deleted_endpoint_ends_its_deliveries(w: TestWorker) {
+    let (receiver, webhook, _) = told(&w).await;
+    assert!(w.write(async |tx| webhooks::delete(tx, w.world.user, webhook.id).await).await);
+    w.run_jobs().await;
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'cancelled'").await, 1);
+    assert!(receiver.requests().await.is_empty());
+}
+
+/// What the retry endpoint does.
+async fn replay(w: &TestWorker, webhook: &Webhook, id: i64) {
+    let job = NewJob::new(Kind::DeliverWebhook, id, w.clock.now()).lane(Lane::Endpoint(webhook.id));
+    w.write(async |tx| {
+        deliveries::replay(tx, id).await?;
+        jobs::hasten(tx, &job).await
+    })
+    .await;
+}
+
+async fn a_replay_is_made_at_once(w: TestWorker) {
+    let (receiver, webhook, id) = told(&w).await;
+    receiver.answers([500, 500]);
+    attempt(&w).await;
+    // While it waits for its next attempt, and after it has ended.
+    replay(&w, &webhook, id).await;
+    attempt(&w).await;
+    assert_eq!((w.delivery(id).await.attempts, w.delivery(id).await.max_attempts), (2, 9));
+    replay(&w, &webhook, id).await;
+    attempt(&w).await;
+    assert_eq!(w.delivery(id).await.status, DeliveryStatus::Succeeded);
+    replay(&w, &webhook, id).await;
+    assert_eq!(w.delivery(id).await.status, DeliveryStatus::Pending);
+    attempt(&w).await;
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.attempts, delivery.max_attempts), (DeliveryStatus::Succeeded, 4, 11));
+    let ids: std::collections::BTreeSet<_> =
+        receiver.requests().await.iter().map(|r| header(r, "X-Webhook-Delivery-Id")).collect();
+    assert_eq!(ids.len(), 1);
+}
+
+async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
+    let (receiver, webhook, id) = told(&w).await;
+    // The last attempt that is allowed.
+    w.sql("UPDATE webhook_deliveries SET attempts = 7").await;
+    let claimed = w.claim(&[w.rung()], "w").await.remove(0);
+    receiver.answers([500]);
+    let run = crier_worker::engine::Run::new(claimed.clone());
+    let ending = w.handler(Kind::DeliverWebhook).run(&run).await.unwrap();
+    replay(&w, &webhook, id).await;
+    let mut tx = w.begin().await.unwrap();
+    let outcome = ending.write(&mut tx, &claimed).await.unwrap();
+    assert!(jobs::engine::settle(&mut tx, &claimed, &outcome).await.unwrap());
+    tx.commit().await.unwrap();
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.attempts, delivery.max_attempts), (DeliveryStatus::Retrying, 8, 9));
+    attempt(&w).await;
+    assert_eq!((w.delivery(id).await.status, w.delivery(id).await.attempts), (DeliveryStatus::Succeeded, 9));
+}
+
+async fn what_the_owner_changes_applies_to_the_next_attempt(w: TestWorker) {
+    let (first, webhook, id) = told(&w).await;
+    let second = Receiver::start().await;
+    first.answers([500]);
+    attempt(&w).await;
+    let secret = SecretString::from("whsec_another_one");
+    w.write(async |tx| {
+        webhooks::update(tx, &Webhook { url: second.url(), ..webhook.clone() }).await?;
+        webhooks::set_secret(tx, webhook.id, &secret).await
+    })
+    .await;
+    advance_to(&w, w.delivery(id).await.next_attempt_at.unwrap()).await;
+    attempt(&w).await;
+    let request = second.requests().await.remove(0);
+    let signature = header(&request, "X-Webhook-Signature");
+    verify(&secret, &signature, &request.body, w.clock.now().timestamp(), std::time::Duration::ZERO).unwrap();
+    assert_eq!(first.requests().await.len(), 1);
+}
+
+async fn the_endpoints_of_an_event_are_told_its_id(w: TestWorker) {
+    let (first, _, _) = told(&w).await;
+    w.run_jobs().await;
+    let second = Receiver::start().await;
+    w.listen_at(&second.url()).await;
+    tell(&w).await;
+    w.run_jobs().await;
+    let (first, second) = (first.requests().await, second.requests().await);
+    assert_eq!((first.len(), second.len()), (2, 1));
+    assert_eq!(header(&first[1], "X-Webhook-Event-Id"), header(&second[0], "X-Webhook-Event-Id"));
+    assert_ne!(header(&first[1], "X-Webhook-Delivery-Id"), header(&second[0], "X-Webhook-Delivery-Id"));
+    assert_ne!(header(&first[0], "X-Webhook-Event-Id"), header(&first[1], "X-Webhook-Event-Id"));
+}
+
+async fn a_blocked_address_is_recorded(w: TestWorker) {
+    w.listen_at("https://10.0.0.1/hook").await;
+    let id = tell(&w).await;
+    attempt(&w).await;
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Retrying, None));
+    assert!(delivery.error.is_some());
+    assert_eq!(w.number("SELECT count(*) FROM webhook_attempts WHERE outcome = 'blocked'").await, 1);
+}
+
+async fn a_worker_that_dies_delivers_again_under_the_same_id(w: TestWorker) {
+    let (receiver, _, id) = told(&w).await;
+    // The answer is on its way for ever: the worker dies waiting for it.
+    receiver.answer_with([ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))]);
+    let doomed = w.doomed().await;
+    doomed.start(w.rung());
+    w.until(async || receiver.requests().await.len() == 1).await;
+    doomed.kill().await;
+    w.advance(LEASE_OVER);
+    w.run_jobs().await;
+    let requests = receiver.requests().await;
+    assert_eq!(requests.len(), 2);
+    assert_eq!(header(&requests[0], "X-Webhook-Delivery-Id"), header(&requests[1], "X-Webhook-Delivery-Id"));
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.attempts), (DeliveryStatus::Succeeded, 1));
+}
+
+async fn one_endpoint_s_backlog_holds_up_no_other(w: TestWorker) {
+    // An endpoint that never answers holds as many places as its lane has; what is over them waits outside.
+    let (dead, _, _) = told(&w).await;
+    dead.answer_with((0..40).map(|_| ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))));
+    for _ in 0..39 {
+        tell(&w).await;
+    }
+    let doomed = w.doomed().await;
+    for id in w.s.bell.take() {
+        doomed.start(id);
+    }
+    let cap = Kind::DeliverWebhook.rules().lane_cap.unwrap();
+    w.until(async || w.number("SELECT count(*) FROM jobs WHERE waiting").await == 40 - cap).await;
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, cap);
+    let live = Receiver::start().await;
+    w.listen_at(&live.url()).await;
+    let id = tell(&w).await;
+    let job = w.number(format!("SELECT id FROM jobs WHERE subject_id = {id}")).await;
+    assert!(w.engine.run(job).await);
+    assert_eq!((w.delivery(id).await.status, w.state(job).await), (DeliveryStatus::Succeeded, State::Done));
+    doomed.kill().await;
+}

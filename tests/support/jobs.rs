@@ -1,0 +1,393 @@
+//! A worker and a scheduler over a [`TestStore`], driven by hand: nothing happens but what a test asks for, in an order that
+//! it knows.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::account::{AccountStatus, SocialAccount};
+use crier_common::domain::event::EventName;
+use crier_common::domain::job::{Bell, Kind, Lane, NewJob, Ring};
+use crier_common::domain::platform::Platform;
+use crier_common::domain::post::{Attempt, Post, PostStatus, Target};
+use crier_common::domain::webhook::{Delivery, Webhook};
+use crier_common::http::{Guard, HttpClient};
+use crier_common::platforms::address::AddressCheck;
+use crier_common::platforms::sandbox::Sandbox;
+use crier_common::platforms::{Clients, PlatformsConfig, Registry as Platforms};
+use crier_common::queue::Transport;
+use crier_common::store::jobs::dispatch::UNHEARD;
+use crier_common::store::webhooks::NewWebhook;
+use crier_common::store::{Store, deliveries, jobs, posts, targets, webhooks};
+use crier_common::webhooks::Sender;
+use crier_scheduler::Scheduler;
+use crier_worker::engine::Engine;
+use crier_worker::jobs::{Deps, Job, Registry};
+use secrecy::SecretString;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+use super::fake_platform::{FakePlatform, TIMEOUT};
+use super::store::{TestStore, World, new_post};
+
+/// When a call is over, whatever became of it: two time-outs after it began.
+pub const CALL_OVER: i64 = 60;
+/// Longer than any lease.
+pub const LEASE_OVER: i64 = 31;
+
+/// Makes two tests of each function that takes a [`TestWorker`]: one on SQLite, one on Postgres.
+macro_rules! worker_on_both {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::support::{jobs::TestWorker, store::TestStore};
+
+            #[tokio::test]
+            async fn sqlite() {
+                super::$name(TestWorker::over(TestStore::sqlite().await).await).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                super::$name(TestWorker::over(TestStore::postgres().await).await).await;
+            }
+        }
+    )+};
+}
+pub(crate) use worker_on_both;
+
+/// A bell whose room a test sets; the ids are heard by the store's own.
+pub struct StillBell(Mutex<Option<Vec<(Kind, usize)>>>);
+
+impl StillBell {
+    pub fn with_room(room: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(Kind::ALL.iter().map(|kind| (*kind, room)).collect()))))
+    }
+
+    /// The room of one kind; `None`: the bell cannot be reached.
+    pub fn set(&self, room: Option<Vec<(Kind, usize)>>) {
+        *self.0.lock().expect("no panic") = room;
+    }
+}
+
+impl Bell for StillBell {
+    fn ring(&self, _rings: &[Ring]) {}
+}
+
+#[async_trait]
+impl Transport for StillBell {
+    fn listen(&self, _kind: Kind) -> mpsc::Receiver<i64> {
+        mpsc::channel(1).1
+    }
+
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
+        self.0.lock().expect("no panic").clone()
+    }
+}
+
+struct AnyAddress;
+
+#[async_trait]
+impl AddressCheck for AnyAddress {
+    async fn check(&self, _url: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A workspace with an account on a platform that does what the test says, a worker and a scheduler.
+pub struct TestWorker {
+    pub s: TestStore,
+    pub world: World,
+    pub account: SocialAccount,
+    pub fake: Arc<FakePlatform>,
+    pub engine: Engine,
+    pub scheduler: Scheduler,
+    pub bell: Arc<StillBell>,
+    platforms: Arc<Platforms>,
+}
+
+impl Deref for TestWorker {
+    type Target = TestStore;
+    fn deref(&self) -> &TestStore {
+        &self.s
+    }
+}
+
+impl TestWorker {
+    pub async fn over(s: TestStore) -> Self {
+        let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
+        let connector = fake.clone();
+        Self::build(s, fake, |_| connector).await
+    }
+
+    /// With the real sandbox in the place of the fake.
+    pub async fn with_sandbox(s: TestStore) -> Self {
+        let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
+        let sandbox = |store: &Store| {
+            Arc::new(Sandbox::new(store.clone(), "https://crier.example").with_slow(Duration::ZERO)) as Arc<_>
+        };
+        Self::build(s, fake, sandbox).await
+    }
+
+    async fn build(
+        s: TestStore,
+        fake: Arc<FakePlatform>,
+        connector: impl FnOnce(&Store) -> Arc<dyn crier_common::platforms::Connector>,
+    ) -> Self {
+        let world = s.world().await;
+        let account = s.account(world, "demo", "token-0").await;
+        let client = HttpClient::trusted(TIMEOUT, 1 << 20);
+        let clients = Clients { trusted: client.clone(), guarded: client, addresses: Arc::new(AnyAddress) };
+        let mut platforms = Platforms::new(PlatformsConfig::default(), &clients, &s.clock);
+        platforms.register(connector(&s.store));
+        let platforms = Arc::new(platforms);
+        let engine = Engine::new(s.store.clone(), registry(&s.store, &platforms, Kind::ALL), 64);
+        let bell = StillBell::with_room(10_000);
+        let scheduler = Scheduler { store: s.store.clone(), transport: bell.clone() };
+        Self { s, world, account, fake, engine, scheduler, bell, platforms }
+    }
+
+    /// An engine of another process that takes some kinds alone.
+    pub fn engine_for(&self, store: Store, kinds: &[Kind]) -> Engine {
+        let registry = registry(&store, &self.platforms, kinds);
+        Engine::new(store, registry, 64)
+    }
+
+    /// What a kind does, for a test that takes it apart.
+    pub fn handler(&self, kind: Kind) -> Arc<dyn Job> {
+        registry(&self.s.store, &self.platforms, Kind::ALL).get(kind).expect("every kind is there")
+    }
+
+    /// Ticks the scheduler and runs every id that was rung, until nothing is rung any more.
+    pub async fn run_jobs(&self) {
+        for _ in 0..10_000 {
+            self.scheduler.tick().await.expect("a tick");
+            let rung = self.s.bell.take();
+            if rung.is_empty() {
+                return;
+            }
+            for id in rung {
+                self.engine.run(id).await;
+            }
+        }
+        panic!("it rings for ever");
+    }
+
+    /// Runs jobs, and moves the clock on to whatever is next, until nothing is left to wait for; gives when it looked.
+    pub async fn run_to_the_end(&self) -> Vec<DateTime<Utc>> {
+        let mut times = Vec::new();
+        for _ in 0..200 {
+            self.run_jobs().await;
+            let Some(next) = self.next_time().await else { return times };
+            self.clock.advance((next - self.clock.now()).max(TimeDelta::microseconds(1)));
+            times.push(self.clock.now());
+        }
+        panic!("it never ends: {times:?}");
+    }
+
+    /// When the next job is due, the next lease is over or the next lane goes on.
+    async fn next_time(&self) -> Option<DateTime<Utc>> {
+        let mut times = Vec::new();
+        for sql in [
+            "SELECT min(run_at) FROM jobs WHERE state = 'scheduled'",
+            "SELECT min(lease_until) FROM jobs WHERE state = 'running'",
+            "SELECT min(paused_until) FROM paused_lanes WHERE lane IN (SELECT lane FROM jobs WHERE waiting)",
+        ] {
+            times.extend(self.value::<Option<DateTime<Utc>>>(sql).await);
+        }
+        let unheard = "SELECT min(dispatched_at) FROM jobs WHERE state = 'ready' AND NOT waiting";
+        times.extend(self.value::<Option<DateTime<Utc>>>(unheard).await.map(|at| at + UNHEARD));
+        // A lease is over only after its last microsecond.
+        times.into_iter().min().map(|at| at + TimeDelta::microseconds(1))
+    }
+
+    /// Looks until it is so: for what another task is about to do.
+    pub async fn until(&self, so: impl AsyncFn() -> bool) {
+        for _ in 0..100_000 {
+            if so().await {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("it never comes to that");
+    }
+
+    /// An id that is rung for now, and no other.
+    pub fn rung(&self) -> i64 {
+        let rung = self.s.bell.take();
+        assert_eq!(rung.len(), 1, "one job is rung for: {rung:?}");
+        rung[0]
+    }
+
+    /// The id of the target's job; what else was rung for is dropped.
+    pub async fn rung_for_target(&self, target: i64) -> i64 {
+        let id = self.job_of(target).await.id;
+        assert!(self.s.bell.take().contains(&id), "it is rung for");
+        id
+    }
+
+    /// Another account of the same workspace, on the same brand.
+    pub async fn another_account(&self, external_id: &str) -> SocialAccount {
+        self.s.account(self.world, external_id, "token-0").await
+    }
+
+    /// A post that is publishing now, with a job for each account; gives its id and its targets'.
+    pub async fn publish(&self, accounts: &[i64]) -> (i64, Vec<i64>) {
+        let (post, made) = self.s.post(self.world, accounts).await;
+        for (target, account) in made.iter().zip(accounts) {
+            self.enqueue(*target, *account, self.clock.now()).await;
+        }
+        (post, made)
+    }
+
+    /// The same, for the worker's own account.
+    pub async fn publish_one(&self) -> (i64, i64) {
+        let (post, made) = self.publish(&[self.account.id]).await;
+        (post, made[0])
+    }
+
+    /// A post that is scheduled.
+    pub async fn schedule(&self, at: DateTime<Utc>) -> (i64, i64) {
+        let (post, made) = self.s.post(self.world, &[self.account.id]).await;
+        self.change_post(post, |p| (p.status, p.scheduled_at) = (PostStatus::Scheduled, Some(at))).await;
+        self.enqueue(made[0], self.account.id, at).await;
+        (post, made[0])
+    }
+
+    /// What `PUT now` does with a post whose targets failed.
+    pub async fn publish_again(&self, post: i64) {
+        let all = targets::list(&mut self.conn().await, post).await.expect("targets");
+        self.change_post(post, |p| p.status = PostStatus::Publishing).await;
+        for target in all.iter().filter(|t| t.status.as_str() == "failed") {
+            self.write(async |tx| targets::reset(tx, target.id, false).await).await;
+            self.enqueue(target.id, target.account_id, self.clock.now()).await;
+        }
+    }
+
+    pub async fn enqueue(&self, target: i64, account: i64, at: DateTime<Utc>) -> i64 {
+        let job = NewJob::new(Kind::PublishTarget, target, at)
+            .lane(Lane::Account(account))
+            .trace(Some("request-1".to_owned()));
+        let id = self.write(async |tx| jobs::enqueue(tx, &job).await).await;
+        id.expect("the target has no other job")
+    }
+
+    pub async fn change_post(&self, post: i64, change: impl FnOnce(&mut Post)) {
+        self.write(async |tx| {
+            let (mut found, _) = posts::lock(tx, post).await?.expect("the post is there");
+            change(&mut found);
+            posts::update(tx, &found).await
+        })
+        .await;
+    }
+
+    pub async fn post_status(&self, post: i64) -> PostStatus {
+        let found = posts::find(&mut self.conn().await, self.world.brand, post).await.expect("a look-up");
+        found.expect("the post is there").status
+    }
+
+    pub async fn target(&self, target: i64) -> Target {
+        targets::find(&mut self.conn().await, target).await.expect("a look-up").expect("the target is there")
+    }
+
+    /// Every try at a post's targets, oldest first.
+    pub async fn attempts(&self, post: i64) -> Vec<Attempt> {
+        let mut all = targets::attempts(&mut self.conn().await, post).await.expect("a look-up");
+        all.reverse();
+        all
+    }
+
+    /// The job of a target, the newest.
+    pub async fn job_of(&self, target: i64) -> jobs::operate::JobRow {
+        let id =
+            self.number(format!("SELECT max(id) FROM jobs WHERE kind = 'publish_target' AND subject_id = {target}"));
+        self.show(id.await).await
+    }
+
+    pub async fn account_status(&self) -> AccountStatus {
+        let found =
+            crier_common::store::accounts::with_secrets(&mut self.conn().await, self.cipher(), self.account.id).await;
+        found.expect("a look-up").expect("the account is there").0.status
+    }
+
+    /// An active endpoint at `url` that hears of posts.
+    pub async fn listen_at(&self, url: &str) -> Webhook {
+        let secret = SecretString::from("whsec_of_the_tests");
+        let events = [EventName::PostPublished, EventName::PostFailed];
+        let new = NewWebhook { url, events: &events, description: None, is_active: true, secret: &secret };
+        self.write(async |tx| webhooks::create(tx, self.world.user, &new).await).await
+    }
+
+    /// The names of the events that happened, in their order.
+    pub async fn events(&self) -> Vec<String> {
+        let all: Option<String> =
+            self.value("SELECT string_agg(name, ' ') FROM (SELECT name FROM events ORDER BY id) e").await;
+        all.map(|all| all.split(' ').map(str::to_owned).collect()).unwrap_or_default()
+    }
+
+    pub async fn delivery(&self, id: i64) -> Delivery {
+        deliveries::find_any(&mut self.conn().await, id).await.expect("a look-up").expect("the delivery is there")
+    }
+
+    /// A worker in a process of its own, which a test can kill.
+    pub async fn doomed(&self) -> Doomed {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let store = self.s.another_on(&runtime).await;
+        let registry = registry(&store, &self.platforms, Kind::ALL);
+        let made = runtime.spawn(async move { Engine::new(store, registry, 64) });
+        Doomed { engine: made.await.expect("an engine"), runtime: Some(runtime) }
+    }
+}
+
+fn registry(store: &Store, platforms: &Arc<Platforms>, kinds: &[Kind]) -> Registry {
+    let guard = Guard::new(vec!["127.0.0.0/8".parse().expect("a network")]);
+    let deps = Deps {
+        store: store.clone(),
+        platforms: platforms.clone(),
+        webhooks: Arc::new(Sender::new(guard)),
+        latest_publish: TimeDelta::hours(24),
+        platform_timeout: TimeDelta::from_std(TIMEOUT).expect("a time-out"),
+    };
+    Registry::new(&deps, kinds)
+}
+
+/// A worker that is to die: everything of it stops where it is, and its connections break.
+pub struct Doomed {
+    pub engine: Engine,
+    runtime: Option<Runtime>,
+}
+
+impl Doomed {
+    /// Runs an id, without waiting for it.
+    pub fn start(&self, id: i64) {
+        let engine = self.engine.clone();
+        self.runtime.as_ref().expect("it lives").spawn(async move { engine.run(id).await });
+    }
+
+    /// As `kill -9`.
+    pub async fn kill(mut self) {
+        let runtime = self.runtime.take().expect("it lives");
+        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(10))).await.expect("no panic");
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A post as it is stored for a draft.
+pub fn draft(world: World) -> Post {
+    new_post(world, PostStatus::Draft)
+}
