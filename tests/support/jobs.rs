@@ -16,6 +16,7 @@ use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Attempt, Post, PostStatus, Target};
 use crier_common::domain::webhook::{Delivery, Webhook};
 use crier_common::http::{Guard, HttpClient};
+use crier_common::platforms::Connector as _;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::sandbox::Sandbox;
 use crier_common::platforms::{Clients, PlatformsConfig, Registry as Platforms};
@@ -266,7 +267,7 @@ impl TestWorker {
         let all = targets::list(&mut self.conn().await, post).await.expect("targets");
         self.change_post(post, |p| p.status = PostStatus::Publishing).await;
         for target in all.iter().filter(|t| t.status.as_str() == "failed") {
-            self.write(async |tx| targets::reset(tx, target.id, false).await).await;
+            self.write(async |tx| targets::reset(tx, target.id, !self.fake.can_reconcile()).await).await;
             self.enqueue(target.id, target.account_id, self.clock.now()).await;
         }
     }
