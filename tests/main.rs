@@ -5,5 +5,6 @@ mod architecture;
 mod faults;
 mod jobs;
 mod platforms;
+mod readme;
 mod store;
 mod support;

@@ -1,8 +1,14 @@
 //! The allowance: by key where there is one, by address where there is none.
 
 use chrono::TimeDelta;
+use crier_common::clock::Clock;
+use crier_common::limits::redis::RedisLimiter;
+use crier_common::limits::{Limiter, Subject};
+use secrecy::SecretString;
 
 use crate::support::app::{TestApp, on_both_apps};
+use crate::support::servers::{self, RedisServer};
+use crate::support::store::start;
 
 on_both_apps!(a_key_has_its_plans_allowance, whoever_has_no_key_is_counted_by_address, replays_count_too);
 
@@ -44,4 +50,35 @@ async fn replays_count_too(app: TestApp) {
     let left = async || delete().await.header("x-ratelimit-remaining").unwrap().parse::<u32>().unwrap();
     let (first, second) = (left().await, left().await);
     assert_eq!(first - second, 1);
+}
+
+/// As two replicas of the API: with a state each, and the same Redis.
+fn replicas(url: &str) -> [RedisLimiter; 2] {
+    let url = SecretString::from(url);
+    [(); 2].map(|()| RedisLimiter::new(&url, Clock::manual(start())).expect("a URL"))
+}
+
+#[tokio::test]
+async fn replicas_share_an_allowance_through_redis() {
+    let [one, two] = replicas(&servers::redis().await);
+    // So small an allowance that none comes back while the test runs.
+    for (limiter, left) in [(&one, 1), (&two, 0)] {
+        let decision = limiter.take(Subject::Key(1), 2).await;
+        assert_eq!((decision.allowed, decision.limit, decision.remaining), (true, 2, left));
+    }
+    let refused = one.take(Subject::Key(1), 2).await;
+    assert!(!refused.allowed && (1..=30).contains(&refused.retry_after), "{refused:?}");
+    assert!(two.take(Subject::Key(2), 2).await.allowed);
+}
+
+#[tokio::test]
+async fn each_replica_counts_for_itself_while_redis_is_away() {
+    let mut server = RedisServer::start();
+    let [one, two] = replicas(&server.url());
+    assert!(one.take(Subject::Key(1), 1).await.allowed);
+    server.stop();
+    for limiter in [&one, &two] {
+        assert!(limiter.take(Subject::Key(1), 1).await.allowed);
+        assert!(!limiter.take(Subject::Key(1), 1).await.allowed);
+    }
 }

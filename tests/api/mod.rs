@@ -1,5 +1,7 @@
 //! The API, driven over a socket as clients drive it, on both engines.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod accounts;
 mod bodies;
 mod brands;

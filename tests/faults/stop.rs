@@ -10,7 +10,8 @@ async fn stops_in_order(mut crier: Installation) {
     let path = format!("/brands/{brand}/posts");
     let mut posts = Vec::new();
     for n in 0..30 {
-        let body = json!({ "content": format!("post number {n:03} ends"), "schedule_type": "now", "accounts": [account] });
+        let body =
+            json!({ "content": format!("post number {n:03} ends"), "schedule_type": "now", "accounts": [account] });
         posts.push(crier.write(&path, body).await["id"].as_i64().expect("an id"));
     }
     for name in crier.names() {
