@@ -187,7 +187,6 @@ create table events (
     payload    text not null,
     created_at timestamptz not null
 );
-create index events_age on events (created_at);
 
 create table webhook_deliveries (
     id              integer primary key autoincrement,

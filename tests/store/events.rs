@@ -1,6 +1,5 @@
 //! Events: who hears of them, and what they are sent.
 
-use chrono::TimeDelta;
 use crier_common::domain::access::Role;
 use crier_common::domain::event::EventName;
 use crier_common::domain::job::{Kind, State};
@@ -16,7 +15,6 @@ on_both![
     an_event_that_nobody_asked_for_leaves_no_row,
     an_event_is_given_up_with_its_transaction,
     an_endpoint_that_is_deleted_meanwhile_spoils_nothing,
-    old_events_go_with_their_deliveries,
 ];
 
 const PUBLISHED: EventName = EventName::PostPublished;
@@ -116,25 +114,4 @@ async fn an_endpoint_that_is_deleted_meanwhile_spoils_nothing(s: TestStore) {
     let at_once = tokio::time::timeout(std::time::Duration::from_secs(5), emit(&s, w.brand, PUBLISHED, &nothing));
     assert_eq!(at_once.await.expect("it waits for an endpoint's record"), 1);
     failing.commit().await.unwrap();
-}
-
-async fn old_events_go_with_their_deliveries(s: TestStore) {
-    let w = s.world().await;
-    let webhook = s.webhook(w.user, &[PUBLISHED]).await;
-    for _ in 0..4 {
-        emit(&s, w.brand, PUBLISHED, &json!({})).await;
-    }
-    let page = deliveries::list(&mut s.conn().await, webhook.id, PageOf { page: 1, per_page: 10 }).await.unwrap();
-    let ids: Vec<i64> = page.rows.iter().map(|d| d.id).collect();
-    for (id, status) in ids.iter().zip(["succeeded", "failed", "failed", "retrying"]) {
-        s.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {id}")).await;
-    }
-    let purge = async |limit| s.write(async |tx| events::purge(tx, 90, limit).await).await;
-    s.clock.advance(TimeDelta::days(90) - TimeDelta::seconds(1));
-    emit(&s, w.brand, PUBLISHED, &json!({})).await;
-    assert_eq!(purge(10).await, 0);
-    s.advance(1);
-    assert_eq!((purge(2).await, purge(2).await, purge(2).await), (2, 1, 0));
-    assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 2, "one is on its way, one is young");
-    assert_eq!(s.number("SELECT count(*) FROM events").await, 2);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::db::{execute, run};
+use super::db::run;
 use super::{Result, Tx};
 use crate::domain::event::EventName;
 use crate::domain::job::{Kind, Lane, NewJob};
@@ -36,11 +36,4 @@ async fn listeners(tx: &mut Tx, brand_id: i64, name: EventName) -> Result<Vec<i6
         "SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND EXISTS (SELECT 1 FROM json_each(w.events) e WHERE e.value = $2) ORDER BY w.id",
     );
     Ok(run!(tx, c => sqlx::query_scalar(sql).bind(brand_id).bind(name).fetch_all(c))?)
-}
-
-/// Deletes events that are older than `days` and have no delivery left to make, with their deliveries; at most `limit`.
-pub async fn purge(tx: &mut Tx, days: i64, limit: i64) -> Result<u64> {
-    const SQL: &str = "DELETE FROM events WHERE id IN (SELECT e.id FROM events e WHERE e.created_at <= $1 AND NOT EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.event_id = e.id AND d.status IN ('pending', 'retrying')) ORDER BY e.created_at LIMIT $2)";
-    let before = tx.now - chrono::TimeDelta::days(days);
-    Ok(execute!(tx, SQL, before, limit)?)
 }

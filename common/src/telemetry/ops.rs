@@ -219,7 +219,7 @@ mod tests {
         let answer = ask(addr, "GET /readyz").await;
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("content-type: application/json"), "{answer}");
         assert!(
-            answer.ends_with(r#"{"draining":false,"missing":{"queue":"not reached yet"},"status":"not_ready"}"#),
+            answer.ends_with(r#"{"status":"not_ready","draining":false,"missing":{"queue":"not reached yet"}}"#),
             "{answer}"
         );
         readiness.ready("queue");

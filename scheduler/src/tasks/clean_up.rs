@@ -1,11 +1,12 @@
 //! Deletes what is over, in small batches, so that no transaction is long: ended jobs after 7 days (dead ones 30), stored
-//! answers after a day, deleted posts once nothing of theirs runs, events after 90 days.
+//! answers after a day, deleted posts once nothing of theirs runs. What tells a user what happened (targets, deliveries,
+//! attempts) stays.
 
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use crier_common::store::jobs::dispatch;
-use crier_common::store::{Result, events, idempotency, posts};
+use crier_common::store::{Result, idempotency, posts};
 
 use crate::Scheduler;
 
@@ -14,7 +15,6 @@ const BATCH: i64 = 500;
 const ROUNDS: usize = 20;
 const ENDED: TimeDelta = TimeDelta::days(7);
 const DEAD: TimeDelta = TimeDelta::days(30);
-const EVENTS_DAYS: i64 = 90;
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     for _ in 0..ROUNDS {
@@ -23,7 +23,6 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
         let mut gone = dispatch::purge(&mut tx, now - ENDED, now - DEAD, BATCH).await?;
         gone += idempotency::purge(&mut tx, BATCH).await?;
         gone += posts::purge(&mut tx, BATCH).await?;
-        gone += events::purge(&mut tx, EVENTS_DAYS, BATCH).await?;
         tx.commit().await?;
         if gone == 0 {
             break;
