@@ -226,7 +226,8 @@ mod tests {
         assert!(readiness.is_ready());
         let answer = ask(addr, "GET /readyz").await;
         assert!(
-            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(r#""missing":{},"status":"ready"}"#),
+            answer.starts_with("HTTP/1.1 200 ")
+                && answer.ends_with(r#"{"status":"ready","draining":false,"missing":{}}"#),
             "{answer}"
         );
         readiness.missing("queue", "connection refused");

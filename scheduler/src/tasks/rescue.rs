@@ -38,13 +38,27 @@ async fn rescue(s: &Scheduler) -> Result<()> {
 
 async fn rescue_together(s: &Scheduler) -> Result<usize> {
     let mut tx = s.store.begin().await?;
-    let rescued = dispatch::rescue(&mut tx, BATCH).await?;
-    for one in &rescued {
-        tell_subject(&mut tx, one).await?;
+    match take_back(&mut tx).await {
+        Ok(rescued) => {
+            tx.commit().await?;
+            rescued.iter().for_each(tell);
+            Ok(rescued.len())
+        }
+        Err(error) => {
+            // At once: a transaction that is merely dropped holds its rows a moment longer, and whoever looks for them
+            // next would skip them.
+            tx.rollback().await?;
+            Err(error)
+        }
     }
-    tx.commit().await?;
-    rescued.iter().for_each(tell);
-    Ok(rescued.len())
+}
+
+async fn take_back(tx: &mut Tx) -> Result<Vec<Rescued>> {
+    let rescued = dispatch::rescue(tx, BATCH).await?;
+    for one in &rescued {
+        tell_subject(tx, one).await?;
+    }
+    Ok(rescued)
 }
 
 async fn rescue_each(s: &Scheduler) -> Result<()> {
