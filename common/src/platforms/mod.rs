@@ -28,8 +28,10 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::domain::account::SocialAccount;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor};
+use crate::store::StoreError;
 
 pub use config::{PlatformConfig, PlatformsConfig};
 pub use registry::{Clients, Registry};
@@ -55,6 +57,12 @@ impl Secrets {
     /// From what [`Secrets::expose_json`] gave; `None` where it is no JSON object.
     pub fn from_json(json: String) -> Option<Self> {
         serde_json::from_str::<Map<String, Value>>(&json).ok().map(|_| Self(SecretString::from(json)))
+    }
+
+    /// As the store keeps them.
+    pub fn stored(secrets: &SecretString) -> Result<Self, StoreError> {
+        Self::from_json(secrets.expose_secret().to_owned())
+            .ok_or_else(|| StoreError::Decode("an account's secrets are no JSON object".into()))
     }
 
     /// The whole object as JSON text, for encryption.
@@ -100,6 +108,19 @@ pub struct Account {
     pub external_id: String,
     pub username: Option<String>,
     pub secrets: Secrets,
+}
+
+impl Account {
+    /// From what the store keeps.
+    pub fn stored(account: &SocialAccount, secrets: &SecretString) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: account.id,
+            workspace_id: account.workspace_id,
+            external_id: account.external_id.clone(),
+            username: account.username.clone(),
+            secrets: Secrets::stored(secrets)?,
+        })
+    }
 }
 
 /// What a successful connect learned.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use crier_common::domain::access::Scope;
 use crier_common::domain::account::{DisconnectResult, SocialAccount};
 use crier_common::domain::event::EventName;
+use crier_common::platforms::Account;
 use crier_common::store::{Tx, accounts, events};
 use serde_json::json;
 
-use super::{TAG, for_call};
+use super::TAG;
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Finish, Shape};
@@ -59,7 +60,7 @@ async fn revoke(cx: &Context, account: &SocialAccount) {
         let found = accounts::with_secrets(&mut conn, cx.app.store.cipher(), account.id).await?;
         drop(conn);
         let Some((account, secrets)) = found else { return Ok(()) };
-        let called = connector.revoke(&for_call(&account, &secrets)?).await;
+        let called = connector.revoke(&Account::stored(&account, &secrets)?).await;
         called.map_err(|error| ApiError::bug(error.to_string()))
     };
     match tokio::time::timeout(REVOKE, revoked).await {

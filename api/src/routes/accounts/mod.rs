@@ -2,12 +2,10 @@
 
 use crier_common::domain::account::{self, AccountStatus};
 use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{Account, Secrets};
-use secrecy::{ExposeSecret, SecretString};
 
 use crate::answer::{Planned, Stamp};
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, Code, Result};
+use crate::error::{ApiError, Code};
 use crate::openapi::schema::record;
 
 pub mod authorize;
@@ -90,17 +88,4 @@ fn not_configured(platform: Platform) -> ApiError {
 
 fn unavailable(message: String) -> ApiError {
     ApiError::new(Code::PlatformUnavailable, message)
-}
-
-/// An account as a connector needs it.
-fn for_call(account: &account::SocialAccount, secrets: &SecretString) -> Result<Account> {
-    let secrets = Secrets::from_json(secrets.expose_secret().to_owned())
-        .ok_or_else(|| ApiError::bug("an account's secrets are no JSON object"))?;
-    Ok(Account {
-        id: account.id,
-        workspace_id: account.workspace_id,
-        external_id: account.external_id.clone(),
-        username: account.username.clone(),
-        secrets,
-    })
 }

@@ -6,11 +6,11 @@ use chrono::TimeDelta;
 use crier_common::domain::access::Scope;
 use crier_common::domain::account::{self, AccountError};
 use crier_common::domain::failure::Failure;
-use crier_common::platforms::{CallError, Refreshed};
+use crier_common::platforms::{Account, CallError, Refreshed};
 use crier_common::store::{Tx, accounts};
 use secrecy::SecretString;
 
-use super::{SocialAccount, TAG, for_call, unavailable};
+use super::{SocialAccount, TAG, unavailable};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Finish, Shape};
@@ -86,7 +86,7 @@ async fn ask(cx: &Context, id: i64) -> Result<(account::SocialAccount, std::resu
     let (account, secrets) = found.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
     let connector = cx.app.platforms.get(account.platform).ok_or_else(reconnect)?;
-    let refreshed = connector.refresh(&for_call(&account, &secrets)?).await;
+    let refreshed = connector.refresh(&Account::stored(&account, &secrets)?).await;
     Ok((account, refreshed))
 }
 

@@ -17,9 +17,8 @@ use crier_common::domain::account::SocialAccount;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Kind, Outcome};
 use crier_common::domain::post::Target;
-use crier_common::platforms::{Account, Connector, Outgoing, Registry, Secrets};
-use crier_common::store::{Result, Store, StoreError};
-use secrecy::{ExposeSecret, SecretString};
+use crier_common::platforms::{Account, Connector, Outgoing, Registry};
+use crier_common::store::{Result, Store};
 
 use self::ending::Ended;
 use super::{Deps, Ending, Job};
@@ -105,21 +104,6 @@ impl Job for PublishTarget {
 /// The settle of a run whose lease was lost writes nothing, this word least of all.
 fn lease_lost() -> Box<dyn Ending> {
     Box::new(Outcome::Cancelled("the lease was lost".into()))
-}
-
-fn call_account(account: &SocialAccount, secrets: &SecretString) -> Result<Account> {
-    Ok(Account {
-        id: account.id,
-        workspace_id: account.workspace_id,
-        external_id: account.external_id.clone(),
-        username: account.username.clone(),
-        secrets: secrets_of(secrets)?,
-    })
-}
-
-fn secrets_of(secrets: &SecretString) -> Result<Secrets> {
-    Secrets::from_json(secrets.expose_secret().to_owned())
-        .ok_or_else(|| StoreError::Decode("an account's secrets are no JSON object".into()))
 }
 
 fn expired(message: impl Into<String>) -> Failure {

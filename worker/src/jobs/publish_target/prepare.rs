@@ -5,14 +5,14 @@ use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::post::{Post, PostStatus, Target};
-use crier_common::platforms::{Connector, MarkerSeed, Outgoing};
+use crier_common::platforms::{Account, Connector, MarkerSeed, Outgoing};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Tx, accounts, posts, targets};
 use secrecy::SecretString;
 use std::sync::Arc;
 
 use super::ending::{Ended, How};
-use super::{Preparation, Prepared, PublishTarget, call_account, disconnected, expired, lease_lost};
+use super::{Preparation, Prepared, PublishTarget, disconnected, expired, lease_lost};
 use crate::engine::Run;
 use crate::jobs::Ending;
 
@@ -59,7 +59,7 @@ impl PublishTarget {
             }
         };
         // All that may fail comes before the call is marked as begun.
-        let call = call_account(&account, &secrets)?;
+        let call = Account::stored(&account, &secrets)?;
         let marker = target.marker.clone().unwrap_or_else(|| {
             connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
         });

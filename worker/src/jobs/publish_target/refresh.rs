@@ -13,7 +13,7 @@ use crier_common::platforms::{CallError, Refreshed, Secrets};
 use crier_common::store::{Result, accounts};
 use secrecy::SecretString;
 
-use super::{Prepared, PublishTarget, disconnected, secrets_of};
+use super::{Prepared, PublishTarget, disconnected};
 use crate::engine::Run;
 
 /// How often a run looks whether another one's refresh has ended.
@@ -88,7 +88,7 @@ impl PublishTarget {
         let Some((account, secrets)) = accounts::with_secrets(&mut tx, self.store.cipher(), p.account.id).await? else {
             return Ok(Turn::Ended(CallError::Permanent(disconnected())));
         };
-        let secrets = secrets_of(&secrets)?;
+        let secrets = Secrets::stored(&secrets)?;
         if account.status == AccountStatus::Expired {
             return Ok(Turn::Ended(CallError::Reauth(refused.clone())));
         }
