@@ -154,7 +154,7 @@ async fn happens(w: &TestWorker, id: i64, step: Step) {
     w.scheduler.tick().await.unwrap();
     let mut tx = w.begin().await.unwrap();
     let outcome = ending.write(&mut tx, &claimed).await.unwrap();
-    assert!(!engine::settle(&mut tx, &claimed, &outcome).await.unwrap(), "its lease is lost");
+    assert!(!engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap(), "its lease is lost");
     tx.rollback().await.unwrap();
 }
 

@@ -17,6 +17,7 @@ use secrecy::SecretString;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::support::bell::ears;
 use crate::support::servers::{self, RedisServer};
 use crate::support::store::{TestStore, cipher, on_both};
 
@@ -180,7 +181,7 @@ async fn the_memory_s_bell_never_blocks_and_drops_what_is_too_much() {
     let bell = MemoryBell::default();
     bell.ring(&ring(0..1));
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(0), "nobody listens");
-    let mut heard = bell.listen(Kind::Noop);
+    let mut heard = ears(&bell, Kind::Noop);
     let all = i64::try_from(CAPACITY).unwrap();
     bell.ring(&ring(0..all + 50));
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(0));
@@ -190,7 +191,7 @@ async fn the_memory_s_bell_never_blocks_and_drops_what_is_too_much() {
     assert!(heard.try_recv().is_err());
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(CAPACITY));
     // Whoever listens last hears.
-    let mut newer = bell.listen(Kind::Noop);
+    let mut newer = ears(&bell, Kind::Noop);
     bell.ring(&ring(7..8));
     assert_eq!((newer.recv().await, heard.recv().await), (Some(7), None));
 }
@@ -199,7 +200,7 @@ async fn the_memory_s_bell_never_blocks_and_drops_what_is_too_much() {
 async fn each_id_in_redis_reaches_one_listener() {
     let closed = CancellationToken::new();
     let bell = redis_bell(&servers::redis().await, &closed).await;
-    let (mut a, mut b) = (bell.listen(Kind::Noop), bell.listen(Kind::Noop));
+    let (mut a, mut b) = (ears(&*bell, Kind::Noop), ears(&*bell, Kind::Noop));
     bell.ring(&ring(0..200));
     let mut heard = Vec::new();
     while heard.len() < 200 {
@@ -228,7 +229,7 @@ async fn a_bell_whose_redis_comes_back_is_heard_again() {
     let closed = CancellationToken::new();
     let mut server = RedisServer::start();
     let bell = redis_bell(&server.url(), &closed).await;
-    let mut heard = bell.listen(Kind::Noop);
+    let mut heard = ears(&*bell, Kind::Noop);
     bell.ring(&ring(1..2));
     assert_eq!(heard.recv().await, Some(1));
     server.stop();

@@ -290,7 +290,7 @@ async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
     replay(&w, &webhook, id).await;
     let mut tx = w.begin().await.unwrap();
     let outcome = ending.write(&mut tx, &claimed).await.unwrap();
-    assert!(jobs::engine::settle(&mut tx, &claimed, &outcome).await.unwrap());
+    assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
     tx.commit().await.unwrap();
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.attempts, delivery.max_attempts), (DeliveryStatus::Retrying, 8, 9));

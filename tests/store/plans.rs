@@ -80,9 +80,14 @@ async fn everything_is_bounded(most: &str) {
     bounded(tx, "heartbeat", most, async |tx| engine::heartbeat(tx, &running, "w").await).await;
     bounded(tx, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
     bounded(tx, "next_due", most, async |tx| dispatch::next_due(tx).await).await;
-    bounded(tx, "ring_due", most, async |tx| dispatch::ring_due(tx, 1_000).await).await;
+    bounded(tx, "first_rung", most, async |tx| dispatch::first_rung(tx).await).await;
+    // A thousand lanes, four jobs of each, and all that the runs before woke and left dead in the index: 6,000, then 12,000
+    // more each time.
+    bounded(tx, "sweep_lanes", 95_000, async |tx| dispatch::sweep_lanes(tx).await).await;
+    bounded(tx, "ring_due", most, async |tx| dispatch::ring_due(tx, Kind::PublishTarget, 1_000).await).await;
     let before = tx.now - TimeDelta::seconds(10);
-    bounded(tx, "ring_unheard", most, async |tx| dispatch::ring_unheard(tx, before, 1_000).await).await;
+    bounded(tx, "ring_unheard", most, async |tx| dispatch::ring_unheard(tx, Kind::PublishTarget, before, 1_000).await)
+        .await;
     let mut subject = 50_000_000;
     bounded(tx, "enqueue", most, async |tx| {
         subject += 1;
@@ -94,7 +99,7 @@ async fn everything_is_bounded(most: &str) {
     bounded(tx, "hasten", most, async |tx| jobs::hasten(tx, &job).await).await;
     let id = jobs::enqueue(tx, &NewJob::new(Kind::Noop, 1, tx.now)).await.unwrap().unwrap();
     let held = engine::claim(tx, &[id], "w").await.unwrap().remove(0);
-    bounded(tx, "settle", most, async |tx| engine::settle(tx, &held, &Outcome::Done).await).await;
+    bounded(tx, "settle", most, async |tx| engine::settle(tx, &[(&held, Outcome::Done)]).await).await;
     bounded(tx, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
     let (ended, dead) = (tx.now, tx.now - TimeDelta::days(30));
     bounded(tx, "purge", most, async |tx| dispatch::purge(tx, ended, dead, 500).await).await;
@@ -140,10 +145,10 @@ async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
         let some = i64::try_from(run).unwrap();
         for job in engine::claim(&mut kept, &[some], "w").await.unwrap() {
             let again = Outcome::RetryAt(s.now(), "again".to_owned());
-            engine::settle(&mut kept, &job, &again).await.unwrap();
+            engine::settle(&mut kept, &[(&job, again)]).await.unwrap();
         }
-        dispatch::ring_due(&mut kept, 100).await.unwrap();
-        dispatch::ring_unheard(&mut kept, s.now(), 1_000).await.unwrap();
+        dispatch::ring_due(&mut kept, Kind::Noop, 100).await.unwrap();
+        dispatch::ring_unheard(&mut kept, Kind::Noop, s.now(), 1_000).await.unwrap();
         engine::heartbeat(&mut kept, &[1, 2, 3], "w").await.unwrap();
         dispatch::rescue(&mut kept, 100).await.unwrap();
         dispatch::purge(&mut kept, s.now(), s.now(), 1_000).await.unwrap();
@@ -164,8 +169,9 @@ async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
     let most = 20_000;
     bounded(&mut kept, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
     bounded(&mut kept, "heartbeat", most, async |tx| engine::heartbeat(tx, &ready, "w").await).await;
-    bounded(&mut kept, "ring_due", most, async |tx| dispatch::ring_due(tx, 1_000).await).await;
-    bounded(&mut kept, "ring_unheard", most, async |tx| dispatch::ring_unheard(tx, before, 1_000).await).await;
+    bounded(&mut kept, "ring_due", most, async |tx| dispatch::ring_due(tx, Kind::Noop, 1_000).await).await;
+    bounded(&mut kept, "ring_unheard", most, async |tx| dispatch::ring_unheard(tx, Kind::Noop, before, 1_000).await)
+        .await;
     bounded(&mut kept, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
     bounded(&mut kept, "purge", most, async |tx| dispatch::purge(tx, before, before, 500).await).await;
 }

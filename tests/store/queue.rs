@@ -8,9 +8,10 @@ use crier_common::queue::memory::MemoryBell;
 use crier_common::queue::redis::RedisBell;
 use crier_common::queue::{CAPACITY, Transport};
 use secrecy::SecretString;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::support::bell::{Ears, ears, ears_with};
 use crate::support::servers::{self, RedisServer};
 
 fn rings(kind: Kind, ids: impl IntoIterator<Item = i64>) -> Vec<Ring> {
@@ -18,11 +19,11 @@ fn rings(kind: Kind, ids: impl IntoIterator<Item = i64>) -> Vec<Ring> {
 }
 
 /// The next id, within a time that is far more than enough.
-async fn next(ids: &mut Receiver<i64>) -> Option<i64> {
+async fn next(ids: &mut Ears) -> Option<i64> {
     tokio::time::timeout(Duration::from_secs(10), ids.recv()).await.ok().flatten()
 }
 
-async fn nothing(ids: &mut Receiver<i64>) {
+async fn nothing(ids: &mut Ears) {
     assert!(tokio::time::timeout(Duration::from_millis(100), ids.recv()).await.is_err(), "an id of another came");
 }
 
@@ -36,7 +37,7 @@ async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
 }
 
 /// Rings until an id arrives: what is rung while Redis is away may be lost.
-async fn heard_again(bell: &dyn Transport, ids: &mut Receiver<i64>, from: i64) {
+async fn heard_again(bell: &dyn Transport, ids: &mut Ears, from: i64) {
     let mut id = from;
     until("nothing is heard any more", async || {
         bell.ring(&rings(Kind::Noop, [id]));
@@ -76,7 +77,7 @@ async fn memory_hands_ids_to_the_listener_of_their_kind() {
     let bell = MemoryBell::default();
     assert_eq!(room(&bell).await, Some(0), "nobody listens: nothing is made ready");
     bell.ring(&rings(Kind::Noop, [1]));
-    let (mut noop, mut publish) = (bell.listen(Kind::Noop), bell.listen(Kind::PublishTarget));
+    let (mut noop, mut publish) = (ears(&bell, Kind::Noop), ears(&bell, Kind::PublishTarget));
     assert!(bell.is_up());
     bell.ring(&rings(Kind::Noop, [2, 3]));
     bell.ring(&rings(Kind::PublishTarget, [4]));
@@ -84,7 +85,7 @@ async fn memory_hands_ids_to_the_listener_of_their_kind() {
     assert_eq!(next(&mut publish).await, Some(4));
     nothing(&mut noop).await;
     // Whoever listens last hears.
-    let mut second = bell.listen(Kind::Noop);
+    let mut second = ears(&bell, Kind::Noop);
     bell.ring(&rings(Kind::Noop, [5]));
     assert_eq!(next(&mut second).await, Some(5));
     assert_eq!(next(&mut noop).await, None);
@@ -94,8 +95,8 @@ async fn memory_hands_ids_to_the_listener_of_their_kind() {
 #[tokio::test]
 async fn memory_is_bounded_and_never_blocks() {
     let bell = MemoryBell::default();
-    let mut ids = bell.listen(Kind::Noop);
-    let _other = bell.listen(Kind::PublishTarget);
+    let mut ids = ears(&bell, Kind::Noop);
+    let _other = ears(&bell, Kind::PublishTarget);
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(CAPACITY));
     bell.ring(&rings(Kind::Noop, 0..CAPACITY as i64 + 500));
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(0));
@@ -121,8 +122,8 @@ async fn redis_hands_each_id_to_one_listener() {
     // Another process, which only listens; and one that rings under another prefix.
     let (other, _stop_other) = redis(url.clone(), "t");
     let (foreign, _stop_foreign) = redis(url, "foreign");
-    let mut listeners = [bell.listen(Kind::Noop), other.listen(Kind::Noop)];
-    let mut publish = bell.listen(Kind::PublishTarget);
+    let mut listeners = [ears(&*bell, Kind::Noop), ears(&*other, Kind::Noop)];
+    let mut publish = ears(&*bell, Kind::PublishTarget);
     is_up(&bell).await;
     is_up(&foreign).await;
     foreign.ring(&rings(Kind::Noop, [999]));
@@ -157,7 +158,7 @@ async fn redis_keeps_what_was_rung_while_nobody_listened_up_to_a_bound() {
     }
     assert_eq!(room_of(&*bell, Kind::Noop).await, Some(0));
     assert_eq!(room_of(&*bell, Kind::PublishTarget).await, Some(CAPACITY));
-    let mut ids = bell.listen(Kind::Noop);
+    let mut ids = ears(&*bell, Kind::Noop);
     for id in 0..100 {
         assert_eq!(next(&mut ids).await, Some(id), "the oldest first");
     }
@@ -168,7 +169,7 @@ async fn redis_keeps_what_was_rung_while_nobody_listened_up_to_a_bound() {
 async fn redis_that_restarts_is_found_again() {
     let mut server = RedisServer::start();
     let (bell, _stop) = redis(server.url(), "t");
-    let mut ids = bell.listen(Kind::Noop);
+    let mut ids = ears(&*bell, Kind::Noop);
     is_up(&bell).await;
     heard_again(&*bell, &mut ids, 0).await;
     server.stop();
@@ -188,7 +189,7 @@ async fn redis_may_come_after_those_who_need_it() {
     let mut server = RedisServer::start();
     server.stop();
     let (bell, _stop) = redis(server.url(), "t");
-    let mut ids = bell.listen(Kind::Noop);
+    let mut ids = ears(&*bell, Kind::Noop);
     bell.ring(&rings(Kind::Noop, [1]));
     assert!(!bell.is_up());
     assert_eq!(bell.room().await, None);
@@ -197,12 +198,42 @@ async fn redis_may_come_after_those_who_need_it() {
     heard_again(&*bell, &mut ids, 2).await;
 }
 
+/// Each holds what it was handed: a place more is free only when one is given back.
+#[tokio::test]
+async fn redis_hands_over_no_more_than_there_are_places_for() {
+    let (bell, _stop) = redis(servers::redis().await, "t");
+    is_up(&bell).await;
+    bell.ring(&rings(Kind::Noop, 0..50));
+    let places = Arc::new(Semaphore::new(3));
+    let mut ids = ears_with(&*bell, Kind::Noop, &places);
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.extend(ids.recv_and_hold().await);
+    }
+    until("the others stay", async || room(&*bell).await == Some(CAPACITY - 47)).await;
+    assert!(ids.try_recv().is_err());
+    held.pop();
+    held.extend(ids.recv_and_hold().await);
+    assert_eq!(held.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [0, 1, 3]);
+    assert_eq!(room(&*bell).await, Some(CAPACITY - 46));
+    // A worker that stops gives back what reaches it afterwards.
+    drop(ids);
+    drop(held);
+    let mut others = ears(&*bell, Kind::Noop);
+    let mut heard = Vec::new();
+    while heard.len() < 46 {
+        heard.extend(next(&mut others).await);
+    }
+    heard.sort_unstable();
+    assert_eq!(heard, (4..50).collect::<Vec<_>>());
+}
+
 /// A server that takes connections and says nothing, as one that is frozen does.
 #[tokio::test]
 async fn redis_that_is_frozen_holds_nobody_up() {
     let frozen = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (bell, _stop) = redis(format!("redis://{}/0", frozen.local_addr().unwrap()), "t");
-    let _ids = bell.listen(Kind::Noop);
+    let _ids = ears(&*bell, Kind::Noop);
     let begun = Instant::now();
     bell.ring(&rings(Kind::Noop, 0..100_000));
     assert!(begun.elapsed() < Duration::from_secs(1), "ringing waits");
@@ -219,7 +250,7 @@ async fn redis_passes_over_what_is_no_id() {
     let key = "t:bell:noop";
     let _: i64 = ::redis::cmd("RPUSH").arg(key).arg("no id").arg("7").query_async(&mut hand).await.unwrap();
     let (bell, _stop) = redis(url, "t");
-    let mut ids = bell.listen(Kind::Noop);
+    let mut ids = ears(&*bell, Kind::Noop);
     assert_eq!(next(&mut ids).await, Some(7));
     // Emptied under way: the next ring is heard all the same.
     let _: () = ::redis::cmd("FLUSHDB").query_async(&mut hand).await.unwrap();
@@ -230,7 +261,7 @@ async fn redis_passes_over_what_is_no_id() {
 #[tokio::test]
 async fn a_stopped_bell_ends_its_listeners() {
     let (bell, stop) = redis(servers::redis().await, "t");
-    let mut ids = bell.listen(Kind::Noop);
+    let mut ids = ears(&*bell, Kind::Noop);
     is_up(&bell).await;
     drop(stop);
     assert_eq!(next(&mut ids).await, None);

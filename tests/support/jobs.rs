@@ -20,7 +20,7 @@ use crier_common::platforms::Connector as _;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::sandbox::Sandbox;
 use crier_common::platforms::{Clients, PlatformsConfig, Registry as Platforms};
-use crier_common::queue::Transport;
+use crier_common::queue::{Heard, Transport};
 use crier_common::store::jobs::dispatch::UNHEARD;
 use crier_common::store::webhooks::NewWebhook;
 use crier_common::store::{Store, deliveries, jobs, posts, targets, webhooks};
@@ -30,7 +30,7 @@ use crier_worker::engine::Engine;
 use crier_worker::jobs::{Deps, Job, Registry};
 use secrecy::SecretString;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::fake_platform::{FakePlatform, TIMEOUT};
 use super::store::{TestStore, World, new_post};
@@ -80,7 +80,7 @@ impl Bell for StillBell {
 
 #[async_trait]
 impl Transport for StillBell {
-    fn listen(&self, _kind: Kind) -> mpsc::Receiver<i64> {
+    fn listen(&self, _kind: Kind, _places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
         mpsc::channel(1).1
     }
 

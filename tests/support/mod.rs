@@ -1,6 +1,7 @@
 //! What several tests need.
 
 pub mod app;
+pub mod bell;
 pub mod connector;
 pub mod fake_platform;
 pub mod jobs;

@@ -316,7 +316,7 @@ impl TestStore {
     /// Settles in a transaction of its own; rolls back where the lease was lost.
     pub async fn settle(&self, job: &Claimed, outcome: Outcome) -> bool {
         let mut tx = self.store.begin().await.expect("a transaction");
-        let held = engine::settle(&mut tx, job, &outcome).await.expect("it can be settled");
+        let held = engine::settle(&mut tx, &[(job, outcome)]).await.expect("it can be settled");
         if held {
             tx.commit().await.expect("a commit");
         }

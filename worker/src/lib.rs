@@ -9,7 +9,7 @@ use apalis_core::worker::context::WorkerContext;
 use chrono::TimeDelta;
 use crier_common::domain::job::Kind;
 use crier_common::process::{Process, StartError};
-use crier_common::queue::Transport;
+use crier_common::queue::{Heard, Transport};
 use crier_common::webhooks::Sender;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ pub mod engine;
 pub mod heartbeat;
 pub mod jobs;
 
-use backend::{BellBackend, Rung};
+use backend::BellBackend;
 use engine::Engine;
 use jobs::{Deps, Registry};
 
@@ -65,14 +65,15 @@ pub async fn run(
     }
     stop.cancelled().await;
     engine.drain();
+    // What runs has tasks of its own; what was heard and not begun goes back to the bell.
+    hung_up.cancel();
+    workers.shutdown().await;
     tracing::info!(running = engine.held().len(), "draining: no new jobs are taken");
     if tokio::time::timeout(drain, engine.idle()).await.is_err() {
         tracing::warn!(running = engine.held().len(), "the grace is over: what still runs is broken off");
         engine.abort();
         let _ = tokio::time::timeout(HAND_BACK, engine.idle()).await;
     }
-    hung_up.cancel();
-    workers.shutdown().await;
 }
 
 /// One apalis worker for one kind; made anew should it ever end, so that no kind goes unheard.
@@ -84,15 +85,16 @@ async fn listen(
     hung_up: CancellationToken,
 ) {
     while !hung_up.is_cancelled() {
-        let backend = BellBackend::new(transport.listen(kind));
+        let backend = BellBackend::new(transport.clone(), kind, concurrency);
         let engine = engine.clone();
         let worker = WorkerBuilder::new(WorkerContext::new(kind.as_str()))
             .backend(backend)
             .concurrency(concurrency)
-            .build(move |rung: Rung| {
+            .build(move |heard: Heard| {
                 let engine = engine.clone();
                 async move {
-                    engine.run(rung.0).await;
+                    engine.run(heard.id).await;
+                    drop(heard.place);
                 }
             });
         tokio::select! {

@@ -1,16 +1,16 @@
 //! The bell inside one process.
 
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
-use super::{CAPACITY, Transport};
+use super::{CAPACITY, Heard, Transport};
 use crate::domain::job::{Bell, Kind, Ring};
 
 /// A channel for each kind; whoever listens last hears. What is rung while nobody listens is rung again by the dispatcher.
 #[derive(Default)]
-pub struct MemoryBell(RwLock<Vec<(Kind, mpsc::Sender<i64>)>>);
+pub struct MemoryBell(RwLock<Vec<(Kind, mpsc::Sender<Heard>)>>);
 
 impl Bell for MemoryBell {
     fn ring(&self, rings: &[Ring]) {
@@ -18,7 +18,7 @@ impl Bell for MemoryBell {
         for ring in rings {
             if let Some((_, sender)) = listeners.iter().find(|(kind, _)| *kind == ring.kind) {
                 // Full: the dispatcher rings again.
-                let _ = sender.try_send(ring.id);
+                let _ = sender.try_send(Heard { id: ring.id, place: None });
             }
         }
     }
@@ -26,7 +26,8 @@ impl Bell for MemoryBell {
 
 #[async_trait]
 impl Transport for MemoryBell {
-    fn listen(&self, kind: Kind) -> mpsc::Receiver<i64> {
+    /// There is nobody else who could run them: they need no place to be handed over.
+    fn listen(&self, kind: Kind, _places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
         let (sender, receiver) = mpsc::channel(CAPACITY);
         if let Ok(mut listeners) = self.0.write() {
             listeners.retain(|(k, _)| *k != kind);

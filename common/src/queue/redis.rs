@@ -1,7 +1,8 @@
 //! The bell over Redis: a list for each kind.
 //!
 //! Ringing never waits: ids go to a task that pushes them in one pipeline, and are dropped while Redis is away. A listener
-//! waits with `BLPOP` on a connection of its own, so an id is picked up as soon as it is pushed, and no polling is needed.
+//! waits with `BLPOP` on a connection of its own, so an id is picked up as soon as it is pushed, and no polling is needed; it
+//! pops no more than it has free places for, so that no worker sits on what another could run.
 //! A connection that breaks or freezes is made anew, with a pause that grows to two seconds.
 
 use std::sync::Arc;
@@ -12,10 +13,10 @@ use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisError};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::{CAPACITY, Transport};
+use super::{CAPACITY, Heard, Transport};
 use crate::domain::job::{Bell, Kind, Ring};
 
 const CONNECT: Duration = Duration::from_secs(2);
@@ -25,8 +26,8 @@ const WAIT: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Ids that wait for the pusher; what is over that is left to the dispatcher.
 const BUFFER: usize = 8_192;
-/// Ids fetched ahead by a listener. Few, so that no worker sits on what another could run.
-const AHEAD: usize = 4;
+/// How many ids a listener pops at once: enough to share a claim.
+const POP: usize = 100;
 
 /// The bell over Redis. Its tasks end when `stop` is cancelled.
 pub struct RedisBell {
@@ -74,11 +75,12 @@ impl Bell for RedisBell {
 
 #[async_trait]
 impl Transport for RedisBell {
-    fn listen(&self, kind: Kind) -> mpsc::Receiver<i64> {
-        let (sender, receiver) = mpsc::channel(AHEAD);
-        let (client, key, stop) = (self.client.clone(), key(&self.prefix, kind), self.stop.clone());
+    fn listen(&self, kind: Kind, places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
+        let (sender, receiver) = mpsc::channel(POP);
+        let listener = Listener { client: self.client.clone(), key: key(&self.prefix, kind), places, sender };
+        let stop = self.stop.clone();
         tokio::spawn(async move {
-            tokio::select! { () = listen(client, key, sender) => {}, () = stop.cancelled() => {} }
+            tokio::select! { () = listener.run() => {}, () = stop.cancelled() => {} }
         });
         receiver
     }
@@ -172,29 +174,65 @@ impl Pusher {
     }
 }
 
-/// Hands on ids of one kind until the receiver is gone.
-async fn listen(client: Client, key: String, sender: mpsc::Sender<i64>) {
-    let mut pause = Pause::default();
-    while !sender.is_closed() {
-        if let Ok(connection) = connect(&client, WAIT + ANSWER).await {
-            pause = Pause::default();
-            if let Err(error) = pop(connection, &key, &sender).await {
-                tracing::debug!(%error, key, "waiting at the queue again");
-            }
-        }
-        pause.wait().await;
-    }
+/// Hands on ids of one kind until the receiver is gone, or the places are closed.
+struct Listener {
+    client: Client,
+    key: String,
+    places: Arc<Semaphore>,
+    sender: mpsc::Sender<Heard>,
 }
 
-async fn pop(mut connection: MultiplexedConnection, key: &str, sender: &mpsc::Sender<i64>) -> Result<(), RedisError> {
-    loop {
-        // A place first, then the id: what is popped is always handed on.
-        let Ok(place) = sender.reserve().await else { return Ok(()) };
-        let mut command = redis::cmd("BLPOP");
-        command.arg(key).arg(WAIT.as_secs());
-        if let Some((_, id)) = command.query_async::<Option<(String, i64)>>(&mut connection).await? {
-            place.send(id);
+impl Listener {
+    async fn run(self) {
+        let mut pause = Pause::default();
+        while !self.sender.is_closed() && !self.places.is_closed() {
+            if let Ok(connection) = connect(&self.client, WAIT + ANSWER).await {
+                pause = Pause::default();
+                if let Err(error) = self.pop(connection).await {
+                    tracing::debug!(%error, key = self.key, "waiting at the queue again");
+                }
+            }
+            pause.wait().await;
         }
+    }
+
+    async fn pop(&self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {
+        // A place first, then the id: what is popped is always handed on.
+        while !self.sender.is_closed() {
+            let Ok(place) = self.places.clone().acquire_owned().await else { break };
+            let mut first = redis::cmd("BLPOP");
+            first.arg(&self.key).arg(WAIT.as_secs());
+            let Some((_, id)) = first.query_async::<Option<(String, i64)>>(&mut connection).await? else { continue };
+            self.hand_on(id, place, &mut connection).await?;
+            let more = self.places.available_permits().min(POP);
+            let Ok(mut places) = self.places.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(0)) else {
+                continue;
+            };
+            if more == 0 {
+                continue;
+            }
+            let mut others = redis::cmd("LPOP");
+            others.arg(&self.key).arg(more);
+            for id in others.query_async::<Option<Vec<i64>>>(&mut connection).await?.unwrap_or_default() {
+                if let Some(place) = places.split(1) {
+                    self.hand_on(id, place, &mut connection).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn hand_on(
+        &self,
+        id: i64,
+        place: OwnedSemaphorePermit,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), RedisError> {
+        if self.sender.send(Heard { id, place: Some(place) }).await.is_err() {
+            // This worker has stopped while it waited: back to the others.
+            return redis::cmd("LPUSH").arg(&self.key).arg(id).query_async(connection).await;
+        }
+        Ok(())
     }
 }
 

@@ -143,7 +143,7 @@ impl Tx {
     /// Wakes who waits for the lanes that were left, commits, then rings.
     pub async fn commit(mut self) -> Result<()> {
         let left = std::mem::take(&mut self.lanes);
-        jobs::engine::wake_lanes(&mut self, left).await?;
+        jobs::engine::wake_lanes(&mut self, &left).await?;
         match self.conn {
             Conn::PgTx(tx) => tx.commit().await?,
             Conn::SqliteTx(tx) => tx.commit().await?,

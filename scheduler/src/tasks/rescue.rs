@@ -13,7 +13,6 @@ use crate::room::Room;
 const BATCH: i64 = 100;
 /// More than will ever be stuck: those behind them are reached.
 const EACH: i64 = 1_000;
-const RING_BATCH: i64 = 1_000;
 
 /// A part that fails does not keep the others from being done.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
@@ -101,18 +100,25 @@ async fn sweep(s: &Scheduler) -> Result<()> {
 }
 
 async fn ring_again(s: &Scheduler) -> Result<()> {
-    let Some(room) = Room::of(&*s.transport).await else { return Ok(()) };
-    let mut ids = room.ids;
-    while ids > 0 {
-        let mut tx = s.store.begin().await?;
-        let before = tx.now - UNHEARD;
-        let rung = dispatch::ring_unheard_except(&mut tx, &room.full, before, RING_BATCH.min(ids)).await?;
+    let Some(mut room) = Room::of(&*s.transport).await else { return Ok(()) };
+    let before = s.store.now() - UNHEARD;
+    loop {
+        let firsts = dispatch::first_rung(&mut s.store.read().await?).await?;
+        let mut rung = 0;
+        for (kind, _) in firsts.into_iter().filter(|(_, at)| *at <= before) {
+            let limit = room.batch(kind);
+            if limit == 0 {
+                continue;
+            }
+            let mut tx = s.store.begin().await?;
+            let some = dispatch::ring_unheard(&mut tx, kind, before, limit).await?;
+            tx.commit().await?;
+            metrics::jobs_redispatched(some as u64);
+            room.take(kind, some);
+            rung += some;
+        }
         if rung == 0 {
             return Ok(());
         }
-        tx.commit().await?;
-        metrics::jobs_redispatched(rung as u64);
-        ids -= i64::try_from(rung).unwrap_or(RING_BATCH);
     }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::job::{Kind, Outcome, State};
 use crier_common::store::jobs::{dispatch, operate};
 
@@ -13,13 +13,21 @@ on_both![
     dispatchers_at_once_ring_for_a_job_once,
     a_dispatcher_passes_over_what_another_holds,
     what_nobody_heard_is_rung_for_again,
-    kinds_whose_bell_is_full_are_left_out,
+    each_kind_is_rung_for_by_itself,
     the_next_due_time_is_known,
     ended_jobs_are_deleted_in_batches_and_dead_ones_later,
 ];
 
 async fn ring_due(s: &TestStore, limit: i64) -> usize {
-    s.write(async |tx| dispatch::ring_due(tx, limit).await).await
+    s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, limit).await).await
+}
+
+/// When the first no-op is due; nothing else is.
+async fn next_due(s: &TestStore) -> Option<DateTime<Utc>> {
+    let mut firsts = dispatch::next_due(&mut s.conn().await).await.unwrap();
+    let first = firsts.pop();
+    assert!(firsts.is_empty() && first.is_none_or(|(kind, _)| kind == Kind::Noop));
+    first.map(|(_, at)| at)
 }
 
 async fn due_jobs_are_rung_for_in_their_order(s: TestStore) {
@@ -41,7 +49,7 @@ async fn due_jobs_are_rung_for_in_their_order(s: TestStore) {
     assert_eq!(s.claim(&ids, "w").await.len(), 15);
     // Given up: nothing is ready, nothing rung.
     s.advance(5);
-    assert_eq!(s.discard(async |tx| dispatch::ring_due(tx, 10).await).await, 5);
+    assert_eq!(s.discard(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await, 5);
     assert_eq!((s.state(ids[15]).await, s.bell.take().len()), (State::Scheduled, 0));
 }
 
@@ -57,7 +65,7 @@ async fn dispatchers_at_once_ring_for_a_job_once(s: TestStore) {
             let mut rung = 0;
             loop {
                 let mut tx = store.begin().await.unwrap();
-                let some = dispatch::ring_due(&mut tx, 7).await.unwrap();
+                let some = dispatch::ring_due(&mut tx, Kind::Noop, 7).await.unwrap();
                 tx.commit().await.unwrap();
                 assert!(some <= 7, "more than asked for");
                 if some == 0 {
@@ -84,7 +92,7 @@ async fn a_dispatcher_passes_over_what_another_holds(s: TestStore) {
     }
     s.advance(10);
     let mut first = s.begin().await.unwrap();
-    assert_eq!(dispatch::ring_due(&mut first, 2).await.unwrap(), 2);
+    assert_eq!(dispatch::ring_due(&mut first, Kind::Noop, 2).await.unwrap(), 2);
     assert_eq!(ring_due(&s, 3).await, 3);
     assert_eq!(s.bell.take(), ids[2..5]);
     first.commit().await.unwrap();
@@ -92,28 +100,30 @@ async fn a_dispatcher_passes_over_what_another_holds(s: TestStore) {
     // The same of what is rung for again.
     s.advance(60);
     let mut first = s.begin().await.unwrap();
-    assert_eq!(dispatch::ring_unheard(&mut first, s.now(), 2).await.unwrap(), 2);
-    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, s.now(), 10).await).await, 3);
+    assert_eq!(dispatch::ring_unheard(&mut first, Kind::Noop, s.now(), 2).await.unwrap(), 2);
+    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, s.now(), 10).await).await, 3);
     first.commit().await.unwrap();
 }
 
 async fn what_nobody_heard_is_rung_for_again(s: TestStore) {
     let unheard = async |limit| {
         let before = s.now() - dispatch::UNHEARD;
-        s.write(async |tx| dispatch::ring_unheard(tx, before, limit).await).await
+        s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, before, limit).await).await
     };
+    let first_rung = async || dispatch::first_rung(&mut s.conn().await).await.unwrap();
+    assert_eq!(first_rung().await, []);
     let mut ids = Vec::new();
     for subject in 0..4 {
         ids.push(s.job(Kind::Noop, subject, None).await);
         s.advance(1);
     }
     let scheduled = s.job_at(Kind::Noop, 9, None, s.later(3600)).await;
-    s.write(async |tx| operate::pause_kind(tx, Kind::DeliverWebhook).await).await;
-    let paused = s.job(Kind::DeliverWebhook, 1, None).await;
     s.bell.take();
     assert_eq!(unheard(10).await, 0, "all were rung for just now");
+    assert_eq!(first_rung().await, [(Kind::Noop, s.later(-4))]);
     s.advance(20);
     assert_eq!(s.claim(&[ids[0]], "w").await.len(), 1);
+    assert_eq!(first_rung().await, [(Kind::Noop, s.later(-23))]);
     assert_eq!(unheard(2).await, 2, "no more than asked for");
     assert_eq!(s.bell.take(), ids[1..3], "the longest unheard first");
     assert_eq!(unheard(10).await, 1);
@@ -121,47 +131,43 @@ async fn what_nobody_heard_is_rung_for_again(s: TestStore) {
     assert_eq!(unheard(10).await, 0, "rung for anew, they have time again");
     s.advance(10);
     assert_eq!(unheard(10).await, 3);
-    s.bell.take();
-    s.write(async |tx| operate::resume_kind(tx, Kind::DeliverWebhook).await).await;
-    assert_eq!(unheard(10).await, 1);
-    assert_eq!(s.bell.take(), [paused]);
     assert_eq!(s.state(scheduled).await, State::Scheduled);
 }
 
-async fn kinds_whose_bell_is_full_are_left_out(s: TestStore) {
+async fn each_kind_is_rung_for_by_itself(s: TestStore) {
     let publish = s.job_at(Kind::PublishTarget, 1, None, s.later(1)).await;
     let noop = s.job_at(Kind::Noop, 1, None, s.later(2)).await;
-    let webhook = s.job_at(Kind::DeliverWebhook, 1, None, s.later(3)).await;
+    let due = dispatch::next_due(&mut s.conn().await).await.unwrap();
+    assert_eq!(due, [(Kind::PublishTarget, s.later(1)), (Kind::Noop, s.later(2))]);
     s.advance(5);
-    let full = [Kind::PublishTarget, Kind::DeliverWebhook];
-    assert_eq!(s.write(async |tx| dispatch::ring_due_except(tx, &full, 1).await).await, 1);
-    assert_eq!(s.bell.take(), [noop], "what is left out does not count");
-    assert_eq!(s.write(async |tx| dispatch::ring_due_except(tx, Kind::ALL, 10).await).await, 0);
-    assert_eq!(s.state(publish).await, State::Scheduled);
-    assert_eq!(ring_due(&s, 10).await, 2);
-    assert_eq!(s.bell.take(), [publish, webhook]);
+    assert_eq!(ring_due(&s, 10).await, 1);
+    assert_eq!((s.bell.take(), s.state(publish).await), (vec![noop], State::Scheduled));
+    s.write(async |tx| dispatch::ring_due(tx, Kind::PublishTarget, 10).await).await;
+    s.bell.take();
     s.advance(60);
-    let now = s.now();
-    assert_eq!(s.write(async |tx| dispatch::ring_unheard_except(tx, &full, now, 10).await).await, 1);
+    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, s.now(), 10).await).await, 1);
     assert_eq!(s.bell.take(), [noop]);
-    assert_eq!(s.write(async |tx| dispatch::ring_unheard_except(tx, &[Kind::Noop], now, 1).await).await, 1);
-    assert_eq!(s.bell.take(), [publish]);
+    // A paused kind waits for nobody.
+    s.write(async |tx| operate::pause_kind(tx, Kind::PublishTarget).await).await;
+    assert_eq!(dispatch::first_rung(&mut s.conn().await).await.unwrap(), [(Kind::Noop, s.now())]);
+    s.write(async |tx| operate::resume_kind(tx, Kind::PublishTarget).await).await;
+    assert_eq!(dispatch::first_rung(&mut s.conn().await).await.unwrap().len(), 2);
 }
 
 async fn the_next_due_time_is_known(s: TestStore) {
-    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), None);
+    assert_eq!(next_due(&s).await, None);
     s.job(Kind::Noop, 1, None).await;
-    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), None, "what is ready is not awaited");
+    assert_eq!(next_due(&s).await, None, "what is ready is not awaited");
     s.job_at(Kind::Noop, 2, None, s.later(50)).await;
     // With a fraction of a second, and without one.
     let soon = s.later(20) + TimeDelta::microseconds(1_500);
     s.job_at(Kind::Noop, 3, None, soon).await;
-    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), Some(soon));
+    assert_eq!(next_due(&s).await, Some(soon));
     s.job_at(Kind::Noop, 4, None, s.later(20)).await;
-    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), Some(s.later(20)));
+    assert_eq!(next_due(&s).await, Some(s.later(20)));
     s.advance(20);
     assert_eq!(ring_due(&s, 10).await, 1, "the fraction counts");
-    assert_eq!(dispatch::next_due(&mut s.conn().await).await.unwrap(), Some(soon));
+    assert_eq!(next_due(&s).await, Some(soon));
 }
 
 async fn ended_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) {

@@ -68,7 +68,7 @@ async fn a_subject_has_one_job_of_a_kind_at_a_time(s: TestStore) {
     assert!(again(Kind::PublishTarget, 1).await.is_some(), "another kind");
     s.bell.take();
     s.advance(60);
-    s.write(async |tx| jobs::dispatch::ring_due(tx, 10).await).await;
+    s.write(async |tx| jobs::dispatch::ring_due(tx, Kind::Noop, 10).await).await;
     assert_eq!(again(Kind::Noop, 1).await, None, "ready");
     let held = s.claim(&[first], "w").await.remove(0);
     assert_eq!(again(Kind::Noop, 1).await, None, "running");

@@ -54,7 +54,11 @@ async fn what_is_over_the_cap_waits_and_is_woken_one_by_one(s: TestStore) {
     let row = s.show(ids[4]).await;
     assert!(row.waiting && row.state == State::Ready && row.attempt == 0);
     assert!(s.claim(&ids[4..], "w").await.is_empty(), "what waits is not claimed");
-    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, s.later(60), 10).await).await, 0, "nor polled");
+    assert_eq!(
+        s.write(async |tx| dispatch::ring_unheard(tx, Kind::PublishTarget, s.later(60), 10).await).await,
+        0,
+        "nor polled"
+    );
 
     assert!(s.settle(&held[0], Outcome::Done).await);
     assert_eq!(s.bell.take(), [ids[4]]);
@@ -62,8 +66,8 @@ async fn what_is_over_the_cap_waits_and_is_woken_one_by_one(s: TestStore) {
     assert_eq!(ids_of(&s.claim(&ids[4..], "w").await), [ids[4]]);
     // Two in one transaction wake two.
     s.write(async |tx| {
-        engine::settle(tx, &held[1], &Outcome::Done).await?;
-        engine::settle(tx, &held[2], &Outcome::Done).await
+        engine::settle(tx, &[(&held[1], Outcome::Done)]).await?;
+        engine::settle(tx, &[(&held[2], Outcome::Done)]).await
     })
     .await;
     assert_eq!(s.bell.take(), ids[5..]);
@@ -166,7 +170,7 @@ async fn a_lane_never_overflows_and_runs_empty(s: TestStore) {
                     // Down first: the place counts as free as soon as the settle commits.
                     running[usize::from(job.lane.as_deref() == Some("account:2"))].fetch_sub(1, Ordering::SeqCst);
                     let mut tx = store.begin().await.unwrap();
-                    assert!(engine::settle(&mut tx, job, &Outcome::Done).await.unwrap());
+                    assert!(engine::settle(&mut tx, &[(job, Outcome::Done)]).await.unwrap());
                     tx.commit().await.unwrap();
                     done.fetch_add(1, Ordering::SeqCst);
                 }
@@ -211,7 +215,7 @@ async fn batches_that_cross_lanes_do_not_stand_still(s: TestStore) {
                 }
                 let mut tx = store.begin().await.unwrap();
                 for job in &mine {
-                    assert!(engine::settle(&mut tx, job, &Outcome::Done).await.unwrap());
+                    assert!(engine::settle(&mut tx, &[(job, Outcome::Done)]).await.unwrap());
                     tokio::task::yield_now().await;
                 }
                 tx.commit().await.unwrap();

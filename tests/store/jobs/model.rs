@@ -129,14 +129,18 @@ impl Life {
             }
             Step::Advance { seconds } => self.s.advance(seconds),
             Step::RingDue => {
-                self.s.write(async |tx| dispatch::ring_due(tx, 1_000).await).await;
+                for kind in [Kind::PublishTarget, Kind::Noop] {
+                    self.s.write(async |tx| dispatch::ring_due(tx, kind, 1_000).await).await;
+                }
                 for job in self.jobs.values_mut().filter(|j| j.state == State::Scheduled && j.run_at <= now) {
                     job.state = State::Ready;
                 }
             }
             Step::RingUnheard => {
                 let before = now - dispatch::UNHEARD;
-                self.s.write(async |tx| dispatch::ring_unheard(tx, before, 1_000).await).await;
+                for kind in [Kind::PublishTarget, Kind::Noop] {
+                    self.s.write(async |tx| dispatch::ring_unheard(tx, kind, before, 1_000).await).await;
+                }
             }
             Step::Rescue => self.rescue().await,
             Step::Sweep => {

@@ -98,7 +98,7 @@ async fn only_what_has_not_begun_can_be_cancelled(s: TestStore) {
     assert!(s.settle(&held, Outcome::Done).await);
     assert!(!cancel(running).await);
     s.advance(60);
-    assert_eq!(s.write(async |tx| dispatch::ring_due(tx, 10).await).await, 0);
+    assert_eq!(s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await, 0);
 }
 
 async fn a_paused_kind_rests_until_it_is_resumed(s: TestStore) {

@@ -64,7 +64,7 @@ async fn a_crash_in_the_last_attempt_is_the_end(s: TestStore) {
         assert_eq!(held.attempt, attempt);
         if attempt < most {
             assert!(s.settle(&held, Outcome::RetryAt(s.now(), "busy".to_owned())).await);
-            s.write(async |tx| dispatch::ring_due(tx, 10).await).await;
+            s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await;
         }
     }
     lapse(&s);
@@ -80,7 +80,7 @@ async fn crashes_are_counted_over_retries(s: TestStore) {
     s.write(async |tx| dispatch::rescue(tx, 10).await).await;
     let held = s.claim(&[id], "w").await.remove(0);
     assert!(s.settle(&held, Outcome::RetryAt(s.now(), "busy".to_owned())).await);
-    s.write(async |tx| dispatch::ring_due(tx, 10).await).await;
+    s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await;
     assert_eq!(s.claim(&[id], "w").await[0].crashes, 1);
 }
 

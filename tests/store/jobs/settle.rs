@@ -47,7 +47,7 @@ async fn a_retry_waits_for_its_time(s: TestStore) {
     assert_eq!((row.attempt, row.finished_at, row.lease_until), (1, None, None));
     assert!(s.bell.take().is_empty());
     s.advance(30);
-    assert_eq!(s.write(async |tx| dispatch::ring_due(tx, 10).await).await, 1);
+    assert_eq!(s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await, 1);
     let again = s.claim(&s.bell.take(), "w").await.remove(0);
     assert_eq!((again.id, again.attempt, again.fence), (id, 2, 2));
 }
@@ -57,14 +57,14 @@ async fn a_settle_commits_with_what_the_run_wrote(s: TestStore) {
     let held = s.claim(&[id], "w").await.remove(0);
     s.discard(async |tx| {
         users::create_workspace(tx, "lost", "pro").await?;
-        engine::settle(tx, &held, &Outcome::Done).await
+        engine::settle(tx, &[(&held, Outcome::Done)]).await
     })
     .await;
     assert_eq!(s.state(id).await, State::Running);
     assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 0);
     s.write(async |tx| {
         users::create_workspace(tx, "kept", "pro").await?;
-        engine::settle(tx, &held, &Outcome::Done).await
+        engine::settle(tx, &[(&held, Outcome::Done)]).await
     })
     .await;
     assert_eq!(s.state(id).await, State::Done);
@@ -99,7 +99,7 @@ async fn a_release_gives_the_attempt_back(s: TestStore) {
     assert_eq!((row.state, row.attempt, row.crashes, row.lease_until), (State::Ready, 0, 0, None));
     // Whoever looks for what was not heard finds it at once.
     let before = s.later(-10);
-    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, before, 10).await).await, 1);
+    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, before, 10).await).await, 1);
     let again = s.claim(&s.bell.take(), "w").await.remove(0);
     assert_eq!((again.attempt, again.fence), (1, 2));
     // The first claim is over: it can neither settle nor release the second one.
@@ -135,7 +135,7 @@ async fn a_heartbeat_waits_for_nobody(s: TestStore) {
     let (one, two) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
     let held = s.claim(&[one, two], "w").await;
     let mut settling = s.begin().await.unwrap();
-    assert!(engine::settle(&mut settling, &held[1], &Outcome::Done).await.unwrap());
+    assert!(engine::settle(&mut settling, &[(&held[1], Outcome::Done)]).await.unwrap());
     let beat = s.write(async |tx| engine::heartbeat(tx, &[one, two], "w").await);
     let renewed = tokio::time::timeout(std::time::Duration::from_secs(5), beat).await.expect("it waits for a settle");
     assert_eq!(renewed, 1);

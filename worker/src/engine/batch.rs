@@ -120,17 +120,16 @@ fn key(job: &Claimed) -> (i64, i64) {
 async fn settle(store: &Store, ends: &[End]) -> Result<Option<Vec<Outcome>>, StoreError> {
     let settled = AssertUnwindSafe(async {
         let mut tx = store.begin().await?;
-        let mut outcomes = Vec::with_capacity(ends.len());
+        let mut settled = Vec::with_capacity(ends.len());
         for (job, ending) in ends {
-            let outcome = ending.write(&mut tx, job).await?;
-            if !rows::settle(&mut tx, job, &outcome).await? {
-                tx.rollback().await?;
-                return Ok(None);
-            }
-            outcomes.push(outcome);
+            settled.push((job, ending.write(&mut tx, job).await?));
+        }
+        if !rows::settle(&mut tx, &settled).await? {
+            tx.rollback().await?;
+            return Ok(None);
         }
         tx.commit().await?;
-        Ok(Some(outcomes))
+        Ok(Some(settled.into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>()))
     });
     let panicked = || StoreError::Decode("the end of a job panicked".into());
     let settled = settled.catch_unwind().await.unwrap_or_else(|_| Err(panicked()))?;

@@ -5,45 +5,62 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
-use super::engine::wake_lane;
+use super::engine::{lock_lanes, wake_lane};
 use super::{Rung, id_list, list_sql, ring_in_order};
 use crate::domain::job::{Claimed, Kind, MAX_CRASHES, Ring};
 
 /// A ready job whose bell nobody answered for so long is rung again.
 pub const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 
-/// Makes due jobs ready, at most `limit`, and rings for them after the commit; gives how many.
-pub async fn ring_due(tx: &mut Tx, limit: i64) -> Result<usize> {
-    ring_due_except(tx, &[], limit).await
+/// When the first scheduled job of each kind is due; kinds that have none are left out.
+pub async fn next_due(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
+    first_of_each(
+        conn,
+        "SELECT value, (SELECT run_at FROM jobs WHERE kind = value AND state = 'scheduled' ORDER BY run_at LIMIT 1) FROM json_array_elements_text($1::json)",
+        "SELECT value, (SELECT run_at FROM jobs WHERE kind = value AND state = 'scheduled' ORDER BY run_at LIMIT 1) FROM json_each($1)",
+    )
+    .await
 }
 
-/// The same, leaving kinds out for which the bell is full.
-pub async fn ring_due_except(tx: &mut Tx, full: &[Kind], limit: i64) -> Result<usize> {
+/// Makes due jobs of a kind ready, the earliest first, at most `limit`, and rings for them after the commit; gives how many.
+pub async fn ring_due(tx: &mut Tx, kind: Kind, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
-        "UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $4 AND state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
+        "UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE kind = $4 AND state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
-    ring_rows(tx, sql, tx.now, limit, full).await
+    ring_rows(tx, sql, kind, tx.now, limit).await
 }
 
-/// Rings again for ready jobs that nobody claimed: those whose bell was lost (a crash between commit and ring, a queue that
-/// was emptied or away, a full bell). `before`: rung before that time.
-pub async fn ring_unheard(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    ring_unheard_except(tx, &[], before, limit).await
+/// Since when the first ready job of each kind has waited to be claimed; paused kinds, and those that have none, are left out.
+pub async fn first_rung(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
+    first_of_each(
+        conn,
+        "SELECT value, (SELECT dispatched_at FROM jobs WHERE kind = value AND state = 'ready' AND NOT waiting ORDER BY dispatched_at LIMIT 1) FROM json_array_elements_text($1::json) WHERE value NOT IN (SELECT kind FROM paused_kinds)",
+        "SELECT value, (SELECT dispatched_at FROM jobs WHERE kind = value AND state = 'ready' AND NOT waiting ORDER BY dispatched_at LIMIT 1) FROM json_each($1) WHERE value NOT IN (SELECT kind FROM paused_kinds)",
+    )
+    .await
 }
 
-/// The same, leaving kinds out for which the bell is full.
-pub async fn ring_unheard_except(tx: &mut Tx, full: &[Kind], before: DateTime<Utc>, limit: i64) -> Result<usize> {
+/// Rings again for ready jobs of a kind that nobody claimed: those whose bell was lost (a crash between commit and ring, a
+/// queue that was emptied or away, a full bell). `before`: rung before that time.
+pub async fn ring_unheard(tx: &mut Tx, kind: Kind, before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
-        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
+        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $4 AND state = 'ready' AND NOT waiting AND dispatched_at <= $1 ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
+        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE kind = $4 AND state = 'ready' AND NOT waiting AND dispatched_at <= $1 ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
-    ring_rows(tx, sql, before, limit, full).await
+    ring_rows(tx, sql, kind, before, limit).await
 }
 
-async fn ring_rows(tx: &mut Tx, sql: &'static str, at: DateTime<Utc>, limit: i64, full: &[Kind]) -> Result<usize> {
-    let (now, full) = (tx.now, serde_json::json!(full).to_string());
-    let rows: Vec<Rung> = run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).bind(&full).fetch_all(c))?;
+/// One look into an index for each kind that this version knows, however many rows there are.
+async fn first_of_each(conn: &mut Conn, pg: &'static str, sqlite: &'static str) -> Result<Vec<(Kind, DateTime<Utc>)>> {
+    let (sql, kinds) = (conn.spelt(pg, sqlite), serde_json::json!(Kind::ALL).to_string());
+    let firsts: Vec<(Kind, Option<DateTime<Utc>>)> = run!(conn, c => sqlx::query_as(sql).bind(&kinds).fetch_all(c))?;
+    Ok(firsts.into_iter().filter_map(|(kind, at)| Some((kind, at?))).collect())
+}
+
+async fn ring_rows(tx: &mut Tx, sql: &'static str, kind: Kind, at: DateTime<Utc>, limit: i64) -> Result<usize> {
+    let now = tx.now;
+    let rows: Vec<Rung> = run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).bind(kind).fetch_all(c))?;
     let rung = rows.len();
     ring_in_order(tx, rows);
     Ok(rung)
@@ -122,7 +139,8 @@ const SWEPT: usize = 1_000;
 pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let now = tx.now;
     execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
-    const WAITING: &str = "SELECT w.lane, w.kind, coalesce(r.busy, 0) FROM (SELECT DISTINCT lane, kind FROM jobs WHERE state = 'ready' AND waiting) w LEFT JOIN (SELECT lane, count(*) AS busy FROM jobs WHERE state = 'running' GROUP BY lane) r ON r.lane = w.lane WHERE w.lane NOT IN (SELECT lane FROM paused_lanes)";
+    // From one lane to the next in the index, so that a long queue in one costs no more than a short one.
+    const WAITING: &str = "WITH RECURSIVE lanes (lane) AS (SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting ORDER BY lane LIMIT 1) UNION ALL SELECT (SELECT j.lane FROM jobs j WHERE j.state = 'ready' AND j.waiting AND j.lane > lanes.lane ORDER BY j.lane LIMIT 1) FROM lanes WHERE lanes.lane IS NOT NULL) SELECT lane, (SELECT kind FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'ready' AND j.waiting ORDER BY run_at, id LIMIT 1), (SELECT count(*) FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'running') FROM lanes WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)";
     let lanes: Vec<(String, Kind, i64)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
     let room = |kind: Kind, busy| kind.rules().lane_cap.unwrap_or(i64::MAX) - busy;
     let mut free: Vec<(String, i64)> =
@@ -130,16 +148,11 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     // In the order of all who lock several lanes.
     free.sort();
     free.truncate(SWEPT);
+    lock_lanes(tx, &serde_json::json!(free.iter().map(|(lane, _)| lane).collect::<Vec<_>>()).to_string()).await?;
     for (lane, room) in &free {
         wake_lane(tx, lane, *room).await?;
     }
     Ok(free.len())
-}
-
-/// When the next scheduled job comes due.
-pub async fn next_due(conn: &mut Conn) -> Result<Option<DateTime<Utc>>> {
-    const SQL: &str = "SELECT run_at FROM jobs WHERE state = 'scheduled' ORDER BY run_at LIMIT 1";
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_optional(c))?)
 }
 
 /// Deletes jobs that ended before `ended` (dead ones before `dead`), at most `limit`; gives how many.

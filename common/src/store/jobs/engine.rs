@@ -1,8 +1,10 @@
 //! What a worker does with jobs: claim, keep, settle, give back.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
 use chrono::{DateTime, Utc};
 
-use super::super::db::{Conn, execute, run};
+use super::super::db::{Conn, Engine, execute, run};
 use super::super::{Result, Tx};
 use super::{Rung, id_list, list_sql, ring_in_order};
 use crate::domain::job::{Claimed, Kind, LEASE, Outcome};
@@ -16,6 +18,12 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
         kind: Kind,
         lane: Option<String>,
     }
+    impl Candidate {
+        /// The lane that it must find a place in, and how many it takes.
+        fn capped(&self) -> Option<(&str, i64)> {
+            Some((self.lane.as_deref()?, self.kind.rules().lane_cap?))
+        }
+    }
     // On Postgres one look-up an id: `LIMIT 1` keeps it apart from the others, `state || ''` from the index of ready jobs.
     let sql = tx.spelt(
         "SELECT j.id, j.kind, j.lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id",
@@ -23,24 +31,16 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     );
     let list = id_list(ids);
     let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
-    let mut lanes: Vec<(String, i64)> =
-        candidates.iter().filter_map(|c| Some((c.lane.clone()?, c.kind.rules().lane_cap?))).collect();
-    lanes.sort();
-    lanes.dedup();
-    let mut room = lane_room(tx, &lanes).await?;
+    let mut busy = lanes_busy(tx, candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane)).await?;
     let (mut take, mut park) = (Vec::new(), Vec::new());
-    for c in candidates {
-        let free = match (&c.lane, c.kind.rules().lane_cap) {
-            (Some(lane), Some(_)) => room.iter_mut().find(|(l, _)| l == lane).map(|(_, free)| free),
-            _ => None,
-        };
-        match free {
-            Some(free) if *free <= 0 => park.push(c.id),
-            Some(free) => {
-                *free -= 1;
-                take.push(c.id);
+    for candidate in &candidates {
+        match candidate.capped().and_then(|(lane, cap)| Some((busy.get_mut(lane)?, cap))) {
+            Some((busy, cap)) if *busy >= cap => park.push(candidate.id),
+            Some((busy, _)) => {
+                *busy += 1;
+                take.push(candidate.id);
             }
-            None => take.push(c.id),
+            None => take.push(candidate.id),
         }
     }
     if !park.is_empty() {
@@ -59,23 +59,31 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).fetch_all(c))?)
 }
 
-/// How many more jobs each lane takes. Holds the lanes' locks until the end of the transaction, so that two workers
-/// cannot both fill the last place (on SQLite there is one writer anyway).
-async fn lane_room(tx: &mut Tx, lanes: &[(String, i64)]) -> Result<Vec<(String, i64)>> {
-    let mut out = Vec::with_capacity(lanes.len());
-    for (lane, cap) in lanes {
-        lock_lane(tx, lane).await?;
-        const SQL: &str = "SELECT (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = $1), (SELECT count(*) FROM paused_lanes WHERE lane = $1 AND paused_until > $2)";
-        let now = tx.now;
-        let (running, paused): (i64, i64) = run!(tx, c => sqlx::query_as(SQL).bind(lane).bind(now).fetch_one(c))?;
-        out.push((lane.clone(), if paused > 0 { 0 } else { cap - running }));
+/// How many jobs run in each lane; a paused one counts as full. Holds the lanes' locks until the end of the transaction, so
+/// that two workers cannot both fill the last place (on SQLite there is one writer anyway).
+async fn lanes_busy<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<HashMap<String, i64>> {
+    let lanes: BTreeSet<&str> = lanes.collect();
+    if lanes.is_empty() {
+        return Ok(HashMap::new());
     }
-    Ok(out)
+    let sorted = serde_json::json!(lanes).to_string();
+    lock_lanes(tx, &sorted).await?;
+    let sql = tx.spelt(
+        "SELECT value, CASE WHEN value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) THEN $3 ELSE (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) END FROM json_array_elements_text($1::json)",
+        "SELECT value, CASE WHEN value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) THEN $3 ELSE (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) END FROM json_each($1)",
+    );
+    let now = tx.now;
+    let busy: Vec<(String, i64)> =
+        run!(tx, c => sqlx::query_as(sql).bind(&sorted).bind(now).bind(i64::MAX).fetch_all(c))?;
+    Ok(busy.into_iter().collect())
 }
 
-async fn lock_lane(tx: &mut Tx, lane: &str) -> Result<()> {
-    if tx.is_postgres() {
-        execute!(tx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", lane)?;
+/// Locks lanes until the end of the transaction, in the order in which they are given: a JSON array, sorted.
+pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
+    // A subquery with an order of its own is not folded into the statement around it: the locks are taken in that order.
+    const SQL: &str = "SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0))) FROM (SELECT value AS lane FROM json_array_elements_text($1::json) WITH ORDINALITY AS t (value, n) ORDER BY n) lanes";
+    if let Engine::Pg(c) = tx.engine() {
+        sqlx::query(SQL).bind(sorted).execute(c).await?;
     }
     Ok(())
 }
@@ -97,25 +105,45 @@ pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     Ok(execute!(tx, SQL, job.id, job.fence)? > 0)
 }
 
-/// Ends a run, in the transaction that writes its result. `false` where the lease was lost: roll back, nothing of this
-/// run counts.
-pub async fn settle(tx: &mut Tx, job: &Claimed, outcome: &Outcome) -> Result<bool> {
+/// Ends runs, in the transaction that writes their results. `false` where the lease of one was lost: roll back, nothing of
+/// these runs counts.
+pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
     const END: &str = "UPDATE jobs SET state = $3, last_error = $4, finished_at = $5, lease_until = NULL WHERE id = $1 AND fence = $2 AND state = 'running'";
     const AGAIN: &str = "UPDATE jobs SET state = 'scheduled', run_at = $3, last_error = $4, lease_until = NULL WHERE id = $1 AND fence = $2 AND state = 'running'";
     let now = tx.now;
-    let held = match outcome {
-        Outcome::Done => execute!(tx, END, job.id, job.fence, "done", None::<String>, now)?,
-        Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", why, now)?,
-        Outcome::Cancelled(why) => execute!(tx, END, job.id, job.fence, "cancelled", why, now)?,
-        Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, why)?,
-    };
-    if held == 0 {
-        return Ok(false);
+    let mut done = Vec::with_capacity(ends.len());
+    for (job, outcome) in ends {
+        let held = match outcome {
+            // By far the most: together, in one statement.
+            Outcome::Done => {
+                done.push((job.id, job.fence));
+                1
+            }
+            Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", why, now)?,
+            Outcome::Cancelled(why) => execute!(tx, END, job.id, job.fence, "cancelled", why, now)?,
+            Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, why)?,
+        };
+        if held == 0 {
+            return Ok(false);
+        }
+        if let Some(lane) = &job.lane {
+            tx.leave_lane(lane);
+        }
     }
-    if let Some(lane) = &job.lane {
-        tx.leave_lane(lane);
+    settle_done(tx, &done).await
+}
+
+/// Pairs of id and fence; `false` where one of them does not stand any more.
+async fn settle_done(tx: &mut Tx, done: &[(i64, i64)]) -> Result<bool> {
+    if done.is_empty() {
+        return Ok(true);
     }
-    Ok(true)
+    let sql = tx.spelt(
+        "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence FROM json_array_elements($1::json) WHERE value ->> 0 = (value ->> 0) || '') held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.state || '' = 'running'",
+        "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence FROM json_each($1)) held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.state || '' = 'running'",
+    );
+    let (pairs, now) = (serde_json::json!(done).to_string(), tx.now);
+    Ok(execute!(tx, sql, pairs, now)? == done.len() as u64)
 }
 
 /// Gives a job back that was not begun, without using up an attempt (drain).
@@ -131,17 +159,30 @@ pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<()> {
 
 /// Wakes as many jobs as left each lane: last thing in a transaction, and in one order. Whoever holds a lane's lock thus
 /// waits for no row, and for no lane that comes before, so that two transactions never stand in each other's way.
-pub(in crate::store) async fn wake_lanes(tx: &mut Tx, mut left: Vec<String>) -> Result<()> {
-    left.sort();
-    for same in left.chunk_by(|a, b| a == b) {
-        wake_lane(tx, &same[0], i64::try_from(same.len()).unwrap_or(i64::MAX)).await?;
+pub(in crate::store) async fn wake_lanes(tx: &mut Tx, left: &[String]) -> Result<()> {
+    let mut places = BTreeMap::<&str, i64>::new();
+    for lane in left {
+        *places.entry(lane).or_default() += 1;
+    }
+    if places.is_empty() {
+        return Ok(());
+    }
+    let sorted = serde_json::json!(places.keys().collect::<Vec<_>>()).to_string();
+    lock_lanes(tx, &sorted).await?;
+    // Mostly nobody waits: one look for all of them, under the locks, that whoever is about to wait takes as well.
+    let sql = tx.spelt(
+        "SELECT value FROM json_array_elements_text($1::json) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
+        "SELECT value FROM json_each($1) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
+    );
+    let waited_for: Vec<String> = run!(tx, c => sqlx::query_scalar(sql).bind(&sorted).fetch_all(c))?;
+    for lane in waited_for {
+        wake_lane(tx, &lane, places.get(lane.as_str()).copied().unwrap_or(0)).await?;
     }
     Ok(())
 }
 
-/// Wakes up to `n` jobs that wait for a lane, unless it is paused.
+/// Wakes up to `n` jobs that wait for a lane, unless it is paused. Whoever calls it holds the lane's lock.
 pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
-    lock_lane(tx, lane).await?;
     let sql = tx.spelt(
         "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
         "UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2) RETURNING kind, id, priority, run_at",
