@@ -40,6 +40,9 @@ pub enum Command {
     /// Jobs: the work that waits, runs or died.
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Measure this version on this machine, beside the installation and without touching it.
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 #[derive(Args, Debug, Clone, Copy)]
@@ -170,6 +173,51 @@ pub enum JobsCommand {
     Pause { kind: Kind },
     /// Claim jobs of a kind again.
     Resume { kind: Kind },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum BenchCommand {
+    /// Measure the job engine: some three minutes, on a database of its own that is deleted at the end.
+    #[command(
+        after_help = "Where: on SQLite and the queue inside the process; where CRIER_DATABASE_URL is Postgres and CRIER_REDIS_URL is set, on a new database of that server (the user needs the right to create one) and under keys of its own.\n\nExamples:\n  crier bench jobs\n  crier bench jobs --only pickup,throughput --dir /var/lib/crier\n  crier bench jobs --only publish --posts 50000 --slots 128 --json\n  crier bench jobs --database-url postgres://crier:password@localhost/crier --redis-url redis://localhost"
+    )]
+    Jobs(BenchJobs),
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchJobs {
+    /// Some of: memory, throughput, pickup, lateness, dispatch, publish.
+    #[arg(long, value_delimiter = ',', default_values_t = Measurement::ALL.iter().copied())]
+    pub only: Vec<Measurement>,
+    /// Where the SQLite file goes: the disk decides much [default: the directory for temporary files].
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// How many jobs each point of throughput, pickup, lateness and memory takes [default: as many as it needs].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub jobs: Option<u32>,
+    /// How many scheduled rows the large table of dispatch has.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=100_000_000))]
+    pub rows: u32,
+    /// How many posts come due together in publish.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub posts: u32,
+    /// How many jobs the worker runs at once in lateness, memory and publish.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    pub slots: u16,
+    #[command(flatten)]
+    pub format: Format,
+}
+
+crier_common::text_enum! {
+    /// What `crier bench jobs` measures, in the order in which it does: the memory while little was used of it yet.
+    pub enum Measurement {
+        Memory = "memory",
+        Throughput = "throughput",
+        Pickup = "pickup",
+        Lateness = "lateness",
+        Dispatch = "dispatch",
+        Publish = "publish",
+    }
 }
 
 /// Reads the command line. Ends the process on `--help`, `--version` or a mistake (status 2).

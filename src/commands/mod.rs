@@ -10,8 +10,9 @@ use crier_common::process::{StartError, open_store};
 use crier_common::store::{Store, StoreError};
 use crier_common::telemetry::logs;
 
-use crate::cli::Command;
+use crate::cli::{BenchCommand, Command};
 
+mod bench;
 mod jobs;
 mod key;
 mod member;
@@ -44,6 +45,10 @@ pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError
 }
 
 pub fn run(config: Config, command: Command) -> ExitCode {
+    // It opens no database of the installation.
+    if let Command::Bench(BenchCommand::Jobs(args)) = command {
+        return exit(bench::run(config, args));
+    }
     logs::init(&config.log);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -62,6 +67,10 @@ pub fn run(config: Config, command: Command) -> ExitCode {
         cx.store.db().close().await;
         done
     });
+    exit(done)
+}
+
+fn exit(done: Result) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::Start(error)) => error.exit(),
@@ -75,7 +84,7 @@ pub fn run(config: Config, command: Command) -> ExitCode {
 
 async fn dispatch(cx: &Context, command: Command) -> Result {
     match command {
-        Command::Serve => Ok(()),
+        Command::Serve | Command::Bench(_) => Ok(()),
         Command::Migrate => migrate::run(cx).await,
         Command::User(command) => user::run(cx, command).await,
         Command::Member(command) => member::run(cx, command).await,

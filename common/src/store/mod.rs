@@ -18,6 +18,7 @@ use crate::secrets::Cipher;
 use crate::telemetry::metrics;
 
 pub mod accounts;
+pub mod bench;
 pub mod brands;
 pub mod db;
 pub mod deliveries;

@@ -1,0 +1,88 @@
+//! What `crier bench` asks of a database beyond what the service does: a Postgres database of its own, rows in bulk, and how
+//! durable the server is. Nothing of the service calls it.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+use url::Url;
+
+use super::db::{Db, execute, run};
+use super::{Conn, Result, StoreError, Tx};
+use crate::domain::job::{Kind, State};
+
+/// A database beside that of the installation, on the same server.
+#[derive(Clone)]
+pub struct OwnDatabase {
+    /// The installation's: only connected to, for `CREATE DATABASE` and `DROP DATABASE`.
+    server: PgConnectOptions,
+    name: String,
+    /// With its password.
+    pub url: String,
+}
+
+impl OwnDatabase {
+    /// Names it; nothing is made yet. `url` is the installation's.
+    pub fn beside(url: &str) -> Result<Self> {
+        let server = PgConnectOptions::from_str(url)?.application_name("crier bench");
+        let name = format!("crier_bench_{:016x}", crate::random::u64());
+        let mut own = Url::parse(url).map_err(|error| StoreError::Decode(format!("the address: {error}")))?;
+        own.set_path(&name);
+        Ok(Self { server, name, url: own.into() })
+    }
+
+    pub async fn create(&self) -> Result<()> {
+        self.tell("CREATE DATABASE").await?;
+        // A `dbname` among the address's options goes before its path, and would lead to the installation's tables.
+        let mut own = PgConnection::connect(&self.url).await?;
+        let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut own).await?;
+        own.close().await?;
+        if name == self.name {
+            return Ok(());
+        }
+        Err(StoreError::Decode(format!("the address leads to the database {name}, whatever its path says")))
+    }
+
+    /// With everybody who is still connected to it.
+    pub async fn drop(&self) -> Result<()> {
+        self.tell("DROP DATABASE IF EXISTS").await
+    }
+
+    async fn tell(&self, what: &str) -> Result<()> {
+        let force = if what.starts_with("DROP") { " WITH (FORCE)" } else { "" };
+        let mut server = self.server.connect().await?;
+        // The name was made here.
+        sqlx::raw_sql(AssertSqlSafe(format!("{what} {}{force}", self.name))).execute(&mut server).await?;
+        Ok(server.close().await?)
+    }
+}
+
+/// Writes jobs of one kind and state, one for each subject, all for the same time and with nobody rung for.
+pub async fn fill(tx: &mut Tx, kind: Kind, state: State, subjects: Range<i64>, run_at: DateTime<Utc>) -> Result<()> {
+    const SQL: &str = "WITH RECURSIVE subjects (id) AS (SELECT CAST($1 AS bigint) UNION ALL SELECT id + 1 FROM subjects WHERE id + 1 < $2) INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at) SELECT $3, id, $4, $5, $6, $7, $7 FROM subjects WHERE id < $2";
+    let now = tx.now;
+    execute!(tx, SQL, subjects.start, subjects.end, kind, state, run_at, kind.rules().max_attempts, now)?;
+    Ok(())
+}
+
+/// Leaves a table that was filled as the server's own upkeep would, so that it does not come in the midst of a measurement.
+pub async fn tidy(db: &Db) -> Result<()> {
+    match db {
+        Db::Pg(pool) => sqlx::raw_sql("VACUUM (ANALYZE) jobs").execute(pool).await.map(drop)?,
+        Db::Sqlite { writer, .. } => {
+            sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(writer).await.map(drop)?
+        }
+    }
+    Ok(())
+}
+
+/// The engine with its version, and whether a commit waits for the disk.
+pub async fn engine(conn: &mut Conn) -> Result<(String, String)> {
+    let sql = conn.spelt(
+        "SELECT 'PostgreSQL ' || current_setting('server_version'), 'fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit')",
+        "SELECT 'SQLite ' || sqlite_version(), 'synchronous FULL'",
+    );
+    Ok(run!(conn, c => sqlx::query_as(sql).fetch_one(c))?)
+}

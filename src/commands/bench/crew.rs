@@ -1,0 +1,117 @@
+//! A worker and a scheduler, as `crier` runs them, for one kind of job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use crier_common::domain::job::{Kind, NewJob, State};
+use crier_common::http::Guard;
+use crier_common::process::platforms_of;
+use crier_common::store::jobs::{self, operate};
+use crier_common::store::{Store, StoreError};
+use crier_common::webhooks::Sender;
+use crier_scheduler::Scheduler;
+use crier_worker::engine::Engine;
+use crier_worker::heartbeat;
+use crier_worker::jobs::{Deps, Job, Registry};
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::super::{CommandError, Result, refused};
+use super::Bench;
+use super::place::Place;
+use super::starts::{Noted, Starts};
+
+const DRAIN: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// They stop with this value.
+pub struct Crew {
+    engine: Engine,
+    tasks: JoinSet<()>,
+    stop: CancellationToken,
+    _beating: DropGuard,
+}
+
+impl Crew {
+    pub fn start(
+        bench: &Bench,
+        place: &Place,
+        kind: Kind,
+        slots: usize,
+        starts: &Arc<Starts>,
+    ) -> std::result::Result<Self, CommandError> {
+        let job = Noted { job: job(bench, place, kind)?, starts: starts.clone() };
+        let engine = Engine::new(place.worker().clone(), Registry::of([Arc::new(job) as Arc<dyn Job>]), slots);
+        let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
+        let opener = place.another();
+        let open = move || {
+            let opener = opener.clone();
+            async move { opener.open().await.ok() }
+        };
+        heartbeat::start(engine.clone(), open, beating.clone())
+            .map_err(|error| super::io("the heartbeat's thread", error))?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(crier_worker::run(engine.clone(), place.bell().clone(), slots, DRAIN, stop.clone()));
+        tasks.spawn(scheduler(place).run(stop.clone()));
+        Ok(Self { engine, tasks, stop, _beating: beating.drop_guard() })
+    }
+
+    /// Waits until nothing runs.
+    pub async fn idle(&self) {
+        while !self.engine.held().is_empty() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+pub fn scheduler(place: &Place) -> Scheduler {
+    Scheduler { store: place.scheduler().clone(), transport: place.bell().clone() }
+}
+
+/// The product's own job of a kind, with the sandbox among its platforms.
+fn job(bench: &Bench, place: &Place, kind: Kind) -> std::result::Result<Arc<dyn Job>, CommandError> {
+    let mut config = bench.config.clone();
+    config.sandbox = true;
+    let delta = |length: Duration| TimeDelta::from_std(length).unwrap_or(TimeDelta::MAX);
+    let (store, guard) = (place.worker().clone(), Guard::new(Vec::new()));
+    let deps = Deps {
+        platforms: Arc::new(platforms_of(&config, &store, &guard)),
+        store,
+        webhooks: Arc::new(Sender::new(guard)),
+        latest_publish: delta(config.latest_publish),
+        platform_timeout: delta(config.worker.platform_timeout),
+    };
+    match Registry::new(&deps, &[kind]).get(kind) {
+        Some(job) => Ok(job),
+        None => refused(format!("the worker has no {kind}")),
+    }
+}
+
+/// Enqueues a job that does nothing, in a transaction of its own.
+pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), StoreError> {
+    let mut tx = store.begin().await?;
+    let job = NewJob::new(Kind::Noop, subject, tx.now);
+    jobs::enqueue(&mut tx, &job).await?;
+    tx.commit().await
+}
+
+/// Waits until no job is left to be settled, once all have begun; an error where one died.
+pub async fn settled(store: &Store) -> Result {
+    loop {
+        let counts = operate::counts(&mut store.read().await?).await?;
+        let of = |dead: bool| -> i64 {
+            counts.iter().filter(|(_, state, _)| (*state == State::Dead) == dead).map(|(_, _, count)| count).sum()
+        };
+        match (of(true), of(false)) {
+            (0, 0) => return Ok(()),
+            (0, _) => tokio::time::sleep(LOOK).await,
+            (dead, _) => return refused(format!("{dead} jobs died")),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What it costs to make a due job ready, in a table with few and with many scheduled rows; and what the scheduler's other
+//! tasks cost there.
+
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use crier_common::domain::job::{Kind, NewJob, State};
+use crier_common::store::bench::{fill, tidy};
+use crier_common::store::jobs;
+use crier_scheduler::tasks;
+
+use super::super::CommandError;
+use super::crew;
+use super::figure::{Figure, median};
+use super::place::Place;
+use super::{Bench, Figures};
+
+const NAME: &str = "dispatch";
+const FEW: i64 = 1_000;
+/// Rows written in one transaction.
+const CHUNK: usize = 10_000;
+/// How many come due together.
+const TOGETHER: [u32; 3] = [1, 10, 100];
+/// How many come due in all for each of these, but at least so many times.
+const DUE: u32 = 200;
+const TIMES: u32 = 10;
+/// How often the other tasks are run.
+const RUNS: usize = 5;
+
+pub async fn run(bench: &Bench) -> Figures {
+    let many = i64::from(bench.args.rows);
+    let (few, much) = (of(bench, FEW).await?, of(bench, many).await?);
+    let mut figures = Vec::new();
+    for (small, large) in few.iter().zip(&much) {
+        figures.push(Figure::time(NAME, format!("{}, {FEW} rows", small.0), small.1));
+        figures.push(Figure::time(NAME, format!("{}, {many} rows", large.0), large.1));
+        figures.push(Figure::ratio(NAME, format!("{}, ratio", small.0), large.1, small.1));
+    }
+    Ok(figures)
+}
+
+/// What is measured, and the median of its times.
+type Costs = Vec<(String, Duration)>;
+
+async fn of(bench: &Bench, rows: i64) -> Result<Costs, CommandError> {
+    bench.tell(format_args!("dispatch: writing {rows} rows"));
+    let place = bench.fresh().await?;
+    fill_up(&place, rows).await?;
+    bench.tell(format_args!("dispatch: {rows} rows"));
+    // Without anybody who listens there is no room, and nothing is made ready.
+    place.bell().keep(Kind::Noop);
+    let mut costs = Costs::new();
+    let mut subject = rows;
+    for together in TOGETHER {
+        let mut times = Vec::new();
+        for _ in 0..(DUE / together).max(TIMES) {
+            become_due(&place, subject, i64::from(together)).await?;
+            subject += i64::from(together);
+            let began = Instant::now();
+            tasks::dispatch::run(&crew::scheduler(&place)).await?;
+            times.push(began.elapsed() / together);
+        }
+        costs.push((format!("each of {together} due"), median(times)));
+    }
+    costs.push(("task measure".to_owned(), times(&place, async |s| tasks::measure::run(s).await).await?));
+    costs.push(("task rescue".to_owned(), times(&place, async |s| tasks::rescue::run(s).await).await?));
+    Ok(costs)
+}
+
+async fn times<T>(
+    place: &Place,
+    task: impl AsyncFn(&crier_scheduler::Scheduler) -> crier_common::store::Result<T>,
+) -> Result<Duration, CommandError> {
+    let (scheduler, mut times) = (crew::scheduler(place), Vec::new());
+    for _ in 0..RUNS {
+        let began = Instant::now();
+        task(&scheduler).await?;
+        times.push(began.elapsed());
+    }
+    Ok(median(times))
+}
+
+/// Rows that are far from being due, a second apart every so many.
+async fn fill_up(place: &Place, rows: i64) -> Result<(), CommandError> {
+    let store = place.api();
+    let mut run_at = store.now() + TimeDelta::days(30);
+    for first in (0..rows).step_by(CHUNK) {
+        let chunk = first..rows.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX));
+        let mut tx = store.begin().await?;
+        fill(&mut tx, Kind::Noop, State::Scheduled, chunk, run_at).await?;
+        tx.commit().await?;
+        run_at += TimeDelta::seconds(1);
+    }
+    Ok(tidy(store.db()).await?)
+}
+
+async fn become_due(place: &Place, first: i64, count: i64) -> Result<(), CommandError> {
+    let mut tx = place.api_of_the_past().begin().await?;
+    let due = tx.now + TimeDelta::seconds(1);
+    for subject in first..first + count {
+        jobs::enqueue(&mut tx, &NewJob::new(Kind::Noop, subject, due)).await?;
+    }
+    Ok(tx.commit().await?)
+}

@@ -1,0 +1,40 @@
+//! Many jobs for one and the same moment: how late each begins, and what it costs in memory.
+
+use chrono::TimeDelta;
+use crier_common::domain::job::{Kind, State};
+use crier_common::store::bench::{fill, tidy};
+
+use super::crew::{self, Crew};
+use super::figure::Figure;
+use super::starts::Starts;
+use super::{Bench, Figures, resident};
+
+const NAME: &str = "lateness";
+const JOBS: usize = 10_000;
+/// How long before they are due the jobs are written.
+const AHEAD: TimeDelta = TimeDelta::seconds(2);
+
+pub async fn run(bench: &Bench) -> Figures {
+    let place = bench.fresh().await?;
+    let count = bench.jobs(JOBS);
+    let subjects = 0..i64::try_from(count).unwrap_or(i64::MAX);
+    let starts = Starts::of(0, count, place.api().now());
+    let crew = Crew::start(bench, &place, Kind::Noop, usize::from(bench.args.slots), &starts)?;
+    // Written within a part of that second or two, whatever their number.
+    let due = place.api().now() + AHEAD + TimeDelta::milliseconds(subjects.end / 20);
+    let mut tx = place.api().begin().await?;
+    fill(&mut tx, Kind::Noop, State::Scheduled, subjects, due).await?;
+    tx.commit().await?;
+    tidy(place.api().db()).await?;
+    let before = resident::now();
+    resident::forget_peak();
+    starts.wait(count).await?;
+    crew::settled(place.api()).await?;
+    let (after, peak) = (resident::now(), resident::peak());
+    crew.stop().await;
+    let mut figures = Figure::spread(NAME, &format!("{count} jobs for one moment"), starts.after(due));
+    figures.extend(Figure::size(NAME, "memory before", before));
+    figures.extend(Figure::size(NAME, "memory, peak", peak));
+    figures.extend(Figure::size(NAME, "memory after", after));
+    Ok(figures)
+}

@@ -1,0 +1,47 @@
+//! How soon an idle worker begins a job: one at a time, with a pause in between.
+
+use std::time::{Duration, Instant};
+
+use crier_common::domain::job::{Kind, NewJob};
+use crier_common::store::jobs;
+
+use super::crew::Crew;
+use super::figure::Figure;
+use super::starts::Starts;
+use super::{Bench, Figures};
+
+const NAME: &str = "pickup";
+const JOBS: usize = 2_000;
+
+pub async fn run(bench: &Bench) -> Figures {
+    let place = bench.fresh().await?;
+    let count = bench.jobs(JOBS);
+    let starts = Starts::of(0, count, place.api().now());
+    let crew = Crew::start(bench, &place, Kind::Noop, usize::from(bench.args.slots), &starts)?;
+    let (mut from_call, mut from_commit) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for begun in 0..count {
+        let subject = i64::try_from(begun).unwrap_or(i64::MAX);
+        tokio::time::sleep(pause()).await;
+        let called = Instant::now();
+        let mut tx = place.api().begin().await?;
+        let job = NewJob::new(Kind::Noop, subject, tx.now);
+        jobs::enqueue(&mut tx, &job).await?;
+        tx.commit().await?;
+        // The bell rings inside `commit`, so a job may begin before this is read: at once, then.
+        let committed = Instant::now();
+        starts.wait(begun + 1).await?;
+        let began = starts.of_subject(subject).unwrap_or(committed);
+        from_call.push(began - called);
+        from_commit.push(began.saturating_duration_since(committed));
+        crew.idle().await;
+    }
+    crew.stop().await;
+    let mut figures = Figure::spread(NAME, "commit to start", from_commit);
+    figures.extend(Figure::spread(NAME, "call to start", from_call));
+    Ok(figures)
+}
+
+/// 5 to 20 ms.
+fn pause() -> Duration {
+    Duration::from_micros(5_000 + crier_common::random::u64() % 15_000)
+}

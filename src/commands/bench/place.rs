@@ -1,0 +1,296 @@
+//! Where a measurement takes place: a new SQLite file with the queue inside the process, or a new database on a Postgres
+//! server with keys of its own in Redis. Never the installation's.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::clock::Clock;
+use crier_common::config::{Config, Database};
+use crier_common::domain::job::{Bell, Kind, Ring};
+use crier_common::queue::{Transport, memory::MemoryBell, redis::RedisBell};
+use crier_common::secrets::{Cipher, SecretKey};
+use crier_common::store::bench::OwnDatabase;
+use crier_common::store::{Db, Store, StoreError};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::super::{CommandError, Result, refused};
+
+/// As many as a process of an installation has.
+const CONNECTIONS: u32 = 20;
+/// How long connections may take to be given back.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// Where places are made.
+#[derive(Clone)]
+pub enum Ground {
+    /// In this directory, or in that for temporary files.
+    Embedded(Option<PathBuf>),
+    Split {
+        database: SecretString,
+        redis: SecretString,
+    },
+}
+
+impl Ground {
+    pub fn of(config: &Config, dir: Option<PathBuf>) -> std::result::Result<Self, CommandError> {
+        match (&config.database, &config.redis_url) {
+            (Database::Sqlite(_), None) => Ok(Self::Embedded(dir)),
+            (Database::Postgres(_), Some(_)) if dir.is_some() => {
+                refused("--dir is where SQLite's file goes; not for Postgres")
+            }
+            (Database::Postgres(database), Some(redis)) => {
+                Ok(Self::Split { database: database.clone(), redis: redis.clone() })
+            }
+            (Database::Postgres(_), None) => {
+                refused("CRIER_REDIS_URL is not set, and CRIER_DATABASE_URL is Postgres: set both, or neither")
+            }
+            (Database::Sqlite(_), Some(_)) => {
+                refused("CRIER_DATABASE_URL is not Postgres, and CRIER_REDIS_URL is set: set both, or neither")
+            }
+        }
+    }
+}
+
+/// What holds the database.
+enum Holder {
+    File(tempfile::TempDir),
+    Server { database: OwnDatabase, redis: SecretString, prefix: String },
+}
+
+/// The stores of the roles: one where they are one process, each with connections of its own where they are three.
+struct Opened {
+    api: Store,
+    worker: Store,
+    scheduler: Store,
+    bell: Arc<KeptBell>,
+}
+
+pub struct Place {
+    holder: Holder,
+    opened: OnceLock<Opened>,
+    /// Ends what listens to the bell.
+    stop: CancellationToken,
+}
+
+impl Place {
+    /// Chooses the names; nothing is made on a server yet.
+    pub fn plan(ground: Ground) -> std::result::Result<Self, CommandError> {
+        let holder = match ground {
+            Ground::Embedded(dir) => {
+                let mut file = tempfile::Builder::new();
+                file.prefix("crier-bench-");
+                let made = dir.map_or_else(|| file.tempdir(), |dir| file.tempdir_in(dir));
+                Holder::File(made.map_err(|error| super::io("the directory for the SQLite file", error))?)
+            }
+            Ground::Split { database, redis } => Holder::Server {
+                database: OwnDatabase::beside(database.expose_secret())?,
+                redis,
+                prefix: format!("crier-bench-{:016x}", crier_common::random::u64()),
+            },
+        };
+        Ok(Self { holder, opened: OnceLock::new(), stop: CancellationToken::new() })
+    }
+
+    pub async fn open(&self) -> Result {
+        let bell = match &self.holder {
+            Holder::File(_) => KeptBell::over(Arc::new(MemoryBell::default()), true),
+            Holder::Server { database, redis, prefix } => {
+                database.create().await?;
+                let bell = RedisBell::start(redis, prefix, self.stop.clone());
+                let bell = bell.map_err(|error| CommandError::Refused(format!("CRIER_REDIS_URL: {error}")))?;
+                KeptBell::over(Arc::new(bell), false)
+            }
+        };
+        let bell = Arc::new(bell);
+        let opener = self.opener(bell.clone());
+        let api = opener.open().await?;
+        api.db().migrate().await?;
+        let (worker, scheduler) = match &self.holder {
+            Holder::File(_) => (api.clone(), api.clone()),
+            Holder::Server { .. } => (opener.open().await?, opener.open().await?),
+        };
+        until(|| bell.is_up(), "Redis (CRIER_REDIS_URL) does not answer").await?;
+        let _ = self.opened.set(Opened { api, worker, scheduler, bell });
+        Ok(())
+    }
+
+    fn opened(&self) -> &Opened {
+        self.opened.get().expect("a measurement is given a place that was opened")
+    }
+
+    /// Which form of Crier is measured.
+    pub fn form(&self) -> &'static str {
+        match self.holder {
+            Holder::File(_) => "embedded (SQLite, the queue inside the process)",
+            Holder::Server { .. } => "split (Postgres, Redis), all roles in this process",
+        }
+    }
+
+    /// The store of who enqueues.
+    pub fn api(&self) -> &Store {
+        &self.opened().api
+    }
+
+    /// The same an hour ago: what it enqueues for now is scheduled, and due for everybody else.
+    pub fn api_of_the_past(&self) -> Store {
+        let now = self.api().now() - TimeDelta::hours(1);
+        self.api_at(now)
+    }
+
+    fn api_at(&self, now: DateTime<Utc>) -> Store {
+        let Opened { api, bell, .. } = self.opened();
+        Store::new(api.db().clone(), Clock::manual(now), api.cipher().clone(), bell.clone())
+    }
+
+    pub fn worker(&self) -> &Store {
+        &self.opened().worker
+    }
+
+    pub fn scheduler(&self) -> &Store {
+        &self.opened().scheduler
+    }
+
+    pub fn bell(&self) -> &Arc<KeptBell> {
+        &self.opened().bell
+    }
+
+    /// What opens another store here, on another thread's runtime.
+    pub fn another(&self) -> Opener {
+        self.opener(self.bell().clone())
+    }
+
+    fn opener(&self, bell: Arc<KeptBell>) -> Opener {
+        let place = match &self.holder {
+            Holder::File(dir) => Target::File(dir.path().join("crier.db")),
+            Holder::Server { database, .. } => Target::Url(SecretString::from(database.url.as_str())),
+        };
+        Opener { place, bell }
+    }
+
+    /// Deletes all of it.
+    pub async fn close(&self) -> Result {
+        self.stop.cancel();
+        if let Some(Opened { api, worker, scheduler, .. }) = self.opened.get() {
+            let closed = async { tokio::join!(api.db().close(), worker.db().close(), scheduler.db().close()) };
+            // Who is still at work is thrown out by the drop.
+            let _ = tokio::time::timeout(CLOSE, closed).await;
+        }
+        let Holder::Server { database, redis, prefix } = &self.holder else { return Ok(()) };
+        let (dropped, deleted) = (database.drop().await, delete_keys(redis, prefix).await);
+        dropped?;
+        deleted.map_err(|error| CommandError::Refused(format!("the keys {prefix}:* could not be deleted: {error}")))
+    }
+}
+
+async fn delete_keys(redis: &SecretString, prefix: &str) -> redis::RedisResult<()> {
+    let client = redis::Client::open(redis.expose_secret())?;
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    let keys: Vec<String> = redis::cmd("KEYS").arg(format!("{prefix}:*")).query_async(&mut connection).await?;
+    if keys.is_empty() {
+        return Ok(());
+    }
+    redis::cmd("DEL").arg(keys).query_async(&mut connection).await
+}
+
+/// Opens stores on a place's database.
+#[derive(Clone)]
+pub struct Opener {
+    place: Target,
+    bell: Arc<KeptBell>,
+}
+
+#[derive(Clone)]
+enum Target {
+    File(PathBuf),
+    Url(SecretString),
+}
+
+impl Opener {
+    pub async fn open(&self) -> std::result::Result<Store, StoreError> {
+        let db = match &self.place {
+            Target::File(path) => Db::sqlite(path).await?,
+            Target::Url(url) => Db::postgres(url.expose_secret(), CONNECTIONS)?,
+        };
+        let cipher = Cipher::new(&[SecretKey::new(0, [0; 32])])?;
+        Ok(Store::new(db, Clock::system(), cipher, self.bell.clone()))
+    }
+}
+
+/// Waits, half a minute at most.
+async fn until(so: impl Fn() -> bool, otherwise: &str) -> Result {
+    for _ in 0..30_000 {
+        if so() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    refused(otherwise)
+}
+
+/// A bell that can hold ids for a worker that is yet to come. A list in Redis does so by itself; the queue inside the
+/// process forgets what nobody listens to, so the listening begins here and is handed to the worker.
+pub struct KeptBell {
+    inner: Arc<dyn Transport>,
+    forgets: bool,
+    kept: Mutex<Vec<(Kind, mpsc::Receiver<i64>)>>,
+}
+
+impl KeptBell {
+    fn over(inner: Arc<dyn Transport>, forgets: bool) -> Self {
+        Self { inner, forgets, kept: Mutex::default() }
+    }
+
+    /// From now on what is rung of a kind is kept for the next who listens.
+    pub fn keep(&self, kind: Kind) {
+        if self.forgets {
+            self.kept().push((kind, self.inner.listen(kind)));
+        }
+    }
+
+    /// Waits until so many ids of a kind are in the bell.
+    pub async fn has(&self, kind: Kind, ids: usize) -> Result {
+        for _ in 0..30_000 {
+            let room = self.inner.room().await.unwrap_or_default();
+            if room.iter().any(|(k, free)| *k == kind && crier_common::queue::CAPACITY - free >= ids) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        refused("the bell did not take what was rung")
+    }
+
+    /// Nobody panics while holding it.
+    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<(Kind, mpsc::Receiver<i64>)>> {
+        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Bell for KeptBell {
+    fn ring(&self, rings: &[Ring]) {
+        self.inner.ring(rings);
+    }
+}
+
+#[async_trait]
+impl Transport for KeptBell {
+    fn listen(&self, kind: Kind) -> mpsc::Receiver<i64> {
+        let mut kept = self.kept();
+        match kept.iter().position(|(k, _)| *k == kind) {
+            Some(at) => kept.swap_remove(at).1,
+            None => self.inner.listen(kind),
+        }
+    }
+
+    fn is_up(&self) -> bool {
+        self.inner.is_up()
+    }
+
+    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
+        self.inner.room().await
+    }
+}

@@ -1,0 +1,125 @@
+//! Posts that come due in the same second, by the real kind on the sandbox.
+
+use std::time::Instant;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::domain::platform::{AccountKind, Platform};
+use crier_common::domain::post::{Post, PostStatus, ScheduleType, Wish};
+use crier_common::store::accounts::NewAccount;
+use crier_common::store::brands::NewBrand;
+use crier_common::store::{StoreError, Tx, accounts, brands, jobs, posts, sandbox, targets, users};
+use secrecy::SecretString;
+
+use super::super::CommandError;
+use super::crew::{self, Crew};
+use super::figure::Figure;
+use super::place::Place;
+use super::starts::Starts;
+use super::{Bench, Figures, resident};
+
+const NAME: &str = "publish";
+const ACCOUNTS: usize = 100;
+/// Posts written in one transaction.
+const CHUNK: usize = 500;
+
+pub async fn run(bench: &Bench) -> Figures {
+    let place = bench.fresh().await?;
+    let count = usize::try_from(bench.args.posts).unwrap_or(usize::MAX);
+    bench.tell(format_args!("publish: writing {count} posts"));
+    let first = write(&place, count).await?;
+    bench.tell(format_args!("publish: {count} posts"));
+    resident::forget_peak();
+    // All of them are due when the scheduler begins.
+    let (due, began) = (place.api().now(), Instant::now());
+    let starts = Starts::of(first, count, due);
+    let crew = Crew::start(bench, &place, Kind::PublishTarget, usize::from(bench.args.slots), &starts)?;
+    starts.wait(count).await?;
+    let started = began.elapsed();
+    crew::settled(place.api()).await?;
+    let ended = began.elapsed();
+    let peak = resident::peak();
+    crew.stop().await;
+    let mut figures = vec![
+        Figure::time(NAME, format!("{count} posts, all begun after"), started),
+        Figure::time(NAME, format!("{count} posts, all ended after"), ended),
+        Figure::rate(NAME, "rate", "posts/s", count, ended),
+    ];
+    figures.extend(Figure::spread(NAME, "lateness", starts.after(due)));
+    figures.extend(Figure::size(NAME, "memory, peak", peak));
+    Ok(figures)
+}
+
+/// Posts with a target and a job each, spread over accounts; gives the first target's id.
+async fn write(place: &Place, count: usize) -> Result<i64, CommandError> {
+    let store = place.api_of_the_past();
+    let mut tx = store.begin().await?;
+    // Later than now, for the store; long since, for the scheduler.
+    let due = tx.now + TimeDelta::seconds(1);
+    let (brand, accounts) = world(&mut tx).await?;
+    tx.commit().await?;
+    let mut first = None;
+    let mut left = accounts.iter().cycle().take(count).peekable();
+    while left.peek().is_some() {
+        let mut tx = store.begin().await?;
+        for account in left.by_ref().take(CHUNK) {
+            let target = schedule(&mut tx, brand, *account, due).await?;
+            first.get_or_insert(target);
+        }
+        tx.commit().await?;
+    }
+    Ok(first.unwrap_or_default())
+}
+
+/// A brand, and the accounts attached to it.
+async fn world(tx: &mut Tx) -> Result<(i64, Vec<i64>), StoreError> {
+    let workspace = users::create_workspace(tx, "Bench", "unlimited").await?;
+    let user = users::create(tx, workspace, "bench@localhost", "Bench").await?;
+    let new = NewBrand { name: "Bench", description: None, website: None, timezone: "UTC" };
+    let Some(brand) = brands::create(tx, workspace, user, None, new).await? else {
+        return Err(StoreError::Decode("a brand without a cap was refused".to_owned()));
+    };
+    let mut made = Vec::with_capacity(ACCOUNTS);
+    for number in 0..ACCOUNTS {
+        let handle = format!("bench-{number}");
+        sandbox::claim_handle(tx, workspace, &handle).await?;
+        let account = NewAccount {
+            platform: Platform::Sandbox,
+            name: handle.clone(),
+            username: Some(handle.clone()),
+            profile_url: None,
+            avatar_url: None,
+            kind: AccountKind::Profile,
+            token_expires_at: None,
+            secrets: SecretString::from(format!("{{\"handle\":\"{handle}\"}}")),
+            external_id: handle,
+        };
+        let account = accounts::save(tx, workspace, &account).await?;
+        accounts::attach(tx, brand.id, account.id).await?;
+        made.push(account.id);
+    }
+    Ok((brand.id, made))
+}
+
+async fn schedule(tx: &mut Tx, brand: i64, account: i64, due: DateTime<Utc>) -> Result<i64, StoreError> {
+    let post = Post {
+        id: 0,
+        brand_id: brand,
+        author_id: None,
+        author_name: None,
+        status: PostStatus::Scheduled,
+        content: "Fresh bread from seven o'clock, as every morning.".to_owned(),
+        schedule_type: ScheduleType::Scheduled,
+        scheduled_at: Some(due),
+        published_at: None,
+        media: Vec::new(),
+        counted: true,
+        created_at: tx.now,
+        updated_at: tx.now,
+    };
+    let post = posts::insert(tx, &post).await?;
+    let target = targets::insert(tx, post, account, Platform::Sandbox, 0, &Wish::default()).await?;
+    let job = NewJob::new(Kind::PublishTarget, target, due).lane(Lane::Account(account));
+    jobs::enqueue(tx, &job).await?;
+    Ok(target)
+}

@@ -1,0 +1,130 @@
+//! Jobs a second that do nothing: enqueued one a transaction, as the API does; run from a backlog; both at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use crier_common::domain::job::{Kind, NewJob};
+use crier_common::queue::CAPACITY;
+use crier_common::store::jobs;
+use tokio::task::JoinSet;
+
+use super::super::CommandError;
+use super::crew::{self, Crew};
+use super::figure::Figure;
+use super::place::Place;
+use super::starts::Starts;
+use super::{Bench, Figures};
+
+const NAME: &str = "throughput";
+const AT_ONCE: [usize; 3] = [1, 10, 100];
+/// A point that took less is measured again with more jobs.
+const SHORTEST: Duration = Duration::from_secs(2);
+const WANTED: Duration = Duration::from_secs(3);
+
+pub async fn run(bench: &Bench) -> Figures {
+    let mut figures = Vec::new();
+    for clients in AT_ONCE {
+        bench.tell(format_args!("throughput: {clients} enqueue"));
+        let place = bench.fresh().await?;
+        let began = Instant::now();
+        let count = enqueue(&place, clients, bench.jobs(usize::MAX)).await?;
+        figures.push(Figure::rate(NAME, format!("enqueue, {clients} at once"), "jobs/s", count, began.elapsed()));
+    }
+    for slots in AT_ONCE {
+        bench.tell(format_args!("throughput: {slots} run"));
+        let (count, took) = process(bench, slots).await?;
+        figures.push(Figure::rate(NAME, format!("process, {slots} at once"), "jobs/s", count, took));
+    }
+    bench.tell("throughput: 100 enqueue, 100 run");
+    let (count, took) = both(bench, 100).await?;
+    figures.push(Figure::rate(NAME, "enqueue and process, 100 at once", "jobs/s", count, took));
+    Ok(figures)
+}
+
+/// So many clients, each with one transaction at a time, for a few seconds or until `most` jobs are there.
+async fn enqueue(place: &Place, clients: usize, most: usize) -> Result<usize, CommandError> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let (next, began) = (Arc::new(AtomicI64::new(0)), Instant::now());
+    let mut tasks = JoinSet::new();
+    for _ in 0..clients {
+        let (store, next) = (place.api().clone(), next.clone());
+        tasks.spawn(async move {
+            let mut count = 0;
+            while began.elapsed() < WANTED {
+                let subject = next.fetch_add(1, Ordering::Relaxed);
+                if subject >= most {
+                    break;
+                }
+                crew::enqueue(&store, subject).await?;
+                count += 1;
+            }
+            Ok::<usize, CommandError>(count)
+        });
+    }
+    let mut count = 0;
+    while let Some(done) = tasks.join_next().await {
+        count += done.map_err(|error| CommandError::Refused(format!("a client: {error}")))??;
+    }
+    Ok(count)
+}
+
+/// A backlog that is there before the worker, from its start until all is settled. No larger than what the bell holds:
+/// what is over that would wait for the scheduler to ring again.
+async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), CommandError> {
+    let mut count = bench.jobs(if slots < 100 { 200 * slots } else { CAPACITY }).min(CAPACITY);
+    loop {
+        let place = bench.fresh().await?;
+        place.bell().keep(Kind::Noop);
+        backlog(&place, count).await?;
+        let starts = Starts::of(0, count, place.api().now());
+        let began = Instant::now();
+        let crew = Crew::start(bench, &place, Kind::Noop, slots, &starts)?;
+        starts.wait(count).await?;
+        crew::settled(place.api()).await?;
+        let took = began.elapsed();
+        crew.stop().await;
+        if took >= SHORTEST || count == CAPACITY || bench.args.jobs.is_some() {
+            return Ok((count, took));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "clamped"
+        )]
+        let wanted = (count as f64 * WANTED.as_secs_f64() / took.as_secs_f64()) as usize;
+        count = wanted.clamp(count, CAPACITY);
+    }
+}
+
+/// Jobs that are ready, and in the bell.
+async fn backlog(place: &Place, count: usize) -> Result<(), CommandError> {
+    let mut left = 0..i64::try_from(count).unwrap_or(i64::MAX);
+    let mut rung = 0;
+    while !left.is_empty() {
+        let mut tx = place.api().begin().await?;
+        for subject in left.by_ref().take(1_000) {
+            let job = NewJob::new(Kind::Noop, subject, tx.now);
+            jobs::enqueue(&mut tx, &job).await?;
+            rung += 1;
+        }
+        tx.commit().await?;
+        place.bell().has(Kind::Noop, rung).await?;
+    }
+    Ok(())
+}
+
+async fn both(bench: &Bench, at_once: usize) -> Result<(usize, Duration), CommandError> {
+    let place = bench.fresh().await?;
+    let most = bench.jobs(CAPACITY).min(CAPACITY);
+    let starts = Starts::of(0, most, place.api().now());
+    let crew = Crew::start(bench, &place, Kind::Noop, at_once, &starts)?;
+    let began = Instant::now();
+    let count = enqueue(&place, at_once, most).await?;
+    starts.wait(count).await?;
+    crew::settled(place.api()).await?;
+    let took = began.elapsed();
+    crew.stop().await;
+    Ok((count, took))
+}
