@@ -62,7 +62,7 @@ pub async fn beat(engine: &Engine, store: &Store) -> Result<u64> {
     if held.is_empty() {
         return Ok(0);
     }
-    let mut tx = store.begin().await?;
+    let mut tx = store.begin_soft().await?;
     let renewed = rows::heartbeat(&mut tx, &held, engine.worker()).await?;
     tx.commit().await?;
     Ok(renewed)

@@ -122,6 +122,8 @@ pub struct Claimed {
     pub max_attempts: i32,
     pub crashes: i32,
     pub fence: i64,
+    /// Who claimed it. A claim that a power cut undid leaves its fence to the next one: the two are told apart by this.
+    pub worker: String,
     pub run_at: DateTime<Utc>,
     pub trace: Option<String>,
 }

@@ -127,9 +127,20 @@ impl Db {
 
     /// A transaction that may write. Dropped without a commit, it is rolled back.
     pub async fn begin(&self) -> Result<Conn, StoreError> {
+        self.begin_with("BEGIN", "PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await
+    }
+
+    /// A transaction whose commit does not wait for the disk. A power cut (or, on Postgres, a crash of the server) may undo
+    /// it; a later firm commit, on whatever connection, keeps it as well.
+    pub async fn begin_soft(&self) -> Result<Conn, StoreError> {
+        self.begin_with("BEGIN; SET LOCAL synchronous_commit = off", "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE")
+            .await
+    }
+
+    async fn begin_with(&self, pg: &'static str, sqlite: &'static str) -> Result<Conn, StoreError> {
         Ok(match self {
-            Self::Pg(pool) => Conn::PgTx(pool.begin().await?),
-            Self::Sqlite { writer, .. } => Conn::SqliteTx(writer.begin_with("BEGIN IMMEDIATE").await?),
+            Self::Pg(pool) => Conn::PgTx(pool.begin_with(pg).await?),
+            Self::Sqlite { writer, .. } => Conn::SqliteTx(writer.begin_with(sqlite).await?),
         })
     }
 

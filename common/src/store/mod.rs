@@ -86,8 +86,18 @@ impl Store {
 
     /// The unit of work.
     pub async fn begin(&self) -> Result<Tx> {
-        let conn = self.db.begin().await?;
-        Ok(Tx {
+        Ok(self.tx(self.db.begin().await?))
+    }
+
+    /// A unit of work that does no harm where a power cut undoes it, and so does not wait for the disk: claims, renewed
+    /// leases, bells rung again. What is built on it is committed firmly, and keeps it as well; a claim that was undone is
+    /// made anew, under a worker's name of its own.
+    pub async fn begin_soft(&self) -> Result<Tx> {
+        Ok(self.tx(self.db.begin_soft().await?))
+    }
+
+    fn tx(&self, conn: Conn) -> Tx {
+        Tx {
             conn,
             rings: Vec::new(),
             enqueued: Vec::new(),
@@ -95,7 +105,7 @@ impl Store {
             now: self.clock.now(),
             cipher: self.cipher.clone(),
             bell: self.bell.clone(),
-        })
+        }
     }
 }
 

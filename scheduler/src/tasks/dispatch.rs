@@ -41,7 +41,7 @@ async fn ring(s: &Scheduler, kind: Kind, room: &mut Room) -> Result<usize> {
     if limit == 0 {
         return Ok(0);
     }
-    let mut tx = s.store.begin().await?;
+    let mut tx = s.store.begin_soft().await?;
     let rung = dispatch::ring_due(&mut tx, kind, limit).await?;
     tx.commit().await?;
     room.take(kind, rung);

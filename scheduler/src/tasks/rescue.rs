@@ -94,7 +94,7 @@ fn tell(Rescued { job, dead }: &Rescued) {
 }
 
 async fn sweep(s: &Scheduler) -> Result<()> {
-    let mut tx = s.store.begin().await?;
+    let mut tx = s.store.begin_soft().await?;
     dispatch::sweep_lanes(&mut tx).await?;
     tx.commit().await
 }
@@ -110,7 +110,7 @@ async fn ring_again(s: &Scheduler) -> Result<()> {
             if limit == 0 {
                 continue;
             }
-            let mut tx = s.store.begin().await?;
+            let mut tx = s.store.begin_soft().await?;
             let some = dispatch::ring_unheard(&mut tx, kind, before, limit).await?;
             tx.commit().await?;
             metrics::jobs_redispatched(some as u64);

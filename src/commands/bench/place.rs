@@ -10,12 +10,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;
 use crier_common::config::{Config, Database};
 use crier_common::domain::job::{Bell, Kind, Ring};
-use crier_common::queue::{Transport, memory::MemoryBell, redis::RedisBell};
+use crier_common::queue::{Heard, Transport, memory::MemoryBell, redis::RedisBell};
 use crier_common::secrets::{Cipher, SecretKey};
 use crier_common::store::bench::OwnDatabase;
 use crier_common::store::{Db, Store, StoreError};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::super::{CommandError, Result, refused};
@@ -237,7 +237,7 @@ async fn until(so: impl Fn() -> bool, otherwise: &str) -> Result {
 pub struct KeptBell {
     inner: Arc<dyn Transport>,
     forgets: bool,
-    kept: Mutex<Vec<(Kind, mpsc::Receiver<i64>)>>,
+    kept: Mutex<Vec<(Kind, mpsc::Receiver<Heard>)>>,
 }
 
 impl KeptBell {
@@ -248,7 +248,8 @@ impl KeptBell {
     /// From now on what is rung of a kind is kept for the next who listens.
     pub fn keep(&self, kind: Kind) {
         if self.forgets {
-            self.kept().push((kind, self.inner.listen(kind)));
+            // A bell inside the process hands over ids whether there are places or not.
+            self.kept().push((kind, self.inner.listen(kind, Arc::new(Semaphore::new(0)))));
         }
     }
 
@@ -265,7 +266,7 @@ impl KeptBell {
     }
 
     /// Nobody panics while holding it.
-    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<(Kind, mpsc::Receiver<i64>)>> {
+    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<(Kind, mpsc::Receiver<Heard>)>> {
         self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -278,11 +279,11 @@ impl Bell for KeptBell {
 
 #[async_trait]
 impl Transport for KeptBell {
-    fn listen(&self, kind: Kind) -> mpsc::Receiver<i64> {
+    fn listen(&self, kind: Kind, places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
         let mut kept = self.kept();
         match kept.iter().position(|(k, _)| *k == kind) {
             Some(at) => kept.swap_remove(at).1,
-            None => self.inner.listen(kind),
+            None => self.inner.listen(kind, places),
         }
     }
 

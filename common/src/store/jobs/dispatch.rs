@@ -83,8 +83,8 @@ pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<
 /// Takes one back, if its lease has run out and nobody else is at it.
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     let sql = tx.spelt(
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 FOR UPDATE SKIP LOCKED",
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 FOR UPDATE SKIP LOCKED",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1",
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).fetch_all(c))?;
@@ -95,8 +95,8 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = tx.spelt(
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED",
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED",
+        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2",
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;

@@ -53,7 +53,7 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     let sql = list_sql!(
         tx,
         "UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3 WHERE id",
-        "RETURNING id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace"
+        "RETURNING id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, worker, run_at, trace"
     );
     let (list, until) = (id_list(&take), tx.now + LEASE);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).fetch_all(c))?)
@@ -101,27 +101,28 @@ pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
 
 /// Whether the job is still ours; holds its row until the end of the transaction.
 pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
-    const SQL: &str = "UPDATE jobs SET fence = fence WHERE id = $1 AND fence = $2 AND state = 'running'";
-    Ok(execute!(tx, SQL, job.id, job.fence)? > 0)
+    const SQL: &str =
+        "UPDATE jobs SET fence = fence WHERE id = $1 AND fence = $2 AND worker = $3 AND state = 'running'";
+    Ok(execute!(tx, SQL, job.id, job.fence, &job.worker)? > 0)
 }
 
 /// Ends runs, in the transaction that writes their results. `false` where the lease of one was lost: roll back, nothing of
 /// these runs counts.
 pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
-    const END: &str = "UPDATE jobs SET state = $3, last_error = $4, finished_at = $5, lease_until = NULL WHERE id = $1 AND fence = $2 AND state = 'running'";
-    const AGAIN: &str = "UPDATE jobs SET state = 'scheduled', run_at = $3, last_error = $4, lease_until = NULL WHERE id = $1 AND fence = $2 AND state = 'running'";
+    const END: &str = "UPDATE jobs SET state = $3, last_error = $4, finished_at = $5, lease_until = NULL WHERE id = $1 AND fence = $2 AND worker = $6 AND state = 'running'";
+    const AGAIN: &str = "UPDATE jobs SET state = 'scheduled', run_at = $3, last_error = $4, lease_until = NULL WHERE id = $1 AND fence = $2 AND worker = $5 AND state = 'running'";
     let now = tx.now;
     let mut done = Vec::with_capacity(ends.len());
     for (job, outcome) in ends {
         let held = match outcome {
             // By far the most: together, in one statement.
             Outcome::Done => {
-                done.push((job.id, job.fence));
+                done.push((job.id, job.fence, &job.worker));
                 1
             }
-            Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", why, now)?,
-            Outcome::Cancelled(why) => execute!(tx, END, job.id, job.fence, "cancelled", why, now)?,
-            Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, why)?,
+            Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", why, now, &job.worker)?,
+            Outcome::Cancelled(why) => execute!(tx, END, job.id, job.fence, "cancelled", why, now, &job.worker)?,
+            Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, why, &job.worker)?,
         };
         if held == 0 {
             return Ok(false);
@@ -133,24 +134,24 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
     settle_done(tx, &done).await
 }
 
-/// Pairs of id and fence; `false` where one of them does not stand any more.
-async fn settle_done(tx: &mut Tx, done: &[(i64, i64)]) -> Result<bool> {
+/// Ids with their fences and workers; `false` where one of them does not stand any more.
+async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> {
     if done.is_empty() {
         return Ok(true);
     }
     let sql = tx.spelt(
-        "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence FROM json_array_elements($1::json) WHERE value ->> 0 = (value ->> 0) || '') held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.state || '' = 'running'",
-        "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence FROM json_each($1)) held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.state || '' = 'running'",
+        "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence, value ->> 2 AS worker FROM json_array_elements($1::json) WHERE value ->> 0 = (value ->> 0) || '') held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker = held.worker AND jobs.state || '' = 'running'",
+        "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS worker FROM json_each($1)) held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker = held.worker AND jobs.state || '' = 'running'",
     );
-    let (pairs, now) = (serde_json::json!(done).to_string(), tx.now);
-    Ok(execute!(tx, sql, pairs, now)? == done.len() as u64)
+    let (held, now) = (serde_json::json!(done).to_string(), tx.now);
+    Ok(execute!(tx, sql, held, now)? == done.len() as u64)
 }
 
 /// Gives a job back that was not begun, without using up an attempt (drain).
 pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<()> {
-    const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3 WHERE id = $1 AND fence = $2 AND state = 'running'";
+    const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3 WHERE id = $1 AND fence = $2 AND worker = $4 AND state = 'running'";
     let long_ago = DateTime::<Utc>::UNIX_EPOCH;
-    let held = execute!(tx, SQL, job.id, job.fence, long_ago)? > 0;
+    let held = execute!(tx, SQL, job.id, job.fence, long_ago, &job.worker)? > 0;
     if let (true, Some(lane)) = (held, &job.lane) {
         tx.leave_lane(lane);
     }
