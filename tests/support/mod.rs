@@ -1,6 +1,7 @@
 //! What several tests need.
 
 pub mod app;
+pub mod command;
 pub mod connector;
 pub mod fake_platform;
 pub mod jobs;

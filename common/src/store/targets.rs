@@ -8,6 +8,7 @@ use super::db::{execute, run};
 use super::jobs::list_sql;
 use super::{Conn, Result, Tx};
 use crate::domain::failure::Failure;
+use crate::domain::job::Try;
 use crate::domain::platform::Platform;
 use crate::domain::post::{Attempt, AttemptOutcome, Target, TargetStatus, Wish};
 
@@ -170,4 +171,10 @@ pub async fn add_attempt(tx: &mut Tx, attempt: &NewAttempt) -> Result<()> {
 pub async fn attempts(conn: &mut Conn, post_id: i64) -> Result<Vec<Attempt>> {
     const SQL: &str = "SELECT a.id, a.target_id, a.number, a.started_at, a.duration_ms, a.outcome, a.status_code, a.error, a.created_at, a.updated_at FROM target_attempts a JOIN post_targets t ON t.id = a.target_id WHERE t.post_id = $1 ORDER BY a.id DESC";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
+}
+
+/// Every try at one target, oldest first.
+pub async fn tries(conn: &mut Conn, target_id: i64) -> Result<Vec<Try>> {
+    const SQL: &str = "SELECT number, started_at, duration_ms, outcome, error ->> 'message' AS error FROM target_attempts WHERE target_id = $1 ORDER BY id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_all(c))?)
 }
