@@ -236,7 +236,7 @@ pub fn parse() -> (Option<Command>, Source) {
     );
     for key in &all {
         let flag = key.flag();
-        // A platform's five keys are the same for each: they are in the README, and work, but would drown the others here.
+        // A platform's keys are the same for each: they are in the README, and work, but would drown the others here.
         let hidden = !fixed.contains(&flag);
         let help = format!("{} [{}: {}]", key.meaning, key.variable(), key.default_text());
         command = command.arg(

@@ -5,6 +5,7 @@ use secrecy::ExposeSecret;
 use super::*;
 use crate::domain::job::Kind;
 use crate::domain::platform::Platform;
+use crate::platforms::PlatformsConfig;
 
 /// 32 bytes, 0 to 31.
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -219,6 +220,21 @@ fn each_kind_may_have_a_concurrency_of_its_own() {
         let told = wrong(load(&[("CRIER_WORKER_CONCURRENCY", text)], Role::Crier));
         assert!(told.starts_with(&format!("CRIER_WORKER_CONCURRENCY: `{text}` {message}; a right value is")), "{told}");
     }
+}
+
+#[test]
+fn a_platform_s_daily_cap_is_the_operator_s_or_its_own() {
+    let caps = |env: &[(&str, &str)]| {
+        let platforms = load(env, Role::Crier).unwrap().platforms;
+        let config = PlatformsConfig { platforms, ..PlatformsConfig::default() };
+        [Platform::Instagram, Platform::Tiktok, Platform::Telegram].map(|platform| config.daily_posts(platform))
+    };
+    assert_eq!(caps(&[]), [Some(25), Some(15), None]);
+    let set =
+        [("CRIER_INSTAGRAM_DAILY_POSTS", "0"), ("CRIER_TIKTOK_DAILY_POSTS", "40"), ("CRIER_TELEGRAM_DAILY_POSTS", "1")];
+    assert_eq!(caps(&set), [None, Some(40), Some(1)]);
+    let told = wrong(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], Role::Crier));
+    assert!(told.starts_with("CRIER_THREADS_DAILY_POSTS: `-1` is not a number from 0 to"), "{told}");
 }
 
 #[test]

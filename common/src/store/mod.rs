@@ -19,6 +19,7 @@ use crate::telemetry::metrics;
 
 pub mod accounts;
 pub mod brands;
+pub mod calls;
 pub mod db;
 pub mod deliveries;
 pub mod error;

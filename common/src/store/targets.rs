@@ -105,6 +105,20 @@ pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>)
     Ok(())
 }
 
+/// The call is not to be made before `until`; the run does not count, and leaves `attempts` as before.
+pub async fn hold_back(
+    tx: &mut Tx,
+    target_id: i64,
+    attempts: i32,
+    failure: &Failure,
+    until: DateTime<Utc>,
+) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = $2, error = $3, next_attempt_at = $4, call_started_at = NULL, updated_at = $5 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, attempts, Json(failure), until, now)?;
+    Ok(())
+}
+
 /// How a run left the target.
 #[derive(Debug, Clone)]
 pub struct Ended {
