@@ -1,9 +1,11 @@
 //! The command line: commands, and every configuration key as a flag.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use chrono::TimeDelta;
 use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use crier_common::config::{Source, keys};
+use crier_common::config::{Source, duration, keys};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::job::{Kind, State};
 
@@ -139,39 +141,62 @@ pub enum PlanCommand {
 #[derive(Subcommand, Debug)]
 pub enum JobsCommand {
     /// List jobs, newest first.
-    #[command(after_help = "Example:\n  crier jobs list --kind publish_target --state dead --json")]
+    #[command(
+        after_help = "Examples:\n  crier jobs list --state dead\n  crier jobs list --kind deliver_webhook --lane endpoint:7 --older-than 15m\n  crier jobs list --kind publish_target --state dead --json"
+    )]
     List {
-        #[arg(long)]
-        kind: Option<Kind>,
+        #[command(flatten)]
+        which: Which,
         #[arg(long)]
         state: Option<State>,
-        /// account:1, endpoint:2, brand:3.
-        #[arg(long)]
-        lane: Option<String>,
-        #[arg(long, default_value_t = 100)]
+        /// So many at most.
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000))]
         limit: i64,
         #[command(flatten)]
         format: Format,
     },
-    /// Show one job.
+    /// Show all that is known of one job: its lane, what it acts on, every try, its last error.
+    #[command(after_help = "Example:\n  crier jobs show 42")]
     Show {
         id: i64,
-        #[command(flatten)]
-        format: Format,
+        /// Print JSON: one object.
+        #[arg(long)]
+        json: bool,
     },
-    /// Run dead or cancelled jobs again, with all their attempts.
+    /// How many jobs of each kind stand where.
+    #[command(after_help = "Example:\n  crier jobs kinds --json")]
+    Kinds(Format),
+    /// Run dead or cancelled jobs again, with all their attempts; what they act on is told.
+    #[command(
+        after_help = "Examples:\n  crier jobs retry 42 43\n  crier jobs retry --dead --kind publish_target\n  crier jobs retry --dead --kind deliver_webhook --lane endpoint:7 --older-than 2h"
+    )]
     Retry {
-        #[arg(required = true)]
+        #[arg(required_unless_present = "dead")]
         ids: Vec<i64>,
+        /// All dead jobs of a kind.
+        #[arg(long, requires = "kind", conflicts_with = "ids")]
+        dead: bool,
+        #[command(flatten)]
+        which: Which,
     },
-    /// Cancel jobs that have not begun.
+    /// Cancel jobs that have not begun; what they act on is told.
+    #[command(
+        after_help = "Examples:\n  crier jobs cancel 44 45\n  crier jobs cancel --kind deliver_webhook --state scheduled --lane endpoint:7\n\nWithout ids it takes a --kind, a --lane or an --older-than: all jobs of all kinds are never cancelled at once."
+    )]
     Cancel {
-        #[arg(required = true)]
+        #[arg(required_unless_present_any = ["kind", "lane", "older_than"])]
         ids: Vec<i64>,
+        #[command(flatten)]
+        which: Which,
+        /// scheduled or ready; both where it is not given.
+        #[arg(long, value_parser = not_begun, conflicts_with = "ids")]
+        state: Option<State>,
     },
     /// Claim no more jobs of a kind; what runs goes on.
+    #[command(after_help = "Example:\n  crier jobs pause publish_target")]
     Pause { kind: Kind },
     /// Claim jobs of a kind again.
+    #[command(after_help = "Example:\n  crier jobs resume publish_target")]
     Resume { kind: Kind },
 }
 
@@ -220,6 +245,32 @@ crier_common::text_enum! {
     }
 }
 
+/// What narrows a command to some of the jobs.
+#[derive(Args, Debug, Clone)]
+pub struct Which {
+    #[arg(long)]
+    pub kind: Option<Kind>,
+    /// account:1, endpoint:2, brand:3.
+    #[arg(long)]
+    pub lane: Option<String>,
+    /// Made longer ago than this: 90s, 15m, 2h, 7d.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub older_than: Option<TimeDelta>,
+}
+
+fn age(text: &str) -> Result<TimeDelta, String> {
+    let age = duration(text, Duration::ZERO, Duration::from_secs(3_650 * 86_400))?;
+    TimeDelta::from_std(age).map_err(|error| error.to_string())
+}
+
+fn not_begun(word: &str) -> Result<State, String> {
+    match word.parse() {
+        Ok(state @ (State::Scheduled | State::Ready)) => Ok(state),
+        Ok(state) => Err(format!("a job that is {state} cannot be cancelled; it must be one of: scheduled, ready")),
+        Err(_) => Err("it must be one of: scheduled, ready".to_owned()),
+    }
+}
+
 /// Reads the command line. Ends the process on `--help`, `--version` or a mistake (status 2).
 pub fn parse() -> (Option<Command>, Source) {
     let all = keys::all();
@@ -233,7 +284,7 @@ pub fn parse() -> (Option<Command>, Source) {
     );
     for key in &all {
         let flag = key.flag();
-        // A platform's five keys are the same for each: they are in the README, and work, but would drown the others here.
+        // A platform's keys are the same for each: they are in the README, and work, but would drown the others here.
         let hidden = !fixed.contains(&flag);
         let help = format!("{} [{}: {}]", key.meaning, key.variable(), key.default_text());
         command = command.arg(

@@ -2,6 +2,7 @@
 
 mod api;
 mod architecture;
+mod commands;
 mod faults;
 mod jobs;
 mod platforms;

@@ -1,10 +1,25 @@
-//! What becomes of a job's subject when the job dies, is cancelled or is revived: told in the same transaction. One arm a
-//! kind.
+//! What becomes of a job's subject when the job dies, is cancelled or is revived: told in the same transaction. And what
+//! an operator is told of it. One arm a kind.
 
 use crate::domain::failure::{Category, Failure};
-use crate::domain::job::Kind;
+use crate::domain::job::{Kind, Try};
 use crate::publishing;
-use crate::store::{Result, Tx, deliveries};
+use crate::store::{Conn, Result, Tx, deliveries, posts, targets};
+
+/// Holds what the job acts on until the end of the transaction. To be called before the job's own row is touched: the
+/// subject comes first everywhere, so that nobody waits for another who waits for him.
+pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
+    match kind {
+        Kind::PublishTarget => {
+            if let Some(target) = targets::find(tx, subject_id).await? {
+                posts::lock(tx, target.post_id).await?;
+            }
+        }
+        Kind::DeliverWebhook => drop(deliveries::lock(tx, subject_id).await?),
+        Kind::Noop => {}
+    }
+    Ok(())
+}
 
 /// The job is dead.
 pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&str>) -> Result<()> {
@@ -36,5 +51,35 @@ pub async fn job_revived(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<boo
         Kind::PublishTarget => publishing::revive(tx, subject_id).await,
         Kind::DeliverWebhook => deliveries::replay(tx, subject_id).await,
         Kind::Noop => Ok(true),
+    }
+}
+
+/// What a job acts on, for the operator: ids and words of ours, never what somebody wrote.
+#[derive(Debug, Clone)]
+pub struct Described {
+    pub words: String,
+    pub tries: Vec<Try>,
+}
+
+/// `None`: it is gone.
+pub async fn describe(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<Option<Described>> {
+    match kind {
+        Kind::PublishTarget => {
+            let Some(t) = targets::find(conn, subject_id).await? else { return Ok(None) };
+            let words = format!(
+                "target {} of post {} on account {} ({}), {}",
+                t.id, t.post_id, t.account_id, t.platform, t.status
+            );
+            Ok(Some(Described { words, tries: targets::tries(conn, subject_id).await? }))
+        }
+        Kind::DeliverWebhook => {
+            let Some(d) = deliveries::find_any(conn, subject_id).await? else { return Ok(None) };
+            let words = format!(
+                "delivery {} of event {} ({}) to endpoint {}, {}",
+                d.id, d.event_id, d.event, d.webhook_id, d.status
+            );
+            Ok(Some(Described { words, tries: deliveries::tries(conn, subject_id).await? }))
+        }
+        Kind::Noop => Ok(Some(Described { words: "nothing".to_owned(), tries: Vec::new() })),
     }
 }

@@ -42,7 +42,7 @@ pub struct Task {
 pub const TASKS: &[Task] = &[
     Task { name: "dispatch", every: dispatch::EVERY, run: |s| Box::pin(dispatch::run(s)) },
     Task { name: "rescue", every: Duration::from_secs(1), run: |s| Box::pin(rescue::run(s)) },
-    Task { name: "measure", every: Duration::from_secs(10), run: |s| Box::pin(measure::run(s)) },
+    Task { name: "measure", every: measure::EVERY, run: |s| Box::pin(measure::run(s)) },
     Task { name: "clean_up", every: Duration::from_secs(60), run: |s| Box::pin(clean_up::run(s)) },
 ];
 

@@ -1,92 +1,29 @@
-//! `crier jobs list | show | retry | cancel | pause | resume`
+//! `crier jobs list | show | kinds | pause | resume`, and in [`change`] `retry | cancel`.
 
-use chrono::{DateTime, Utc};
-use crier_common::domain::job::{Kind, State};
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+use crier_common::domain::job::{Kind, State, Try};
 use crier_common::store::jobs::operate::{self, Filter, JobRow};
 use crier_common::subjects;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Context, Result, refused};
-use crate::cli::JobsCommand;
+use crate::cli::{JobsCommand, Which};
 use crate::output::{line, rows};
 
-#[derive(Serialize)]
-struct Row {
-    id: i64,
-    kind: Kind,
-    state: State,
-    subject_id: i64,
-    lane: Option<String>,
-    attempt: String,
-    run_at: DateTime<Utc>,
-    last_error: Option<String>,
-}
-
-impl From<JobRow> for Row {
-    fn from(job: JobRow) -> Self {
-        Self {
-            id: job.id,
-            kind: job.kind,
-            state: job.state,
-            subject_id: job.subject_id,
-            lane: job.lane,
-            attempt: format!("{}/{}", job.attempt, job.max_attempts),
-            run_at: job.run_at,
-            last_error: job.last_error,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Detail {
-    #[serde(flatten)]
-    row: Row,
-    waiting: bool,
-    priority: i32,
-    crashes: i32,
-    lease_until: Option<DateTime<Utc>>,
-    trace: Option<String>,
-    created_at: DateTime<Utc>,
-    finished_at: Option<DateTime<Utc>>,
-}
+mod change;
 
 pub async fn run(cx: &Context, command: JobsCommand) -> Result {
     match command {
-        JobsCommand::List { kind, state, lane, limit, format } => {
-            let filter = Filter { kind, state, lane, created_before: None };
-            let jobs = operate::list(&mut cx.store.read().await?, &filter, limit.clamp(1, 10_000)).await?;
-            rows(&jobs.into_iter().map(Row::from).collect::<Vec<_>>(), format.json);
-            Ok(())
+        JobsCommand::List { which, state, limit, format } => list(cx, &which, state, limit, format.json).await,
+        JobsCommand::Show { id, json } => show(cx, id, json).await,
+        JobsCommand::Kinds(format) => kinds(cx, format.json).await,
+        JobsCommand::Retry { ids, dead: false, .. } => change::retry(cx, &ids).await,
+        JobsCommand::Retry { which, .. } => change::retry_dead(cx, &filter(cx, &which, Some(State::Dead))).await,
+        JobsCommand::Cancel { ids, which, state } if ids.is_empty() => {
+            change::cancel_all(cx, &filter(cx, &which, state)).await
         }
-        JobsCommand::Show { id, format } => show(cx, id, format.json).await,
-        JobsCommand::Retry { ids } => {
-            for id in ids {
-                let mut tx = cx.store.begin().await?;
-                let Some((kind, subject)) = operate::retry(&mut tx, id).await? else {
-                    return refused(format!(
-                        "job {id} is not dead or cancelled, or its subject has another job by now"
-                    ));
-                };
-                if !subjects::job_revived(&mut tx, kind, subject).await? {
-                    return refused(format!("what job {id} ({kind}) acted on is gone, or has ended well since"));
-                }
-                tx.commit().await?;
-                line(format_args!("Job {id} ({kind}) is ready again."));
-            }
-            Ok(())
-        }
-        JobsCommand::Cancel { ids } => {
-            for id in ids {
-                let mut tx = cx.store.begin().await?;
-                let Some((kind, subject)) = operate::cancel(&mut tx, id).await? else {
-                    return refused(format!("job {id} is not waiting: it has begun, has ended, or is not there"));
-                };
-                subjects::job_cancelled(&mut tx, kind, subject).await?;
-                tx.commit().await?;
-                line(format_args!("Cancelled job {id}."));
-            }
-            Ok(())
-        }
+        JobsCommand::Cancel { ids, .. } => change::cancel(cx, &ids).await,
         JobsCommand::Pause { kind } => {
             let mut tx = cx.store.begin().await?;
             operate::pause_kind(&mut tx, kind).await?;
@@ -97,7 +34,7 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
         JobsCommand::Resume { kind } => {
             let mut tx = cx.store.begin().await?;
             if !operate::resume_kind(&mut tx, kind).await? {
-                return refused(format!("{kind} is not paused"));
+                return refused(format!("{kind} is not paused; `crier jobs kinds` shows what is"));
             }
             tx.commit().await?;
             line(format_args!("Resumed {kind}."));
@@ -106,27 +43,149 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
     }
 }
 
-async fn show(cx: &Context, id: i64, json: bool) -> Result {
-    let Some(job) = operate::show(&mut cx.store.read().await?, id).await? else {
-        return refused(format!("there is no job {id}; ended jobs are kept for 7 days, dead ones for 30"));
-    };
-    let detail = Detail {
-        waiting: job.waiting,
-        priority: job.priority,
-        crashes: job.crashes,
-        lease_until: job.lease_until,
-        trace: job.trace.clone(),
-        created_at: job.created_at,
-        finished_at: job.finished_at,
-        row: Row::from(job),
-    };
+fn filter(cx: &Context, which: &Which, state: Option<State>) -> Filter {
+    let created_before = which.older_than.map(|age| cx.store.now() - age);
+    Filter { kind: which.kind, state, lane: which.lane.clone(), created_before }
+}
+
+/// A job in a table for people.
+#[derive(Serialize)]
+struct Row {
+    id: i64,
+    kind: Kind,
+    state: State,
+    waiting: &'static str,
+    subject_id: i64,
+    lane: Option<String>,
+    attempt: String,
+    age: String,
+    run_at: DateTime<Utc>,
+    last_error: Option<String>,
+}
+
+/// How much of an error a table shows.
+const ERROR: usize = 80;
+
+async fn list(cx: &Context, which: &Which, state: Option<State>, limit: i64, json: bool) -> Result {
+    let jobs = operate::list(&mut cx.store.read().await?, &filter(cx, which, state), limit).await?;
     if json {
-        rows(&[detail], true);
+        rows(&jobs, true);
         return Ok(());
     }
-    let value = serde_json::to_value(&detail).unwrap_or_default();
-    for (name, value) in value.as_object().into_iter().flatten() {
-        line(format_args!("{name:12} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+    let now = cx.store.now();
+    let row = |job: JobRow| Row {
+        id: job.id,
+        kind: job.kind,
+        state: job.state,
+        waiting: if job.waiting { "yes" } else { "-" },
+        subject_id: job.subject_id,
+        lane: job.lane,
+        attempt: format!("{}/{}", job.attempt, job.max_attempts),
+        age: span(now - job.created_at),
+        run_at: job.run_at.trunc_subsecs(0),
+        last_error: job.last_error.map(|error| shortened(&error)),
+    };
+    rows(&jobs.into_iter().map(row).collect::<Vec<_>>(), false);
+    Ok(())
+}
+
+fn shortened(error: &str) -> String {
+    let line = error.lines().next().unwrap_or_default();
+    if line.chars().count() <= ERROR { line.to_owned() } else { line.chars().take(ERROR).chain(['…']).collect() }
+}
+
+/// A span of time in its greatest unit, as `--older-than` takes it: `15m`.
+fn span(time: TimeDelta) -> String {
+    match time.num_seconds().max(0) {
+        s @ ..120 => format!("{s}s"),
+        s @ ..7_200 => format!("{}m", s / 60),
+        s @ ..172_800 => format!("{}h", s / 3_600),
+        s => format!("{}d", s / 86_400),
     }
+}
+
+async fn show(cx: &Context, id: i64, json: bool) -> Result {
+    let mut conn = cx.store.read().await?;
+    let Some(job) = operate::show(&mut conn, id).await? else { return refused(not_there(id)) };
+    let subject = subjects::describe(&mut conn, job.kind, job.subject_id).await?;
+    let lane = match &job.lane {
+        Some(name) => {
+            let lane = operate::lane(&mut conn, name, cx.store.now()).await?;
+            json!({ "name": name, "running": lane.running, "cap": job.kind.rules().lane_cap, "waiting": lane.waiting,
+                "paused_until": lane.paused_until })
+        }
+        None => Value::Null,
+    };
+    let (words, tries) = match subject {
+        Some(subject) => (subject.words, subject.tries),
+        None => ("gone".to_owned(), Vec::new()),
+    };
+    let mut all = serde_json::to_value(&job).unwrap_or_default();
+    all["lane"] = lane;
+    all["subject"] = json!(words);
+    all["attempts"] = json!(tries);
+    if json {
+        line(all);
+        return Ok(());
+    }
+    tell(&all, &tries);
+    Ok(())
+}
+
+/// Everything in lines, then the tries as a table.
+fn tell(all: &Value, tries: &[Try]) {
+    let told = |name: &str, value: &Value| {
+        if !value.is_null() {
+            line(format_args!("{name:16} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+        }
+    };
+    for (name, value) in all.as_object().into_iter().flatten().filter(|(name, _)| *name != "attempts") {
+        match value.as_object() {
+            Some(parts) => parts.iter().for_each(|(part, value)| told(&format!("{name} {part}"), value)),
+            None => told(name, value),
+        }
+    }
+    if !tries.is_empty() {
+        line("");
+        rows(tries, false);
+    }
+}
+
+fn not_there(id: i64) -> String {
+    format!("there is no job {id}; ended jobs are kept for 7 days, dead ones for 30, and `crier jobs list` shows them")
+}
+
+#[derive(Serialize)]
+struct KindRow {
+    id: Kind,
+    scheduled: i64,
+    ready: i64,
+    waiting: i64,
+    running: i64,
+    dead: i64,
+    paused: bool,
+    oldest_ready: Option<DateTime<Utc>>,
+}
+
+async fn kinds(cx: &Context, json: bool) -> Result {
+    let mut conn = cx.store.read().await?;
+    let standing = operate::overview(&mut conn).await?;
+    let paused = operate::paused_kinds(&mut conn).await?;
+    let row = |kind: &Kind| {
+        let of = |state, waiting| standing.iter().find(|s| (s.kind, s.state, s.waiting) == (*kind, state, waiting));
+        let jobs = |state, waiting| of(state, waiting).map_or(0, |s| s.jobs);
+        KindRow {
+            id: *kind,
+            scheduled: jobs(State::Scheduled, false),
+            ready: jobs(State::Ready, false),
+            waiting: jobs(State::Ready, true),
+            running: jobs(State::Running, false),
+            dead: jobs(State::Dead, false),
+            paused: paused.contains(kind),
+            oldest_ready: of(State::Ready, false).map(|s| s.oldest),
+        }
+    };
+    let list: Vec<KindRow> = Kind::ALL.iter().map(row).collect();
+    rows(&list, json);
     Ok(())
 }

@@ -5,6 +5,7 @@
 mod accounts;
 mod crash;
 mod engine;
+mod pacing;
 mod publish;
 mod random;
 mod retry;

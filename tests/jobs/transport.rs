@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use crier_common::config::Concurrency;
 use crier_common::domain::job::{Bell, Kind, NewJob, Outcome, Ring, State};
 use crier_common::queue::memory::MemoryBell;
 use crier_common::queue::redis::RedisBell;
@@ -89,7 +90,7 @@ fn running(s: &TestStore, transport: Arc<dyn Transport>, drain: Duration) -> Run
     let counted = Counted::new();
     let engine = Engine::new(store.clone(), Registry::of([Arc::new(Count(counted.clone())) as Arc<dyn Job>]), AT_ONCE);
     let stop = CancellationToken::new();
-    let worker = tokio::spawn(crier_worker::run(engine, transport, AT_ONCE, drain, stop.clone()));
+    let worker = tokio::spawn(crier_worker::run(engine, transport, Concurrency::each(AT_ONCE), drain, stop.clone()));
     Running { store, counted, stop, worker }
 }
 

@@ -5,8 +5,9 @@
 //! the entries that they met. Each function runs often enough for its statement to be planned once and for all.
 
 use chrono::TimeDelta;
-use crier_common::domain::job::{Kind, LEASE, NewJob, Outcome};
+use crier_common::domain::job::{Kind, LEASE, NewJob, Outcome, State};
 use crier_common::store::db::Engine;
+use crier_common::store::jobs::operate::{self, Filter};
 use crier_common::store::jobs::{self, dispatch, engine};
 use crier_common::store::{Result, Tx, targets};
 
@@ -128,6 +129,33 @@ async fn with_100_000_running_jobs_nothing_reads_the_whole_table() {
 #[tokio::test]
 async fn with_100_000_ended_jobs_nothing_reads_the_whole_table() {
     everything_is_bounded("done").await;
+}
+
+/// What an operator looks for is found among 100,000 other jobs.
+#[tokio::test]
+async fn a_list_of_few_among_many_reads_few() {
+    let s = filled("done").await;
+    let mut tx = s.begin().await.unwrap();
+    let all = Filter::default();
+    let (kind, lane) = (Some(Kind::PublishTarget), Some("account:17".to_owned()));
+    for state in [State::Scheduled, State::Ready, State::Running, State::Dead, State::Cancelled] {
+        let filter = Filter { state: Some(state), ..all.clone() };
+        let of_kind = Filter { kind, ..filter.clone() };
+        let in_lane = Filter { lane: lane.clone(), ..of_kind.clone() };
+        for (what, filter) in [("state", filter), ("kind and state", of_kind), ("lane, kind and state", in_lane)] {
+            let what = format!("{what}: {state}");
+            bounded(&mut tx, &what, 10_000, async |tx| operate::list(tx, &filter, 100).await).await;
+            bounded(&mut tx, &what, 10_000, async |tx| operate::count(tx, &filter).await).await;
+        }
+        let filter = Filter { kind, state: Some(state), ..all.clone() };
+        if !matches!(state, State::Ready | State::Running) {
+            bounded(&mut tx, "next", 10_000, async |tx| operate::next(tx, &filter, 7, 50).await).await;
+        }
+    }
+    let in_lane = Filter { lane, ..all.clone() };
+    bounded(&mut tx, "lane", 10_000, async |tx| operate::list(tx, &in_lane, 100).await).await;
+    bounded(&mut tx, "all", 10_000, async |tx| operate::list(tx, &all, 100).await).await;
+    bounded(&mut tx, "overview", 20_000, async |tx| operate::overview(tx).await).await;
 }
 
 /// Statements that were planned while the table was small are kept: they must not turn bad as it grows.

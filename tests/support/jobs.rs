@@ -125,7 +125,15 @@ impl TestWorker {
     pub async fn over(s: TestStore) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let connector = fake.clone();
-        Self::build(s, fake, |_| connector).await
+        Self::build(s, fake, PlatformsConfig::default(), |_| connector).await
+    }
+
+    /// With a cap of posts a day on one account.
+    pub async fn with_daily_posts(s: TestStore, cap: u32) -> Self {
+        let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
+        let connector = fake.clone();
+        let config = PlatformsConfig::default().with_daily_posts(Platform::Sandbox, cap);
+        Self::build(s, fake, config, |_| connector).await
     }
 
     /// With the real sandbox in the place of the fake.
@@ -134,19 +142,20 @@ impl TestWorker {
         let sandbox = |store: &Store| {
             Arc::new(Sandbox::new(store.clone(), "https://crier.example").with_slow(Duration::ZERO)) as Arc<_>
         };
-        Self::build(s, fake, sandbox).await
+        Self::build(s, fake, PlatformsConfig::default(), sandbox).await
     }
 
     async fn build(
         s: TestStore,
         fake: Arc<FakePlatform>,
+        config: PlatformsConfig,
         connector: impl FnOnce(&Store) -> Arc<dyn crier_common::platforms::Connector>,
     ) -> Self {
         let world = s.world().await;
         let account = s.account(world, "demo", "token-0").await;
         let client = HttpClient::trusted(TIMEOUT, 1 << 20);
         let clients = Clients { trusted: client.clone(), guarded: client, addresses: Arc::new(AnyAddress) };
-        let mut platforms = Platforms::new(PlatformsConfig::default(), &clients, &s.clock);
+        let mut platforms = Platforms::new(config, &clients, &s.clock);
         platforms.register(connector(&s.store));
         let platforms = Arc::new(platforms);
         let engine = Engine::new(s.store.clone(), registry(&s.store, &platforms, Kind::ALL), 64);

@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod bell;
+pub mod command;
 pub mod connector;
 pub mod fake_platform;
 pub mod jobs;

@@ -29,7 +29,7 @@ fn free_port() -> u16 {
 }
 
 /// A program of the workspace, built beside `crier`.
-fn program(name: &str) -> PathBuf {
+pub fn program(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_crier")).with_file_name(name);
     assert!(path.exists(), "{name} is not built: run the tests with ./scripts/test, which builds all programs");
     path

@@ -7,6 +7,7 @@ use apalis::layers::WorkerBuilderExt;
 use apalis_core::worker::builder::WorkerBuilder;
 use apalis_core::worker::context::WorkerContext;
 use chrono::TimeDelta;
+use crier_common::config::Concurrency;
 use crier_common::domain::job::Kind;
 use crier_common::process::{Process, StartError};
 use crier_common::queue::{Heard, Transport};
@@ -38,13 +39,14 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
         platform_timeout: delta(config.worker.platform_timeout),
     };
     let registry = Registry::new(&deps, &config.worker.kinds);
-    let concurrency = config.worker.concurrency;
-    let engine = Engine::new(process.store.clone(), registry, concurrency * config.worker.kinds.len());
+    let concurrency = config.worker.concurrency.clone();
+    let slots = config.worker.kinds.iter().map(|kind| concurrency.of(*kind)).sum();
+    let engine = Engine::new(process.store.clone(), registry, slots);
     let beating = CancellationToken::new();
     let opener = process.clone();
     heartbeat::start(engine.clone(), move || opener.store_for_thread(), beating.clone())
         .map_err(|error| StartError::Io { what: "the heartbeat's thread".into(), error })?;
-    tracing::info!(worker = engine.worker(), concurrency, "the worker takes jobs");
+    tracing::info!(worker = engine.worker(), slots, "the worker takes jobs");
     run(engine, process.transport.clone(), concurrency, config.worker.drain, process.stop.clone()).await;
     beating.cancel();
     Ok(())
@@ -54,14 +56,14 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
 pub async fn run(
     engine: Engine,
     transport: Arc<dyn Transport>,
-    concurrency: usize,
+    concurrency: Concurrency,
     drain: Duration,
     stop: CancellationToken,
 ) {
     let mut workers = JoinSet::new();
     let hung_up = CancellationToken::new();
     for kind in engine.kinds() {
-        workers.spawn(listen(engine.clone(), transport.clone(), kind, concurrency, hung_up.clone()));
+        workers.spawn(listen(engine.clone(), transport.clone(), kind, concurrency.of(kind), hung_up.clone()));
     }
     stop.cancelled().await;
     engine.drain();

@@ -83,7 +83,7 @@ const SECTIONS: &[&[Key]] = &[
     log::KEYS,
 ];
 
-/// Every key but the platforms', which come five to a platform.
+/// Every key but the platforms', which are the same for each.
 pub fn fixed() -> impl Iterator<Item = &'static Key> {
     SECTIONS.iter().copied().flatten()
 }

@@ -49,7 +49,8 @@ pub use secrets::{SecretKeys, key_file};
 pub use smtp::{MailConfig, Mailbox, Smtp, SmtpTls};
 pub use source::{Invocation, Source};
 pub use storage::{S3Config, Storage};
-pub use worker::WorkerConfig;
+pub use values::duration;
+pub use worker::{Concurrency, WorkerConfig};
 
 use crate::domain::plan::Plans;
 

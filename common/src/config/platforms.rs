@@ -1,4 +1,4 @@
-//! What the operator registered at each platform, and where the platform is. The same five keys for every platform there
+//! What the operator registered at each platform, and where the platform is. The same keys for every platform there
 //! is: a new one in `domain::platform::Platform` has its keys at once.
 
 use std::borrow::Cow;
@@ -66,7 +66,16 @@ const API_VERSION: Part = Part {
     example: "v25.0",
     secret: false,
 };
-pub(super) const PARTS: &[Part] = &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION];
+const DAILY_POSTS: Part = Part {
+    name: "DAILY_POSTS",
+    meaning: "How many posts go out on one account within 24 hours, before the others wait; 0: any number.",
+    preset: Preset::Words(
+        "Instagram 25, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others any number",
+    ),
+    example: "50",
+    secret: false,
+};
+pub(super) const PARTS: &[Part] = &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS];
 
 fn key(platform: Platform, part: &Part) -> Key {
     Key {
@@ -90,6 +99,7 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
         base_url: reader.optional(&key(platform, &BASE_URL), values::base_url),
         auth_url: reader.optional(&key(platform, &AUTH_URL), values::base_url),
         api_version: reader.optional(&key(platform, &API_VERSION), version),
+        daily_posts: reader.optional(&key(platform, &DAILY_POSTS), cap),
     };
     Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect()
 }
@@ -97,4 +107,8 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
 fn version(text: &str) -> Result<String, String> {
     let fits = text.len() <= 40 && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
     if fits { Ok(text.to_owned()) } else { Err("is not a version (letters, digits, dots, at most 40)".to_owned()) }
+}
+
+fn cap(text: &str) -> Result<u32, String> {
+    values::number(text, 0, 1_000_000).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }

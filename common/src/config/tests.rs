@@ -5,6 +5,7 @@ use secrecy::ExposeSecret;
 use super::*;
 use crate::domain::job::Kind;
 use crate::domain::platform::Platform;
+use crate::platforms::PlatformsConfig;
 
 /// 32 bytes, 0 to 31.
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -37,7 +38,7 @@ fn nothing_set_is_a_working_installation_in_one_process() {
     assert!(config.sandbox);
     assert_eq!(config.mail.from, Mailbox { name: Some("Crier".to_owned()), address: "crier@localhost".to_owned() });
     assert_eq!(config.latest_publish, Duration::from_secs(86_400));
-    assert_eq!(config.worker.concurrency, 64);
+    assert_eq!(config.worker.concurrency, Concurrency::each(64));
     assert_eq!(
         (config.worker.drain, config.worker.platform_timeout),
         (Duration::from_secs(30), Duration::from_secs(30))
@@ -79,7 +80,7 @@ fn flags_go_before_variables_and_variables_before_the_file() {
     let config = Config::load(&source, Role::Crier).unwrap();
     assert_eq!((config.http.addr.port(), config.http.ops_addr.port()), (5, 4));
     assert_eq!(config.ai.base_url.as_deref(), Some("http://file"));
-    assert_eq!(config.worker.concurrency, 3);
+    assert_eq!(config.worker.concurrency, Concurrency::each(3));
     assert!(config.worker.kinds == [Kind::DeliverWebhook, Kind::Noop]);
     assert_eq!(config.platforms[&Platform::GoogleBusiness].client_id.as_deref(), Some("77"));
 }
@@ -147,8 +148,16 @@ fn a_wrong_value_is_named_with_a_right_one() {
         ("LATEST_PUBLISH", "10ms", "`10ms` is shorter than 1s; a right value is for example 24h"),
         ("DRAIN", "2d", "`2d` is longer than 3600 s; a right value is for example 30s"),
         ("PLATFORM_TIMEOUT", "0s", "`0s` is shorter than 100ms; a right value is for example 30s"),
-        ("WORKER_CONCURRENCY", "0", "`0` is not a number from 1 to 1024; a right value is for example 64"),
-        ("WORKER_CONCURRENCY", "1025", "`1025` is not a number from 1 to 1024; a right value is for example 64"),
+        (
+            "WORKER_CONCURRENCY",
+            "0",
+            "`0` is not a number from 1 to 1024; a right value is for example 64,publish_target=16,deliver_webhook=256",
+        ),
+        (
+            "WORKER_CONCURRENCY",
+            "1025",
+            "`1025` is not a number from 1 to 1024; a right value is for example 64,publish_target=16,deliver_webhook=256",
+        ),
         (
             "STORAGE_URL",
             "/var/media",
@@ -191,6 +200,41 @@ fn a_wrong_value_is_named_with_a_right_one() {
         kinds.starts_with("CRIER_WORKER_KINDS: `publish` has `publish`, which is none of: all, publish_target,"),
         "{kinds}"
     );
+}
+
+#[test]
+fn each_kind_may_have_a_concurrency_of_its_own() {
+    let read = |text| load(&[("CRIER_WORKER_CONCURRENCY", text)], Role::Crier).unwrap().worker.concurrency;
+    let of = |text| [Kind::PublishTarget, Kind::DeliverWebhook, Kind::Noop].map(|kind| read(text).of(kind));
+    assert_eq!(of("5"), [5, 5, 5]);
+    assert_eq!(of(" 64 , publish_target = 16,deliver_webhook=1024"), [16, 1_024, 64]);
+    assert_eq!(of("noop=1"), [64, 64, 1]);
+    for (text, message) in [
+        ("1025", "is not a number from 1 to 1024"),
+        ("64,noop=0", "has `noop=0`, where `0` is not a number from 1 to 1024"),
+        ("64,noop=", "has `noop=`, where `` is not a number from 1 to 1024"),
+        ("publish=3", "has `publish`, which is none of: publish_target, deliver_webhook, noop"),
+        ("noop=3,noop=4", "has `noop` twice"),
+        ("3,4", "has a number without a kind twice"),
+    ] {
+        let told = wrong(load(&[("CRIER_WORKER_CONCURRENCY", text)], Role::Crier));
+        assert!(told.starts_with(&format!("CRIER_WORKER_CONCURRENCY: `{text}` {message}; a right value is")), "{told}");
+    }
+}
+
+#[test]
+fn a_platform_s_daily_cap_is_the_operator_s_or_its_own() {
+    let caps = |env: &[(&str, &str)]| {
+        let platforms = load(env, Role::Crier).unwrap().platforms;
+        let config = PlatformsConfig { platforms, ..PlatformsConfig::default() };
+        [Platform::Instagram, Platform::Tiktok, Platform::Telegram].map(|platform| config.daily_posts(platform))
+    };
+    assert_eq!(caps(&[]), [Some(25), Some(15), None]);
+    let set =
+        [("CRIER_INSTAGRAM_DAILY_POSTS", "0"), ("CRIER_TIKTOK_DAILY_POSTS", "40"), ("CRIER_TELEGRAM_DAILY_POSTS", "1")];
+    assert_eq!(caps(&set), [None, Some(40), Some(1)]);
+    let told = wrong(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], Role::Crier));
+    assert!(told.starts_with("CRIER_THREADS_DAILY_POSTS: `-1` is not a number from 0 to"), "{told}");
 }
 
 #[test]

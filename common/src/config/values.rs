@@ -37,7 +37,7 @@ pub(super) fn word(text: &str) -> Result<String, String> {
 }
 
 /// A whole number with a unit: `500ms`, `30s`, `15m`, `24h`, `7d`.
-pub(super) fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     let wrong = || "is not a whole number with a unit (ms, s, m, h, d)".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let number = u64::from_str(&text[..digits]).map_err(|_| wrong())?;

@@ -1,6 +1,6 @@
 //! What a worker runs, how much of it at once, and how long it waits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::keys::{Key, Preset};
@@ -14,8 +14,12 @@ const WORKER_KINDS: Key = Key::new(
     Preset::Value("all"),
     "publish_target,deliver_webhook",
 );
-const WORKER_CONCURRENCY: Key =
-    Key::new("WORKER_CONCURRENCY", "How many jobs this worker runs at once.", Preset::Value("64"), "64");
+const WORKER_CONCURRENCY: Key = Key::new(
+    "WORKER_CONCURRENCY",
+    "How many jobs of each kind this worker runs at once; a kind may have a number of its own.",
+    Preset::Value("64"),
+    "64,publish_target=16,deliver_webhook=256",
+);
 const DRAIN: Key = Key::new(
     "DRAIN",
     "How long what runs may take to finish after SIGTERM, before it is handed back.",
@@ -26,10 +30,56 @@ const PLATFORM_TIMEOUT: Key =
     Key::new("PLATFORM_TIMEOUT", "How long one call to a platform may take.", Preset::Value("30s"), "30s");
 pub(super) const KEYS: &[Key] = &[WORKER_KINDS, WORKER_CONCURRENCY, DRAIN, PLATFORM_TIMEOUT];
 
+/// How many jobs of each kind a worker runs at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    default: usize,
+    by_kind: BTreeMap<Kind, usize>,
+}
+
+impl Concurrency {
+    /// The same for every kind.
+    pub fn each(number: usize) -> Self {
+        Self { default: number, by_kind: BTreeMap::new() }
+    }
+
+    pub fn of(&self, kind: Kind) -> usize {
+        self.by_kind.get(&kind).copied().unwrap_or(self.default)
+    }
+}
+
+/// As many as `64,publish_target=16` says; where the number without a kind is missing, it is the key's default.
+fn concurrency(text: &str) -> Result<Concurrency, String> {
+    let (mut default, mut by_kind) = (None, BTreeMap::new());
+    for part in values::parts(text) {
+        let (name, number) =
+            part.split_once('=').map_or((None, part), |(name, number)| (Some(name.trim()), number.trim()));
+        let number = values::number(number, 1, 1024).map_err(|wrong| match part == text {
+            true => wrong,
+            false => format!("has `{part}`, where `{number}` {wrong}"),
+        })?;
+        let twice = match name {
+            None => default.replace(number).map(|_| "a number without a kind".to_owned()),
+            Some(name) => by_kind.insert(kind(name)?, number).map(|_| format!("`{name}`")),
+        };
+        if let Some(twice) = twice {
+            return Err(format!("has {twice} twice"));
+        }
+    }
+    Ok(Concurrency { default: default.unwrap_or(64), by_kind })
+}
+
+fn kind(word: &str) -> Result<Kind, String> {
+    word.parse().map_err(|_| {
+        let known = Kind::ALL.iter().map(|k| k.as_str()).collect::<Vec<_>>().join(", ");
+        format!("has `{word}`, which is none of: {known}")
+    })
+}
+
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     pub kinds: Vec<Kind>,
-    pub concurrency: usize,
+    pub concurrency: Concurrency,
     pub drain: Duration,
     pub platform_timeout: Duration,
 }
@@ -39,7 +89,7 @@ pub(super) fn read(reader: &mut Reader) -> WorkerConfig {
     let call = |text: &str| values::duration(text, Duration::from_millis(100), Duration::from_secs(600));
     WorkerConfig {
         kinds: reader.parse(&WORKER_KINDS, kinds),
-        concurrency: reader.parse(&WORKER_CONCURRENCY, |text| values::number(text, 1, 1024)),
+        concurrency: reader.parse(&WORKER_CONCURRENCY, concurrency),
         drain: reader.parse(&DRAIN, drain),
         platform_timeout: reader.parse(&PLATFORM_TIMEOUT, call),
     }
@@ -51,11 +101,7 @@ fn kinds(text: &str) -> Result<Vec<Kind>, String> {
         if word == "all" {
             return Ok(Kind::ALL.to_vec());
         }
-        let kind: Kind = word.parse().map_err(|_| {
-            let known = Kind::ALL.iter().map(|k| k.as_str()).collect::<Vec<_>>().join(", ");
-            format!("has `{word}`, which is none of: all, {known}")
-        })?;
-        named.insert(kind);
+        named.insert(kind(word).map_err(|wrong| wrong.replace("none of: ", "none of: all, "))?);
     }
     if named.is_empty() { Err("names no kind".to_owned()) } else { Ok(named.into_iter().collect()) }
 }

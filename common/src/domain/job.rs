@@ -16,6 +16,7 @@
 //! registry, and a test.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
 
 crate::text_enum! {
     pub enum Kind {
@@ -145,6 +146,16 @@ pub enum Outcome {
     Abort(String),
     /// The subject is gone or no longer wants it.
     Cancelled(String),
+}
+
+/// One try at what a job acts on, as an operator is shown it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+pub struct Try {
+    pub number: i32,
+    pub started_at: DateTime<Utc>,
+    pub duration_ms: i64,
+    pub outcome: String,
+    pub error: Option<String>,
 }
 
 /// One id to be put on the bell after the commit.

@@ -21,6 +21,19 @@ pub fn all() -> &'static [Descriptor] {
     &CATALOGUE
 }
 
+/// How many posts a day (any 24 hours) a platform takes on one account, as far as it says so: Instagram and Threads, content
+/// publishing limits; TikTok, posts through an application; LinkedIn, Pinterest and Facebook, what is safe to do.
+pub const fn daily_posts(platform: Platform) -> Option<u32> {
+    match platform {
+        Platform::Instagram => Some(25),
+        Platform::Tiktok => Some(15),
+        Platform::Linkedin | Platform::Pinterest => Some(100),
+        Platform::Facebook => Some(200),
+        Platform::Threads => Some(250),
+        _ => None,
+    }
+}
+
 const JPEG: &str = "image/jpeg";
 const PNG: &str = "image/png";
 const GIF: &str = "image/gif";

@@ -1,5 +1,5 @@
 //! What the operator sets for the platforms: `CRIER_<PLATFORM>_CLIENT_ID`, `_CLIENT_SECRET`, `_BASE_URL`, `_AUTH_URL`,
-//! `_API_VERSION`, and `CRIER_PLATFORM_TIMEOUT`. Everything has a default: the platform's own address and version.
+//! `_API_VERSION`, `_DAILY_POSTS`, and `CRIER_PLATFORM_TIMEOUT`. Everything has a default: the platform's own address and version.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use url::Url;
 
+use super::catalogue::daily_posts;
 use crate::domain::platform::Platform;
 
 /// One platform's settings.
@@ -21,6 +22,8 @@ pub struct PlatformConfig {
     /// Stands for the page a person sees.
     pub auth_url: Option<String>,
     pub api_version: Option<String>,
+    /// How many posts a day on one account; 0: no cap.
+    pub daily_posts: Option<u32>,
 }
 
 /// All platforms' settings.
@@ -50,9 +53,26 @@ pub struct BadSetting {
 impl PlatformsConfig {
     /// The settings of a platform; empty where nothing was set.
     pub fn of(&self, platform: Platform) -> &PlatformConfig {
-        static NOTHING: PlatformConfig =
-            PlatformConfig { client_id: None, client_secret: None, base_url: None, auth_url: None, api_version: None };
+        static NOTHING: PlatformConfig = PlatformConfig {
+            client_id: None,
+            client_secret: None,
+            base_url: None,
+            auth_url: None,
+            api_version: None,
+            daily_posts: None,
+        };
         self.platforms.get(&platform).unwrap_or(&NOTHING)
+    }
+
+    /// How many posts a day may go out on one account; `None`: any number.
+    pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
+        self.of(platform).daily_posts.or(daily_posts(platform)).filter(|cap| *cap > 0)
+    }
+
+    /// The same with a cap for a platform.
+    pub fn with_daily_posts(mut self, platform: Platform, cap: u32) -> Self {
+        self.platforms.entry(platform).or_default().daily_posts = Some(cap);
+        self
     }
 
     /// The same with a base URL for a platform.

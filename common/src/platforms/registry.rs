@@ -71,6 +71,11 @@ impl Registry {
         }
     }
 
+    /// How many posts a day may go out on one account of the platform; `None`: any number.
+    pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
+        self.config.daily_posts(platform)
+    }
+
     /// Every platform's descriptor, in the order of [`Platform::ALL`].
     pub fn all(&self) -> &'static [Descriptor] {
         catalogue::all()

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::db::{execute, run};
 use super::{Conn, Page, PageOf, Result, Tx};
+use crate::domain::job::Try;
 use crate::domain::webhook::{Delivery, DeliveryStatus};
 
 const SELECT: &str = "SELECT d.id, d.webhook_id, e.id AS event_id, e.name AS event, d.status, d.response_code, d.attempts, d.max_attempts, d.duration_ms, d.error, d.response_body, e.payload, d.next_attempt_at, d.last_attempt_at, d.created_at, d.updated_at FROM webhook_deliveries d JOIN events e ON e.id = d.event_id";
@@ -39,6 +40,12 @@ pub async fn replay(tx: &mut Tx, delivery_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE webhook_deliveries SET max_attempts = max_attempts + 1, status = CASE WHEN status IN ('succeeded', 'failed') THEN 'pending' ELSE status END, next_attempt_at = $2, updated_at = $2 WHERE id = $1";
     let now = tx.now;
     Ok(execute!(tx, SQL, delivery_id, now)? > 0)
+}
+
+/// Every attempt at a delivery, oldest first.
+pub async fn tries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<Try>> {
+    const SQL: &str = "SELECT number, started_at, duration_ms, outcome, error FROM webhook_attempts WHERE delivery_id = $1 ORDER BY id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
 }
 
 /// How an attempt ended.

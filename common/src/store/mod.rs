@@ -20,6 +20,7 @@ use crate::telemetry::metrics;
 pub mod accounts;
 pub mod bench;
 pub mod brands;
+pub mod calls;
 pub mod db;
 pub mod deliveries;
 pub mod error;

@@ -8,6 +8,7 @@ use super::db::{execute, run};
 use super::jobs::list_sql;
 use super::{Conn, Result, Tx};
 use crate::domain::failure::Failure;
+use crate::domain::job::Try;
 use crate::domain::platform::Platform;
 use crate::domain::post::{Attempt, AttemptOutcome, Target, TargetStatus, Wish};
 
@@ -104,6 +105,20 @@ pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>)
     Ok(())
 }
 
+/// The call is not to be made before `until`; the run does not count, and leaves `attempts` as before.
+pub async fn hold_back(
+    tx: &mut Tx,
+    target_id: i64,
+    attempts: i32,
+    failure: &Failure,
+    until: DateTime<Utc>,
+) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = $2, error = $3, next_attempt_at = $4, call_started_at = NULL, updated_at = $5 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, attempts, Json(failure), until, now)?;
+    Ok(())
+}
+
 /// How a run left the target.
 #[derive(Debug, Clone)]
 pub struct Ended {
@@ -170,4 +185,10 @@ pub async fn add_attempt(tx: &mut Tx, attempt: &NewAttempt) -> Result<()> {
 pub async fn attempts(conn: &mut Conn, post_id: i64) -> Result<Vec<Attempt>> {
     const SQL: &str = "SELECT a.id, a.target_id, a.number, a.started_at, a.duration_ms, a.outcome, a.status_code, a.error, a.created_at, a.updated_at FROM target_attempts a JOIN post_targets t ON t.id = a.target_id WHERE t.post_id = $1 ORDER BY a.id DESC";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
+}
+
+/// Every try at one target, oldest first.
+pub async fn tries(conn: &mut Conn, target_id: i64) -> Result<Vec<Try>> {
+    const SQL: &str = "SELECT number, started_at, duration_ms, outcome, error ->> 'message' AS error FROM target_attempts WHERE target_id = $1 ORDER BY id";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_all(c))?)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use crier_common::config::Concurrency;
 use crier_common::domain::job::{Kind, NewJob, State};
 use crier_common::http::Guard;
 use crier_common::process::platforms_of;
@@ -52,7 +53,13 @@ impl Crew {
         heartbeat::start(engine.clone(), open, beating.clone())
             .map_err(|error| super::io("the heartbeat's thread", error))?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(crier_worker::run(engine.clone(), place.bell().clone(), slots, DRAIN, stop.clone()));
+        tasks.spawn(crier_worker::run(
+            engine.clone(),
+            place.bell().clone(),
+            Concurrency::each(slots),
+            DRAIN,
+            stop.clone(),
+        ));
         tasks.spawn(scheduler(place).run(stop.clone()));
         Ok(Self { engine, tasks, stop, _beating: beating.drop_guard() })
     }
@@ -104,9 +111,9 @@ pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), Sto
 /// Waits until no job is left to be settled, once all have begun; an error where one died.
 pub async fn settled(store: &Store) -> Result {
     loop {
-        let counts = operate::counts(&mut store.read().await?).await?;
+        let standing = operate::overview(&mut store.read().await?).await?;
         let of = |dead: bool| -> i64 {
-            counts.iter().filter(|(_, state, _)| (*state == State::Dead) == dead).map(|(_, _, count)| count).sum()
+            standing.iter().filter(|one| (one.state == State::Dead) == dead).map(|one| one.jobs).sum()
         };
         match (of(true), of(false)) {
             (0, 0) => return Ok(()),

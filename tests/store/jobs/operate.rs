@@ -1,10 +1,11 @@
 //! What an operator does with jobs.
 
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::job::{Kind, NewJob, Outcome, State};
-use crier_common::store::jobs::operate::{self, Filter};
-use crier_common::store::jobs::{self, dispatch};
+use crier_common::store::jobs::operate::{self, Filter, LaneRow};
+use crier_common::store::jobs::{self, dispatch, engine};
 
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::{TestStore, at_once, on_both};
 
 on_both![
     a_list_is_narrowed_by_each_filter,
@@ -13,7 +14,8 @@ on_both![
     only_what_has_not_begun_can_be_cancelled,
     a_paused_kind_rests_until_it_is_resumed,
     jobs_are_counted_by_kind_and_state,
-    the_oldest_ready_job_of_each_kind_is_known,
+    what_waits_for_its_lane_stands_apart_in_the_overview,
+    going_through_all_jobs_meets_each_once,
 ];
 
 async fn list(s: &TestStore, filter: Filter, limit: i64) -> Vec<i64> {
@@ -118,42 +120,119 @@ async fn a_paused_kind_rests_until_it_is_resumed(s: TestStore) {
     assert_eq!(s.claim(&[two], "w").await.len(), 1);
 }
 
+/// Kind, state, how many, and since when the oldest has been due.
+async fn overview(s: &TestStore) -> Vec<(Kind, State, i64, DateTime<Utc>)> {
+    let all = operate::overview(&mut s.conn().await).await.unwrap();
+    let mut all: Vec<_> = all.into_iter().map(|one| (one.kind, one.state, one.jobs, one.oldest)).collect();
+    all.sort();
+    all
+}
+
 async fn jobs_are_counted_by_kind_and_state(s: TestStore) {
-    assert!(operate::counts(&mut s.conn().await).await.unwrap().is_empty());
+    assert_eq!(overview(&s).await, []);
     let mut ids = Vec::new();
+    let first = s.now();
     for subject in 0..5 {
         ids.push(s.job(Kind::Noop, subject, None).await);
+        s.advance(1);
     }
-    s.job_at(Kind::PublishTarget, 1, None, s.later(60)).await;
+    let due = s.later(60);
+    s.job_at(Kind::PublishTarget, 1, None, due).await;
     let held = s.claim(&ids[..3], "w").await;
-    assert!(s.settle(&held[0], Outcome::Done).await);
-    assert!(s.settle(&held[1], Outcome::Abort("no".to_owned())).await);
-    let mut counts = operate::counts(&mut s.conn().await).await.unwrap();
-    counts.sort();
+    let of = |id| held.iter().find(|job| job.id == id).unwrap();
+    assert!(s.settle(of(ids[0]), Outcome::Done).await);
+    assert!(s.settle(of(ids[1]), Outcome::Abort("no".to_owned())).await);
+    let after = |seconds| first + TimeDelta::seconds(seconds);
     assert_eq!(
-        counts,
+        overview(&s).await,
         [
-            (Kind::PublishTarget, State::Scheduled, 1),
-            (Kind::Noop, State::Ready, 2),
-            (Kind::Noop, State::Running, 1),
-            (Kind::Noop, State::Dead, 1),
+            (Kind::PublishTarget, State::Scheduled, 1, due),
+            (Kind::Noop, State::Ready, 2, after(3)),
+            (Kind::Noop, State::Running, 1, after(2)),
+            (Kind::Noop, State::Dead, 1, after(1)),
         ]
     );
 }
 
-async fn the_oldest_ready_job_of_each_kind_is_known(s: TestStore) {
-    assert!(operate::oldest_ready(&mut s.conn().await).await.unwrap().is_empty());
-    let first = s.now();
-    let id = s.job(Kind::Noop, 1, None).await;
-    s.advance(10);
-    let second = s.now();
-    s.job(Kind::Noop, 2, None).await;
-    s.job(Kind::DeliverWebhook, 1, None).await;
-    s.job_at(Kind::PublishTarget, 1, None, s.later(1)).await;
-    let mut oldest = operate::oldest_ready(&mut s.conn().await).await.unwrap();
-    oldest.sort();
-    assert_eq!(oldest, [(Kind::DeliverWebhook, second), (Kind::Noop, first)]);
-    s.claim(&[id], "w").await;
-    let oldest = operate::oldest_ready(&mut s.conn().await).await.unwrap();
-    assert!(oldest.contains(&(Kind::Noop, second)));
+async fn what_waits_for_its_lane_stands_apart_in_the_overview(s: TestStore) {
+    let cap = Kind::PublishTarget.rules().lane_cap.unwrap();
+    let mut ids = Vec::new();
+    for subject in 0..cap + 2 {
+        ids.push(s.job(Kind::PublishTarget, subject, Some("account:1")).await);
+    }
+    let due = s.now();
+    s.claim(&ids, "w").await;
+    s.advance(5);
+    s.job(Kind::PublishTarget, 100, Some("account:2")).await;
+    let mut all: Vec<_> = operate::overview(&mut s.conn().await).await.unwrap();
+    all.sort_by_key(|s| (s.state, s.waiting));
+    let told: Vec<_> = all.iter().map(|s| (s.state, s.waiting, s.jobs, s.oldest)).collect();
+    let now = s.now();
+    assert_eq!(told, [(State::Ready, false, 1, now), (State::Ready, true, 2, due), (State::Running, false, cap, due)]);
+    let until = s.later(60);
+    s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
+    let lane = operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap();
+    assert_eq!(lane, LaneRow { running: cap, waiting: 2, paused_until: Some(until) });
+    let other = operate::lane(&mut s.conn().await, "account:2", s.now()).await.unwrap();
+    assert_eq!(other, LaneRow { running: 0, waiting: 0, paused_until: None });
+}
+
+async fn going_through_all_jobs_meets_each_once(s: TestStore) {
+    let mut ids = Vec::new();
+    for subject in 0..7 {
+        let kind = if subject % 2 == 0 { Kind::Noop } else { Kind::DeliverWebhook };
+        ids.push(s.job_at(kind, subject, Some("endpoint:1"), s.later(60)).await);
+    }
+    s.job(Kind::Noop, 50, None).await;
+    for (lane, count) in [(Some("endpoint:1".to_owned()), 7), (None, 7)] {
+        let filter = Filter { state: Some(State::Scheduled), lane, ..Filter::default() };
+        assert_eq!(operate::count(&mut s.conn().await, &filter).await.unwrap(), count);
+        let (mut met, mut after) = (Vec::new(), 0);
+        while let Some(last) = {
+            let some = operate::next(&mut s.conn().await, &filter, after, 3).await.unwrap();
+            met.extend(some.iter().map(|job| job.id));
+            some.last().map(|job| job.id)
+        } {
+            after = last;
+        }
+        assert_eq!(met, ids);
+    }
+}
+
+/// A worker claims while an operator cancels: the row's lock decides, and each job has one fate.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_job_is_claimed_or_cancelled_and_never_both() {
+    let s = TestStore::postgres().await;
+    let mut ids = Vec::new();
+    for subject in 0..200 {
+        ids.push(s.job(Kind::Noop, subject, None).await);
+    }
+    let fates = at_once(8, |n| {
+        let (store, ids) = (s.store.clone(), ids.clone());
+        async move {
+            let mut mine = Vec::new();
+            for part in ids.chunks(5) {
+                let mut tx = store.begin().await.unwrap();
+                if n % 2 == 0 {
+                    mine.extend(engine::claim(&mut tx, part, "w").await.unwrap().into_iter().map(|job| job.id));
+                } else {
+                    for id in part {
+                        mine.extend(operate::cancel(&mut tx, *id).await.unwrap().map(|_| *id));
+                    }
+                }
+                tx.commit().await.unwrap();
+            }
+            (n % 2 == 0, mine)
+        }
+    })
+    .await;
+    let mut all: Vec<i64> = fates.iter().flat_map(|(_, mine)| mine.clone()).collect();
+    all.sort_unstable();
+    assert_eq!(all, ids, "each has one fate");
+    for (claimed, mine) in fates {
+        let state = if claimed { State::Running } else { State::Cancelled };
+        for id in mine {
+            assert_eq!(s.state(id).await, state);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use chrono::SubsecRound;
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
-use crate::domain::job::{Kind, NewJob, Ring};
+use crate::domain::job::{Claimed, Kind, NewJob, Ring};
 
 pub mod dispatch;
 pub mod engine;
@@ -110,6 +110,13 @@ pub async fn running_among(conn: &mut Conn, kind: Kind, subject_ids: &[i64]) -> 
     let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id", "AND kind = $2 AND state = 'running'");
     let ids = id_list(subject_ids);
     Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).bind(kind).fetch_all(c))?)
+}
+
+/// The run that holds the job uses up no attempt: for its end, before it is settled.
+pub async fn forgive(tx: &mut Tx, job: &Claimed) -> Result<()> {
+    const SQL: &str = "UPDATE jobs SET attempt = attempt - 1 WHERE id = $1 AND fence = $2 AND state = 'running'";
+    execute!(tx, SQL, job.id, job.fence)?;
+    Ok(())
 }
 
 /// Makes the subject's waiting job due now, or enqueues a new one.

@@ -1,13 +1,14 @@
 //! What an operator does with jobs, by `crier jobs …`; all of it safe while workers run.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use super::super::db::{execute, run};
 use super::super::{Conn, Result, Tx};
 use crate::domain::job::{Kind, Ring, State};
 
 /// A job as it is shown.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct JobRow {
     pub id: i64,
     pub kind: Kind,
@@ -37,24 +38,81 @@ pub struct Filter {
     pub created_before: Option<DateTime<Utc>>,
 }
 
+impl Filter {
+    /// The rows that pass, with `$1` the lane and `$2` the time: a text of its own for each filter, so that each is served
+    /// by an index. Kinds and states stand in it as words, since a planner that does not know which state is meant cannot
+    /// use an index of that state; and what several searches of an index serve has a part for each, which ends with `end`.
+    fn rows(&self, end: &str) -> String {
+        let kind = self.kind.map(|kind| format!(" AND kind = '{kind}'")).unwrap_or_default();
+        let state = self.state.map(|state| format!(" AND state = '{state}'")).unwrap_or_default();
+        let rest = match (&self.lane, self.state) {
+            // `|| ''` says nothing, but keeps every index but the lane's out.
+            (Some(_), _) => vec![format!("{kind}{state}").replace(" = ", " || '' = ")],
+            (None, Some(State::Ready)) => ["waiting", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into(),
+            (None, Some(State::Scheduled)) if self.kind.is_none() => {
+                Kind::ALL.iter().map(|kind| format!(" AND kind = '{kind}'{state}")).collect()
+            }
+            _ => vec![format!("{kind}{state}")],
+        };
+        let lane = if self.lane.is_some() { "lane = $1" } else { "$1 = ''" };
+        let part = |rest| format!("SELECT * FROM (SELECT * FROM jobs WHERE {lane} AND created_at < $2{rest}{end}) p");
+        rest.into_iter().map(part).collect::<Vec<_>>().join(" UNION ALL ")
+    }
+
+    fn lane(&self) -> &str {
+        self.lane.as_deref().unwrap_or_default()
+    }
+
+    fn before(&self) -> DateTime<Utc> {
+        self.created_before.unwrap_or(DateTime::<Utc>::from_timestamp_nanos(i64::MAX))
+    }
+}
+
 const COLUMNS: &str = "id, kind, subject_id, lane, state, waiting, priority, run_at, attempt, max_attempts, crashes, lease_until, trace, last_error, created_at, finished_at";
 
 /// Newest first.
 pub async fn list(conn: &mut Conn, filter: &Filter, limit: i64) -> Result<Vec<JobRow>> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM jobs WHERE ($1 = '' OR kind = $1) AND ($2 = '' OR state = $2) AND ($3 = '' OR lane = $3) AND created_at <= $4 ORDER BY id DESC LIMIT $5"
-    );
-    let (kind, state) = (filter.kind.map_or("", Kind::as_str), filter.state.map_or("", State::as_str));
-    let lane = filter.lane.as_deref().unwrap_or("");
-    let before = filter.created_before.unwrap_or(DateTime::<Utc>::from_timestamp_nanos(i64::MAX));
+    // Few are ready or run: they are sorted, rather than looked for among all jobs in the order of ids.
+    let few = filter.lane.is_none() && matches!(filter.state, Some(State::Ready | State::Running));
+    let newest = if few { " ORDER BY id + 0 DESC LIMIT $3" } else { " ORDER BY id DESC LIMIT $3" };
+    let sql = format!("SELECT {COLUMNS} FROM ({}) j ORDER BY id DESC LIMIT $3", filter.rows(newest));
     Ok(
-        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(kind).bind(state).bind(lane).bind(before).bind(limit).fetch_all(c))?,
+        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(filter.lane()).bind(filter.before()).bind(limit).fetch_all(c))?,
+    )
+}
+
+/// The next jobs behind `after`, oldest first: for a command that goes through all of them, a batch at a time.
+pub async fn next(conn: &mut Conn, filter: &Filter, after: i64, limit: i64) -> Result<Vec<JobRow>> {
+    let rows = filter.rows(" AND id > $3 ORDER BY id LIMIT $4");
+    let sql = format!("SELECT {COLUMNS} FROM ({rows}) j ORDER BY id LIMIT $4");
+    Ok(
+        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(filter.lane()).bind(filter.before()).bind(after).bind(limit).fetch_all(c))?,
+    )
+}
+
+pub async fn count(conn: &mut Conn, filter: &Filter) -> Result<i64> {
+    let sql = format!("SELECT count(*) FROM ({}) j", filter.rows(""));
+    Ok(
+        run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(filter.lane()).bind(filter.before()).fetch_one(c))?,
     )
 }
 
 pub async fn show(conn: &mut Conn, id: i64) -> Result<Option<JobRow>> {
     let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = $1");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?)
+}
+
+/// How full a lane is.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct LaneRow {
+    pub running: i64,
+    pub waiting: i64,
+    pub paused_until: Option<DateTime<Utc>>,
+}
+
+pub async fn lane(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<LaneRow> {
+    const SQL: &str = "SELECT (SELECT count(*) FROM jobs WHERE lane = $1 AND state = 'running') AS running, (SELECT count(*) FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting) AS waiting, (SELECT paused_until FROM paused_lanes WHERE lane = $1 AND paused_until > $2) AS paused_until";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(lane).bind(now).fetch_one(c))?)
 }
 
 /// Makes a dead or cancelled job ready again, with its attempts whole; `None` where it is in no such state, or its subject
@@ -93,14 +151,31 @@ pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<Kind>> {
     Ok(run!(conn, c => sqlx::query_scalar("SELECT kind FROM paused_kinds ORDER BY kind").fetch_all(c))?)
 }
 
-/// How many jobs stand in each state that has not ended, and how many are dead: `(kind, state, count)`.
-pub async fn counts(conn: &mut Conn) -> Result<Vec<(Kind, State, i64)>> {
-    const SQL: &str = "SELECT kind, state, count(*) FROM jobs WHERE state = 'scheduled' GROUP BY kind, state UNION ALL SELECT kind, state, count(*) FROM jobs WHERE state = 'ready' GROUP BY kind, state UNION ALL SELECT kind, state, count(*) FROM jobs WHERE state = 'running' GROUP BY kind, state UNION ALL SELECT kind, state, count(*) FROM jobs WHERE state = 'dead' GROUP BY kind, state";
-    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
+/// How many jobs of a kind stand in a state, and since when the oldest of them has been due.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct Standing {
+    pub kind: Kind,
+    pub state: State,
+    pub waiting: bool,
+    pub jobs: i64,
+    pub oldest: DateTime<Utc>,
 }
 
-/// Since when the oldest ready job of each kind has been due.
-pub async fn oldest_ready(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
-    const SQL: &str = "SELECT kind, min(run_at) FROM jobs WHERE state = 'ready' GROUP BY kind";
-    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
+/// The jobs that have not ended, and the dead, by kind and state; those apart that wait for their lane. It counts rows: not
+/// for a hot path.
+pub async fn overview(conn: &mut Conn) -> Result<Vec<Standing>> {
+    let one = |rows| {
+        format!(
+            "SELECT kind, state, waiting, count(*) AS jobs, min(run_at) AS oldest FROM jobs WHERE {rows} GROUP BY kind, state, waiting"
+        )
+    };
+    let rows = [
+        "state = 'scheduled'",
+        "state = 'ready' AND waiting",
+        "state = 'ready' AND NOT waiting",
+        "state = 'running'",
+        "state = 'dead'",
+    ];
+    let sql = rows.map(one).join(" UNION ALL ");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(c))?)
 }

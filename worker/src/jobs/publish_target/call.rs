@@ -6,21 +6,25 @@ use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, targets};
 
 use super::ending::How;
-use super::{Prepared, PublishTarget};
+use super::{Prepared, PublishTarget, lease_lost};
 use crate::engine::Run;
+use crate::jobs::Ending;
+
+/// How the call ended, or how the run ends that made none.
+type Carried = std::result::Result<How, Box<dyn Ending>>;
 
 impl PublishTarget {
-    /// Finds out about an earlier call, then publishes. `None` where the lease was lost.
-    pub(super) async fn carry_out(&self, run: &Run, p: &mut Prepared) -> Result<Option<How>> {
+    /// Finds out about an earlier call, then publishes.
+    pub(super) async fn carry_out(&self, run: &Run, p: &mut Prepared) -> Result<Carried> {
         if p.open {
             if let Some(how) = self.find_out(run, p).await? {
-                return Ok(Some(how));
+                return Ok(Ok(how));
             }
             if let Some(failure) = p.unwanted.take() {
-                return Ok(Some(How::failed(failure)));
+                return Ok(Ok(How::failed(failure)));
             }
-            if !self.mark(run, p).await? {
-                return Ok(None);
+            if let Some(ending) = self.mark(run, p, true).await? {
+                return Ok(Err(ending));
             }
         }
         self.publish(run, p).await
@@ -57,26 +61,33 @@ impl PublishTarget {
         })
     }
 
-    /// Stores that a call begins now, if the job is still ours.
-    async fn mark(&self, run: &Run, p: &mut Prepared) -> Result<bool> {
+    /// Stores that a call begins now; gives how the run ends where it must not: its lease was lost, or the call, which
+    /// counts on the daily cap, would be one too many.
+    async fn mark(&self, run: &Run, p: &mut Prepared, counts: bool) -> Result<Option<Box<dyn Ending>>> {
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Ok(false);
+            return Ok(Some(lease_lost()));
         }
-        targets::mark_call(&mut tx, p.target.id, &p.outgoing.marker).await?;
-        p.target.call_started_at = Some(tx.now);
+        let held_back = if counts { self.hold_back(&mut tx, &p.target).await? } else { None };
+        if held_back.is_none() {
+            targets::mark_call(&mut tx, p.target.id, &p.outgoing.marker).await?;
+            p.target.call_started_at = Some(tx.now);
+        }
         tx.commit().await?;
-        Ok(true)
+        Ok(held_back)
     }
 
     /// Publishes; an access token that has run out is renewed once.
-    async fn publish(&self, run: &Run, p: &mut Prepared) -> Result<Option<How>> {
+    async fn publish(&self, run: &Run, p: &mut Prepared) -> Result<Carried> {
         let mut result = self.call(run, p).await;
         if let Err(CallError::AuthExpired(failure)) = result {
             result = match self.refresh(run, p, failure).await? {
-                // The time of a second call counts from its own beginning.
-                Ok(()) if self.mark(run, p).await? => self.call(run, p).await,
-                Ok(()) => return Ok(None),
+                // The time of a second call counts from its own beginning. On the daily cap both are one: the first was
+                // turned away at the door.
+                Ok(()) => match self.mark(run, p, false).await? {
+                    Some(ending) => return Ok(Err(ending)),
+                    None => self.call(run, p).await,
+                },
                 Err(error) => Err(error),
             };
         }
@@ -86,7 +97,7 @@ impl PublishTarget {
                 tracing::warn!(account = p.account.id, %error, "what the platform told of the account could not be stored");
             }
         }
-        Ok(Some(match result {
+        Ok(Ok(match result {
             Ok(published) => How::Published(published),
             Err(error) => How::of(error, p.connector.can_reconcile()),
         }))

@@ -1,7 +1,7 @@
 //! `publish_target`: one post on one account, at most once.
 //!
 //! 1. *Prepare*, one transaction under the post's lock: is it still wanted, is the account fit, and then the marker and the
-//!    time the call begins, stored before it is made.
+//!    time the call begins, stored before it is made. Where the platform has a daily cap, a call over it is put off.
 //! 2. *Call.* Where an earlier call's end is not known (its process died, the connection broke), the platform is asked
 //!    first: found, it is done; not there, and the earlier call's time is over, it is called again; where the platform
 //!    cannot tell, the target ends `outcome_unknown` and a person decides.
@@ -26,6 +26,7 @@ use crate::engine::Run;
 
 mod call;
 mod ending;
+mod pacing;
 mod prepare;
 mod refresh;
 
@@ -91,8 +92,8 @@ impl Job for PublishTarget {
         };
         let started_at = self.store.now();
         Ok(match self.carry_out(run, &mut p).await? {
-            Some(how) => Box::new(Ended::after_call(p.target, how, started_at, self.publish_timeout)),
-            None => lease_lost(),
+            Ok(how) => Box::new(Ended::after_call(p.target, how, started_at, self.publish_timeout)),
+            Err(ending) => ending,
         })
     }
 

@@ -64,6 +64,10 @@ impl PublishTarget {
             connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
         });
         if !open {
+            if let Some(ending) = self.hold_back(&mut tx, &target).await? {
+                tx.commit().await?;
+                return Ok(Preparation::Stop(ending));
+            }
             targets::mark_call(&mut tx, target.id, &marker).await?;
             target.call_started_at = Some(tx.now);
         }

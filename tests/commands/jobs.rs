@@ -1,0 +1,273 @@
+//! `crier jobs …`. The program's clock is the real one, months after the tests' own: what a test makes is old to it.
+
+use crier_common::domain::job::{Kind, Outcome, State};
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::store::{jobs, posts};
+use serde_json::{Value, json};
+
+use crate::support::command::{command, crier};
+use crate::support::fake_platform::{Say, rate_limited};
+use crate::support::jobs::{TestWorker, worker_on_both};
+
+worker_on_both![
+    a_list_is_narrowed_and_complete,
+    a_mistake_is_answered_with_what_would_be_right,
+    all_dead_jobs_of_a_kind_are_run_again,
+    a_job_that_cannot_be_run_again_stands_in_nobodys_way,
+    ids_are_changed_one_by_one_and_refused_with_a_reason,
+    what_has_not_begun_is_cancelled_by_a_filter,
+    kinds_are_told_with_what_is_paused,
+    all_that_is_known_of_a_publish_is_shown,
+    all_that_is_known_of_a_delivery_is_shown,
+    a_retry_that_is_broken_off_leaves_every_job_whole,
+];
+
+/// Dead publish jobs with their failed targets: `(post, target, job)`.
+async fn dead(w: &TestWorker, count: usize) -> Vec<(i64, i64, i64)> {
+    let mut made = Vec::new();
+    for _ in 0..count {
+        let (post, target) = w.publish_one().await;
+        made.push((post, target, w.job_of(target).await.id));
+    }
+    w.s.bell.take();
+    let list = |of: fn(&(i64, i64, i64)) -> i64| made.iter().map(|m| of(m).to_string()).collect::<Vec<_>>().join(",");
+    w.sql(format!(
+        "UPDATE jobs SET state = 'dead', attempt = 8, last_error = 'broken', finished_at = created_at WHERE id IN ({})",
+        list(|m| m.2)
+    ))
+    .await;
+    w.sql(format!("UPDATE post_targets SET status = 'failed' WHERE id IN ({})", list(|m| m.1))).await;
+    w.sql(format!("UPDATE posts SET status = 'failed' WHERE id IN ({})", list(|m| m.0))).await;
+    made
+}
+
+/// Every revived job has a target that waits for it, every dead one a failed target.
+async fn is_whole(w: &TestWorker, made: &[(i64, i64, i64)]) -> usize {
+    let mut revived = 0;
+    for (post, target, job) in made {
+        let (job, target, post) = (w.show(*job).await, w.target(*target).await, w.post_status(*post).await);
+        let whole = match job.state {
+            State::Dead => (TargetStatus::Failed, PostStatus::Failed),
+            _ => (TargetStatus::Pending, PostStatus::Publishing),
+        };
+        assert_eq!((target.status, post), whole, "job {} is {}", job.id, job.state);
+        revived += usize::from(job.state == State::Ready);
+    }
+    revived
+}
+
+fn ids(list: &Value) -> Vec<i64> {
+    list.as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect()
+}
+
+async fn a_list_is_narrowed_and_complete(w: TestWorker) {
+    let died = dead(&w, 2).await;
+    let delivery = w.job_at(Kind::DeliverWebhook, 9, Some("endpoint:7"), w.later(60)).await;
+    let list = |args: &[&str]| ids(&crier(&w, &[&["jobs", "list", "--json"], args].concat()).json());
+    assert_eq!(list(&[]), [delivery, died[1].2, died[0].2]);
+    assert_eq!(list(&["--limit", "1"]), [delivery]);
+    assert_eq!(list(&["--state", "dead"]), [died[1].2, died[0].2]);
+    assert_eq!(list(&["--kind", "deliver_webhook", "--state", "scheduled"]), [delivery]);
+    assert_eq!(list(&["--lane", "endpoint:7"]), [delivery]);
+    assert_eq!(list(&["--lane", "endpoint:7", "--state", "ready"]), [0; 0]);
+    assert_eq!(list(&["--older-than", "7d"]), [delivery, died[1].2, died[0].2]);
+    assert_eq!(list(&["--older-than", "3000d", "--state", "dead"]), [0; 0]);
+    let row = &crier(&w, &["jobs", "list", "--state", "dead", "--limit", "1", "--json"]).json()[0];
+    let at = w.now().to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true);
+    assert_eq!(
+        *row,
+        json!({ "id": died[1].2, "kind": "publish_target", "subject_id": died[1].1, "lane": format!("account:{}", w.account.id),
+            "state": "dead", "waiting": false, "priority": 0, "run_at": at, "attempt": 8, "max_attempts": 8, "crashes": 0,
+            "lease_until": null, "trace": "request-1", "last_error": "broken", "created_at": at, "finished_at": at })
+    );
+    let table = crier(&w, &["jobs", "list"]);
+    let heads: Vec<&str> = table.done().lines().next().unwrap().split_whitespace().collect();
+    let wanted = "ID KIND STATE WAITING SUBJECT_ID LANE ATTEMPT AGE RUN_AT LAST_ERROR";
+    assert_eq!(heads.join(" "), wanted);
+    assert_eq!(table.done().lines().count(), 4);
+}
+
+async fn a_mistake_is_answered_with_what_would_be_right(w: TestWorker) {
+    for (args, right) in [
+        (&["list", "--kind", "publish"][..], "publish_target, deliver_webhook, noop"),
+        (&["list", "--state", "lost"], "scheduled, ready, running, done, dead, cancelled"),
+        (&["list", "--older-than", "5"], "a whole number with a unit"),
+        (&["pause", "everything"], "publish_target, deliver_webhook, noop"),
+        (&["retry"], "<IDS>"),
+        (&["retry", "--dead"], "--kind"),
+        (&["retry", "1", "--dead", "--kind", "noop"], "cannot be used with"),
+        (&["cancel"], "<IDS>"),
+        (&["cancel", "--state", "ready"], "<IDS>"),
+        (&["cancel", "--kind", "noop", "--state", "running"], "a job that is running cannot be cancelled"),
+    ] {
+        let said = crier(&w, &[&["jobs"], args].concat());
+        assert!(said.refused(2).contains(right), "{args:?}: {}", said.err);
+    }
+    assert!(crier(&w, &["jobs", "show", "99"]).refused(1).contains("there is no job 99"));
+    assert!(crier(&w, &["jobs", "resume", "noop"]).refused(1).contains("noop is not paused"));
+}
+
+async fn all_dead_jobs_of_a_kind_are_run_again(w: TestWorker) {
+    // More than a batch.
+    let died = dead(&w, 120).await;
+    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "deliver_webhook"]);
+    assert_eq!(said.done(), "Run again: 0.\n");
+    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--lane", "account:0"]);
+    assert_eq!(said.done(), "Run again: 0.\n");
+    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "3000d"]);
+    assert_eq!(said.done(), "Run again: 0.\n");
+    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "1h"]);
+    assert_eq!((said.done(), said.err.as_str()), ("Run again: 120.\n", ""));
+    assert_eq!(is_whole(&w, &died).await, 120);
+    // They run as if they were new; the scheduler rings for what a command made ready.
+    w.clock.advance(chrono::TimeDelta::days(300));
+    w.sql(format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}'", w.later(-20).to_rfc3339())).await;
+    w.run_jobs().await;
+    for (post, _, job) in died {
+        assert_eq!((w.post_status(post).await, w.state(job).await), (PostStatus::Published, State::Done));
+    }
+}
+
+async fn a_job_that_cannot_be_run_again_stands_in_nobodys_way(w: TestWorker) {
+    let died = dead(&w, 6).await;
+    // One's post is deleted, one has another job by now, one's row cannot be read.
+    w.write(async |tx| posts::delete(tx, died[1].0).await).await;
+    let other = w.enqueue(died[2].1, w.account.id, w.later(60)).await;
+    w.sql(format!("UPDATE post_targets SET platform = 'nonsense' WHERE id = {}", died[4].1)).await;
+    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]);
+    assert!(said.refused(1).contains("1 jobs could not be changed"), "{said:?}");
+    assert!(said.out.contains("Run again: 3.\n"), "{said:?}");
+    for why in ["nothing left to do", "has another job", "the database refused it"] {
+        assert!(said.out.lines().any(|line| line.starts_with("Left: 1, since ") && line.contains(why)), "{said:?}");
+    }
+    w.sql("UPDATE post_targets SET platform = 'sandbox'").await;
+    assert_eq!(w.state(other).await, State::Scheduled);
+    let whole = [died[0], died[2], died[3], died[4], died[5]];
+    assert_eq!(is_whole(&w, &whole).await, 3);
+    assert_eq!(w.state(died[1].2).await, State::Dead);
+}
+
+async fn ids_are_changed_one_by_one_and_refused_with_a_reason(w: TestWorker) {
+    let died = dead(&w, 2).await;
+    let (job, gone) = (died[0].2.to_string(), died[1].2.to_string());
+    w.write(async |tx| posts::delete(tx, died[1].0).await).await;
+    let said = crier(&w, &["jobs", "retry", &gone, "999", &job]);
+    assert_eq!(said.out, format!("Job {job} (publish_target) is ready again.\n"));
+    assert!(said.refused(1).contains(&format!("job {gone} is left as it is: what it acts on has nothing left to do")));
+    assert!(said.err.contains("there is no job 999"));
+    assert_eq!(is_whole(&w, &died[..1]).await, 1);
+    assert!(crier(&w, &["jobs", "retry", &job]).refused(1).contains("is ready: it runs by itself"));
+    assert!(crier(&w, &["jobs", "cancel", &gone]).refused(1).contains("is dead: only what has not begun"));
+    let noop = w.job(Kind::Noop, 1, None).await.to_string();
+    let held = w.claim(&[noop.parse().unwrap()], "w").await.remove(0);
+    assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("what has begun goes on"));
+    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("what has begun goes on"));
+    assert!(w.settle(&held, Outcome::Done).await);
+    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("is done: only dead and cancelled"));
+    assert_eq!(crier(&w, &["jobs", "cancel", &job]).done(), format!("Cancelled job {job} (publish_target).\n"));
+    let target = w.target(died[0].1).await;
+    assert_eq!((target.status, target.error.unwrap().code.as_str()), (TargetStatus::Failed, "cancelled"));
+}
+
+async fn what_has_not_begun_is_cancelled_by_a_filter(w: TestWorker) {
+    let (one, other) = (w.account.id, w.another_account("other").await.id);
+    let (_, now) = w.publish(&[one, other]).await;
+    let (post, later) = w.schedule(w.later(3_600)).await;
+    let running = w.job_of(now[0]).await;
+    w.claim(&[running.id], "w").await;
+    let lane = format!("account:{one}");
+    let args = ["jobs", "cancel", "--kind", "publish_target", "--lane", &lane];
+    let said = crier(&w, &args);
+    assert_eq!(said.done(), "Running, and not cancelled: 1. What has begun goes on.\nCancelled: 1.\n");
+    assert_eq!(w.job_of(later).await.state, State::Cancelled);
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    assert_eq!(w.job_of(now[0]).await.state, State::Running);
+    assert_eq!(w.job_of(now[1]).await.state, State::Ready, "another lane's");
+    let said = crier(&w, &["jobs", "cancel", "--kind", "publish_target", "--state", "scheduled"]);
+    assert!(said.done().ends_with("Cancelled: 0.\n"));
+    let said = crier(&w, &["jobs", "cancel", "--older-than", "1d", "--state", "ready"]);
+    assert!(said.done().ends_with("Cancelled: 1.\n"), "{said:?}");
+    assert_eq!(w.job_of(now[1]).await.state, State::Cancelled);
+}
+
+async fn kinds_are_told_with_what_is_paused(w: TestWorker) {
+    dead(&w, 2).await;
+    let due = w.now();
+    w.job(Kind::Noop, 1, None).await;
+    w.job_at(Kind::Noop, 2, None, w.later(60)).await;
+    assert!(crier(&w, &["jobs", "pause", "noop"]).done().starts_with("Paused noop"));
+    let kinds = crier(&w, &["jobs", "kinds", "--json"]).json();
+    let row = |kind: &str| kinds.as_array().unwrap().iter().find(|row| row["id"] == kind).unwrap().clone();
+    let at = due.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true);
+    assert_eq!(
+        row("noop"),
+        json!({ "id": "noop", "scheduled": 1, "ready": 1, "waiting": 0, "running": 0, "dead": 0, "paused": true, "oldest_ready": at })
+    );
+    assert_eq!(
+        row("publish_target"),
+        json!({ "id": "publish_target", "scheduled": 0, "ready": 0, "waiting": 0, "running": 0, "dead": 2, "paused": false, "oldest_ready": null })
+    );
+    assert_eq!(kinds.as_array().unwrap().len(), Kind::ALL.len());
+    assert!(w.claim(&[w.number("SELECT max(id) FROM jobs WHERE state = 'ready'").await], "w").await.is_empty());
+    assert_eq!(crier(&w, &["jobs", "resume", "noop"]).done(), "Resumed noop.\n");
+}
+
+async fn all_that_is_known_of_a_publish_is_shown(w: TestWorker) {
+    w.fake.says([Say::Refuse(rate_limited(w.later(3_600)))]);
+    let (post, target) = w.publish_one().await;
+    w.run_jobs().await;
+    let job = w.job_of(target).await;
+    let (id, account) = (job.id.to_string(), w.account.id);
+    let shown = crier(&w, &["jobs", "show", &id, "--json"]).json();
+    assert_eq!(shown["state"], "scheduled");
+    assert_eq!(shown["subject"], format!("target {target} of post {post} on account {account} (sandbox), publishing"));
+    assert_eq!(shown["lane"]["name"], format!("account:{account}"));
+    assert_eq!((&shown["lane"]["running"], &shown["lane"]["cap"]), (&json!(0), &json!(4)));
+    assert_eq!(shown["trace"], "request-1");
+    assert_eq!(shown["attempts"][0]["outcome"], "retried");
+    assert_eq!(shown["attempts"][0]["error"], shown["last_error"]);
+    let text = crier(&w, &["jobs", "show", &id]);
+    assert!(text.done().contains(&format!("subject          target {target} of post {post}")), "{}", text.out);
+    assert!(text.done().contains("trace            request-1"), "{}", text.out);
+    assert!(text.done().contains("retried"), "{}", text.out);
+    assert!(!text.done().contains("Fresh bread"), "what somebody wrote stays out: {}", text.out);
+    w.sql(format!("DELETE FROM posts WHERE id = {post}")).await;
+    assert_eq!(crier(&w, &["jobs", "show", &id, "--json"]).json()["subject"], "gone");
+}
+
+async fn all_that_is_known_of_a_delivery_is_shown(w: TestWorker) {
+    // Nobody listens there.
+    let webhook = w.listen_at("http://127.0.0.1:9/hook").await;
+    w.publish_one().await;
+    w.run_jobs().await;
+    let job = w.number("SELECT max(id) FROM jobs WHERE kind = 'deliver_webhook'").await;
+    let shown = crier(&w, &["jobs", "show", &job.to_string(), "--json"]).json();
+    let words = shown["subject"].as_str().unwrap();
+    assert!(words.contains(&format!("(post.published) to endpoint {}, retrying", webhook.id)), "{words}");
+    assert_eq!(shown["lane"]["name"], format!("endpoint:{}", webhook.id));
+    assert_eq!((&shown["attempts"][0]["number"], &shown["attempts"][0]["outcome"]), (&json!(1), &json!("connect")));
+    assert!(shown["attempts"][0]["error"].is_string());
+}
+
+/// Ctrl-C in the middle.
+async fn a_retry_that_is_broken_off_leaves_every_job_whole(w: TestWorker) {
+    let died = dead(&w, 400).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut retry = command(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"])
+        .env("CRIER_DATA_DIR", dir.path())
+        .current_dir(dir.path())
+        .spawn()
+        .unwrap();
+    while w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await == 0 {
+        assert!(retry.try_wait().unwrap().is_none_or(|status| status.success()));
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    std::process::Command::new("kill").args(["-INT", &retry.id().to_string()]).status().unwrap();
+    retry.wait().unwrap();
+    let revived = is_whole(&w, &died).await;
+    assert_eq!(revived % 50, 0, "in whole batches");
+    // What is left can be run again by the same command.
+    crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]).done();
+    assert_eq!(is_whole(&w, &died).await, 400);
+    assert!(jobs::is_running(&mut w.conn().await, Kind::PublishTarget, died[0].1).await.is_ok_and(|running| !running));
+}

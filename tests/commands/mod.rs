@@ -1,0 +1,4 @@
+//! The operator's commands through the real program, on both engines.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod jobs;

@@ -1,0 +1,194 @@
+//! Daily caps: no more than so many calls are begun on an account within any 24 hours, and nothing is lost by waiting.
+
+use chrono::TimeDelta;
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::{Kind, State};
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::platforms::Reconciled;
+use crier_common::store::calls;
+
+use crate::support::fake_platform::{Say, auth_expired, secrets, transient, unknown};
+use crate::support::jobs::{CALL_OVER, TestWorker};
+use crate::support::store::{TestStore, at_once, on_both};
+
+on_both![
+    what_is_over_the_cap_waits_until_there_is_room,
+    a_wait_for_the_cap_never_ends_in_missed,
+    what_is_late_by_itself_is_missed_all_the_same,
+    every_try_counts_and_a_renewed_token_does_not,
+    a_call_after_an_open_one_counts_too,
+    another_account_is_not_held_up,
+    the_cap_0_is_none,
+    workers_at_once_never_exceed_it,
+];
+
+const DAY: i64 = 86_400;
+
+/// Those of the targets that are out.
+async fn out(w: &TestWorker, made: &[(i64, i64)]) -> usize {
+    let mut out = 0;
+    for (_, target) in made {
+        out += usize::from(w.target(*target).await.status == TargetStatus::Published);
+    }
+    out
+}
+
+async fn publish(w: &TestWorker, count: usize) -> Vec<(i64, i64)> {
+    let mut made = Vec::new();
+    for _ in 0..count {
+        made.push(w.publish_one().await);
+    }
+    made
+}
+
+async fn what_is_over_the_cap_waits_until_there_is_room(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 3).await;
+    let began = w.now();
+    let made = publish(&w, 5).await;
+    w.run_jobs().await;
+    assert_eq!((out(&w, &made).await, w.fake.count("publish")), (3, 3));
+    for (post, target) in &made[3..] {
+        let (target, job) = (w.target(*target).await, w.job_of(*target).await);
+        let error = target.error.unwrap();
+        assert_eq!((target.status, target.attempts), (TargetStatus::Publishing, 0));
+        assert_eq!(target.next_attempt_at, Some(began + TimeDelta::seconds(DAY)));
+        assert_eq!((error.category, error.code.as_str()), (Category::RateLimited, "rate_limited"));
+        assert!(error.message.starts_with("Crier paces itself: 3 posts within 24 hours"), "{}", error.message);
+        assert_eq!((job.state, job.attempt, job.run_at), (State::Scheduled, 0, began + TimeDelta::seconds(DAY)));
+        assert_eq!(job.last_error, Some(error.message));
+        assert_eq!(w.post_status(*post).await, PostStatus::Publishing);
+        assert!(w.attempts(*post).await.is_empty(), "nothing was tried");
+    }
+    // Nothing goes out before the day is over.
+    w.advance(DAY - 1);
+    w.run_jobs().await;
+    assert_eq!(w.fake.count("publish"), 3);
+    w.advance(1);
+    w.run_jobs().await;
+    assert_eq!(out(&w, &made).await, 5);
+    let last = w.target(made[4].1).await;
+    assert_eq!((last.attempts, last.error, last.next_attempt_at), (1, None, None));
+    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 2, "what left the window is forgotten");
+}
+
+/// The tests' workers take a post for missed that is a day late: the cap makes them wait for three.
+async fn a_wait_for_the_cap_never_ends_in_missed(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 2).await;
+    let made = publish(&w, 5).await;
+    // One that comes due while the others wait.
+    w.run_jobs().await;
+    w.advance(1);
+    let late = publish(&w, 2).await;
+    w.run_to_the_end().await;
+    assert_eq!(out(&w, &[made, late].concat()).await, 7);
+    assert!(w.now() - crate::support::store::start() > TimeDelta::days(3));
+}
+
+async fn what_is_late_by_itself_is_missed_all_the_same(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 1).await;
+    let made = publish(&w, 2).await;
+    w.run_jobs().await;
+    // No worker runs when the cap lets the second go, nor for a day after.
+    w.advance(2 * DAY + 1);
+    w.run_jobs().await;
+    let target = w.target(made[1].1).await;
+    assert_eq!((target.status, target.error.unwrap().category), (TargetStatus::Failed, Category::Missed));
+}
+
+async fn every_try_counts_and_a_renewed_token_does_not(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 2).await;
+    // The first call is turned away for its token, and made again at once: one.
+    w.fake.says([Say::Refuse(auth_expired())]);
+    w.fake.refreshes([Ok(crier_common::platforms::Refreshed {
+        secrets: Some(secrets("token-1")),
+        token_expires_at: None,
+    })]);
+    let (first, _) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!((w.post_status(first).await, w.fake.count("publish")), (PostStatus::Published, 2));
+    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1);
+    // A try that fails is the second; its retry waits, and is no attempt.
+    w.fake.says([Say::Refuse(transient())]);
+    let (second, target) = w.publish_one().await;
+    w.run_jobs().await;
+    w.advance(20);
+    w.run_jobs().await;
+    let held = w.target(target).await;
+    assert_eq!((held.status, held.attempts), (TargetStatus::Publishing, 1));
+    assert_eq!(w.job_of(target).await.attempt, 1);
+    w.run_to_the_end().await;
+    assert_eq!((w.post_status(second).await, w.target(target).await.attempts), (PostStatus::Published, 2));
+}
+
+async fn a_call_after_an_open_one_counts_too(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 1).await;
+    w.fake.says([Say::Refuse(unknown())]);
+    let (post, target) = w.publish_one().await;
+    w.run_jobs().await;
+    w.advance(CALL_OVER + 1);
+    w.fake.answers([Ok(Reconciled::Absent)]);
+    w.run_jobs().await;
+    let held = w.target(target).await;
+    assert_eq!((held.status, held.attempts, held.call_started_at), (TargetStatus::Publishing, 1, None));
+    assert_eq!((w.fake.count("publish"), w.job_of(target).await.attempt), (1, 1));
+    w.run_to_the_end().await;
+    assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 1));
+}
+
+async fn another_account_is_not_held_up(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 1).await;
+    publish(&w, 2).await;
+    let other = w.another_account("other").await.id;
+    let (_, theirs) = w.publish(&[other]).await;
+    w.run_jobs().await;
+    assert_eq!(w.target(theirs[0]).await.status, TargetStatus::Published);
+    assert_eq!(w.fake.count("publish"), 2);
+    // Nor is anything else in the account's own lane.
+    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0);
+}
+
+async fn the_cap_0_is_none(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 0).await;
+    let made = publish(&w, 9).await;
+    w.run_jobs().await;
+    assert_eq!(out(&w, &made).await, 9);
+    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 0);
+}
+
+async fn workers_at_once_never_exceed_it(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 7).await;
+    let made = publish(&w, 30).await;
+    let mut engines = Vec::new();
+    for _ in 0..3 {
+        engines.push(w.engine_for(w.another().await, &[Kind::PublishTarget]));
+    }
+    let ids = w.s.bell.take();
+    // A lane takes four at once: those that have to wait are rung for again.
+    let mut rung = ids;
+    while !rung.is_empty() {
+        let (engines, ids) = (engines.clone(), rung.clone());
+        at_once(rung.len(), |n| {
+            let (engine, id) = (engines[n % engines.len()].clone(), ids[n]);
+            async move { engine.run(id).await }
+        })
+        .await;
+        w.scheduler.tick().await.unwrap();
+        w.advance(11);
+        w.scheduler.tick().await.unwrap();
+        rung = w.s.bell.take();
+    }
+    assert_eq!((out(&w, &made).await, w.fake.count("publish")), (7, 7));
+    // The same, by the count alone.
+    let other = w.another_account("other").await.id;
+    let begun = at_once(40, |_| {
+        let store = w.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let begun = calls::begin(&mut tx, other, 7).await.unwrap().is_none();
+            tx.commit().await.unwrap();
+            begun
+        }
+    })
+    .await;
+    assert_eq!(begun.into_iter().filter(|begun| *begun).count(), 7);
+}

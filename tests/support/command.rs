@@ -1,0 +1,55 @@
+//! The operator's commands, as the real program, on a test's own database.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::process::program;
+use super::store::TestStore;
+
+/// What a command left behind.
+#[derive(Debug)]
+pub struct Said {
+    pub status: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    /// What it printed, where it did what it was told.
+    #[track_caller]
+    pub fn done(&self) -> &str {
+        assert_eq!(self.status, Some(0), "{self:?}");
+        &self.out
+    }
+
+    /// What it said, where it refused with this status.
+    #[track_caller]
+    pub fn refused(&self, status: i32) -> &str {
+        assert_eq!(self.status, Some(status), "{self:?}");
+        &self.err
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(self.done()).expect("JSON")
+    }
+}
+
+/// `crier` with these arguments, not yet started.
+pub fn command(s: &TestStore, args: &[&str]) -> Command {
+    let place = s.place();
+    let url = if s.is_postgres() { place } else { format!("sqlite://{place}") };
+    let mut command = Command::new(program("crier"));
+    command.args(args).env_clear().env("CRIER_DATABASE_URL", url).env("CRIER_LOG", "off").stdin(Stdio::null());
+    command
+}
+
+/// Runs `crier` with these arguments.
+pub fn crier(s: &TestStore, args: &[&str]) -> Said {
+    // The secret key is made in the data directory.
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = command(s, args).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()).output().expect("crier runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Said { status: out.status.code(), out: text(out.stdout), err: text(out.stderr) }
+}

@@ -1,0 +1,54 @@
+//! Daily caps: Crier begins no more calls on an account within 24 hours than its platform's cap allows.
+//!
+//! A post that is over the cap has not failed and uses up no attempt: its job comes again when there is room, and its target
+//! says so. Each such job has a due time of its own, and the account's lane is not paused for it: replies and the inbox
+//! share that lane and have no such cap, and a job that merely waited in the lane for a day would be taken for one whose
+//! time passed while nothing ran (`missed`). So the time that a post waits for the cap never counts as lateness; what does
+//! is the time after the cap let it go.
+
+use async_trait::async_trait;
+use chrono::{DateTime, SecondsFormat, Utc};
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::{Claimed, Outcome};
+use crier_common::domain::post::Target;
+use crier_common::store::{Result, Tx, calls, jobs, targets};
+
+use super::PublishTarget;
+use crate::jobs::Ending;
+
+impl PublishTarget {
+    /// Counts a call that begins now. Where the account has had its share of the day, holds the target back instead, and
+    /// gives how the run ends.
+    pub(super) async fn hold_back(&self, tx: &mut Tx, target: &Target) -> Result<Option<Box<dyn Ending>>> {
+        let Some(cap) = self.platforms.daily_posts(target.platform) else { return Ok(None) };
+        let Some(until) = calls::begin(tx, target.account_id, cap).await? else { return Ok(None) };
+        let failure = over_the_cap(target, cap, until);
+        targets::hold_back(tx, target.id, target.attempts - 1, &failure, until).await?;
+        Ok(Some(Box::new(HeldBack { until, why: failure.message })))
+    }
+}
+
+fn over_the_cap(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure {
+    let platform = target.platform;
+    let at = until.to_rfc3339_opts(SecondsFormat::Secs, true);
+    Failure::of(
+        Category::RateLimited,
+        format!(
+            "Crier paces itself: {cap} posts within 24 hours is the most that it publishes on one {platform} account. This one goes on at {at}."
+        ),
+    )
+}
+
+/// The run counts for nothing; what it found was written when it was found.
+struct HeldBack {
+    until: DateTime<Utc>,
+    why: String,
+}
+
+#[async_trait]
+impl Ending for HeldBack {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        jobs::forgive(tx, job).await?;
+        Ok(Outcome::RetryAt(self.until, self.why.clone()))
+    }
+}
