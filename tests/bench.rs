@@ -115,7 +115,8 @@ async fn split_it_gives_every_figure_and_leaves_the_servers_as_they_were() {
     assert!(told.success());
     let (done, stdout, stderr) = end(child).await;
     assert!(!done && stdout.is_empty(), "{stdout}");
-    assert_eq!(stderr, "crier: interrupted\n");
+    // What was under way may complain before.
+    assert!(stderr.ends_with("crier: interrupted\n"), "{stderr}");
     nothing_is_left(&mut server, &redis).await;
 }
 

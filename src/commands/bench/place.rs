@@ -59,7 +59,7 @@ impl Ground {
 /// What holds the database.
 enum Holder {
     File(tempfile::TempDir),
-    Server { database: OwnDatabase, redis: SecretString, prefix: String },
+    Server { database: Box<OwnDatabase>, redis: SecretString, prefix: String },
 }
 
 /// The stores of the roles: one where they are one process, each with connections of its own where they are three.
@@ -88,7 +88,7 @@ impl Place {
                 Holder::File(made.map_err(|error| super::io("the directory for the SQLite file", error))?)
             }
             Ground::Split { database, redis } => Holder::Server {
-                database: OwnDatabase::beside(database.expose_secret())?,
+                database: Box::new(OwnDatabase::beside(database.expose_secret())?),
                 redis,
                 prefix: format!("crier-bench-{:016x}", crier_common::random::u64()),
             },
@@ -100,7 +100,7 @@ impl Place {
         let bell = match &self.holder {
             Holder::File(_) => KeptBell::over(Arc::new(MemoryBell::default()), true),
             Holder::Server { database, redis, prefix } => {
-                database.create().await?;
+                database.make().await?;
                 let bell = RedisBell::start(redis, prefix, self.stop.clone());
                 let bell = bell.map_err(|error| CommandError::Refused(format!("CRIER_REDIS_URL: {error}")))?;
                 KeptBell::over(Arc::new(bell), false)
@@ -177,11 +177,11 @@ impl Place {
         self.stop.cancel();
         if let Some(Opened { api, worker, scheduler, .. }) = self.opened.get() {
             let closed = async { tokio::join!(api.db().close(), worker.db().close(), scheduler.db().close()) };
-            // Who is still at work is thrown out by the drop.
+            // Who is still at work is thrown out with it.
             let _ = tokio::time::timeout(CLOSE, closed).await;
         }
         let Holder::Server { database, redis, prefix } = &self.holder else { return Ok(()) };
-        let (dropped, deleted) = (database.drop().await, delete_keys(redis, prefix).await);
+        let (dropped, deleted) = (database.remove().await, delete_keys(redis, prefix).await);
         dropped?;
         deleted.map_err(|error| CommandError::Refused(format!("the keys {prefix}:* could not be deleted: {error}")))
     }
