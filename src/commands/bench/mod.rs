@@ -25,6 +25,7 @@ use crate::cli::{BenchJobs, Measurement};
 mod crew;
 mod dispatch;
 mod figure;
+mod kept_bell;
 mod lateness;
 mod memory;
 mod pickup;

@@ -2,23 +2,22 @@
 //! server with keys of its own in Redis. Never the installation's.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;
 use crier_common::config::{Config, Database};
-use crier_common::domain::job::{Bell, Kind, Ring};
-use crier_common::queue::{Transport, memory::MemoryBell, redis::RedisBell};
+use crier_common::queue::{Transport as _, memory::MemoryBell, redis::RedisBell};
 use crier_common::secrets::{Cipher, SecretKey};
 use crier_common::store::bench::OwnDatabase;
 use crier_common::store::{Db, Store, StoreError};
+use redis::AsyncCommands as _;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{CommandError, Result, refused};
+use super::kept_bell::KeptBell;
 
 /// As many as a process of an installation has.
 const CONNECTIONS: u32 = 20;
@@ -190,11 +189,17 @@ impl Place {
 async fn delete_keys(redis: &SecretString, prefix: &str) -> redis::RedisResult<()> {
     let client = redis::Client::open(redis.expose_secret())?;
     let mut connection = client.get_multiplexed_async_connection().await?;
-    let keys: Vec<String> = redis::cmd("KEYS").arg(format!("{prefix}:*")).query_async(&mut connection).await?;
-    if keys.is_empty() {
-        return Ok(());
+    // Not KEYS, which would hold up a server that others use.
+    let mut found = connection.scan_match::<_, String>(format!("{prefix}:*")).await?;
+    let mut keys = Vec::new();
+    while let Some(key) = found.next_item().await {
+        keys.push(key?);
     }
-    redis::cmd("DEL").arg(keys).query_async(&mut connection).await
+    drop(found);
+    match keys.is_empty() {
+        true => Ok(()),
+        false => connection.del(keys).await,
+    }
 }
 
 /// Opens stores on a place's database.
@@ -230,67 +235,4 @@ async fn until(so: impl Fn() -> bool, otherwise: &str) -> Result {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     refused(otherwise)
-}
-
-/// A bell that can hold ids for a worker that is yet to come. A list in Redis does so by itself; the queue inside the
-/// process forgets what nobody listens to, so the listening begins here and is handed to the worker.
-pub struct KeptBell {
-    inner: Arc<dyn Transport>,
-    forgets: bool,
-    kept: Mutex<Vec<(Kind, mpsc::Receiver<i64>)>>,
-}
-
-impl KeptBell {
-    fn over(inner: Arc<dyn Transport>, forgets: bool) -> Self {
-        Self { inner, forgets, kept: Mutex::default() }
-    }
-
-    /// From now on what is rung of a kind is kept for the next who listens.
-    pub fn keep(&self, kind: Kind) {
-        if self.forgets {
-            self.kept().push((kind, self.inner.listen(kind)));
-        }
-    }
-
-    /// Waits until so many ids of a kind are in the bell.
-    pub async fn has(&self, kind: Kind, ids: usize) -> Result {
-        for _ in 0..30_000 {
-            let room = self.inner.room().await.unwrap_or_default();
-            if room.iter().any(|(k, free)| *k == kind && crier_common::queue::CAPACITY - free >= ids) {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        refused("the bell did not take what was rung")
-    }
-
-    /// Nobody panics while holding it.
-    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<(Kind, mpsc::Receiver<i64>)>> {
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-impl Bell for KeptBell {
-    fn ring(&self, rings: &[Ring]) {
-        self.inner.ring(rings);
-    }
-}
-
-#[async_trait]
-impl Transport for KeptBell {
-    fn listen(&self, kind: Kind) -> mpsc::Receiver<i64> {
-        let mut kept = self.kept();
-        match kept.iter().position(|(k, _)| *k == kind) {
-            Some(at) => kept.swap_remove(at).1,
-            None => self.inner.listen(kind),
-        }
-    }
-
-    fn is_up(&self) -> bool {
-        self.inner.is_up()
-    }
-
-    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
-        self.inner.room().await
-    }
 }
