@@ -14,7 +14,7 @@ use crier_common::domain::job::{Kind, State};
 #[command(
     name = "crier",
     version,
-    after_help = "Examples:\n  crier                                  start everything, on SQLite in ./crier-data\n  crier user add ann@example.com         a user with a workspace of her own\n  crier key create --user ann@example.com\n  crier jobs list --state dead --json"
+    after_help = "Examples:\n  crier                                  start everything, on SQLite in ./crier-data\n  crier user add ann@example.com         a user with a workspace of her own\n  crier key create --user ann@example.com\n  crier jobs list --state dead --json\n  crier bench jobs                       how fast the jobs are on this machine"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -211,8 +211,8 @@ pub enum BenchCommand {
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchJobs {
-    /// Some of: memory, throughput, pickup, lateness, dispatch, publish.
-    #[arg(long, value_delimiter = ',', default_values_t = Measurement::ALL.iter().copied())]
+    /// Some of: memory, throughput, pickup, lateness, dispatch, publish [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<Measurement>,
     /// Where the SQLite file goes: the disk decides much [default: the directory for temporary files].
     #[arg(long)]
@@ -226,7 +226,7 @@ pub struct BenchJobs {
     /// How many posts come due together in publish.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub posts: u32,
-    /// How many jobs the worker runs at once in lateness, memory and publish.
+    /// How many jobs the worker runs at once, but in throughput.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub slots: u16,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 mod api;
 mod architecture;
+mod bench;
 mod commands;
 mod faults;
 mod jobs;

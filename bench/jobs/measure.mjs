@@ -144,11 +144,13 @@ async function memoryHeld(peer, jobs = 100_000) {
   await worker.stop()
   await peer.backlog(jobs)
   note('memory', `${jobs} jobs pending`, memory(), 'bytes')
-  let peak = 0
-  const look = setInterval(() => (peak = Math.max(peak, memory())), 20)
+  let peak = memory()
+  const look = () => (peak = Math.max(peak, memory()))
+  const looking = setInterval(look, 20)
   worker = await work(peer, 64)
   await worker.begun(jobs)
-  clearInterval(look)
+  clearInterval(looking)
+  look()
   await worker.stop()
   note('memory', 'while they run, peak', peak, 'bytes')
 }

@@ -2,8 +2,8 @@
 //
 // Settings, from https://pgboss.io/api: `batchSize` (workers) is how many are fetched, run and completed together, which is
 // its fastest way to run so many at once; `burstWhenBatchFull` fetches on without a pause while there is a backlog;
-// `pollingIntervalSeconds: 0.5` is the shortest that it permits; `notify` (queues) with `useListenNotify` (constructor)
-// wakes idle workers at once. Where one job runs at a time, `work` would wait for its polling interval between any two
+// `pollingIntervalSeconds` and `notifyPollingIntervalSeconds` of 0.5 are the shortest that it permits; `notify` (queues) with
+// `useListenNotify` (constructor) wakes idle workers at once. Where one job runs at a time, `work` would wait for its polling interval between any two
 // (a batch of one is never "full"), so there it is a loop of `fetch` and `complete` (jobs). `insert` (jobs) fills backlogs,
 // one job a call is `send`. `supervise` and `schedule` off: no maintenance and no cron beside the measurement.
 
@@ -31,7 +31,8 @@ const server = await query("SELECT current_setting('server_version') AS version,
 /** Gives what stops it. */
 async function work(slots, onStart) {
   if (slots > 1) {
-    const options = { batchSize: slots, burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 }
+    const polling = { burstWhenBatchFull: true, pollingIntervalSeconds: 0.5, notifyPollingIntervalSeconds: 0.5 }
+    const options = { batchSize: slots, ...polling }
     await boss.work(NAME, options, async (jobs) => jobs.forEach((job) => onStart(job.data.i)))
     return () => boss.offWork(NAME, { wait: true })
   }

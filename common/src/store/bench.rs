@@ -33,7 +33,7 @@ impl OwnDatabase {
         Ok(Self { server, name, url: own.into() })
     }
 
-    pub async fn create(&self) -> Result<()> {
+    pub async fn make(&self) -> Result<()> {
         self.tell("CREATE DATABASE").await?;
         // A `dbname` among the address's options goes before its path, and would lead to the installation's tables.
         let mut own = PgConnection::connect(&self.url).await?;
@@ -46,7 +46,7 @@ impl OwnDatabase {
     }
 
     /// With everybody who is still connected to it.
-    pub async fn drop(&self) -> Result<()> {
+    pub async fn remove(&self) -> Result<()> {
         self.tell("DROP DATABASE IF EXISTS").await
     }
 

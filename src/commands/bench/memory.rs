@@ -14,7 +14,7 @@ use super::{Bench, Figures, resident};
 const NAME: &str = "memory";
 const JOBS: usize = 100_000;
 /// Until the scheduler has seen what there is.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(1_500);
 
 pub async fn run(bench: &Bench) -> Figures {
     let place = bench.fresh().await?;

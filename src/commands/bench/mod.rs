@@ -25,6 +25,7 @@ use crate::cli::{BenchJobs, Measurement};
 mod crew;
 mod dispatch;
 mod figure;
+mod kept_bell;
 mod lateness;
 mod memory;
 mod pickup;
@@ -50,8 +51,8 @@ struct Bench {
 }
 
 pub fn run(config: Config, args: BenchJobs) -> Result {
-    // The engine's own lines (a worker starts, a worker drains) would drown the figures.
-    logs::init(&LogConfig { filter: "warn".to_owned(), ..config.log.clone() });
+    // The engine's own lines (a worker drains, a statement was slow) would drown the figures.
+    logs::init(&LogConfig { filter: "warn,sqlx=error".to_owned(), ..config.log.clone() });
     let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
     let platforms: Vec<&str> = Platform::ALL.iter().map(|platform| platform.as_str()).collect();
     metrics::init(config.role, &kinds, &platforms);
@@ -88,7 +89,8 @@ fn io(what: &str, error: std::io::Error) -> CommandError {
 impl Bench {
     async fn all(&self) -> Figures {
         let mut figures = figure::of_the_machine(&*self.fresh().await?).await?;
-        let chosen = Measurement::ALL.iter().filter(|one| self.args.only.contains(one));
+        let only = &self.args.only;
+        let chosen = Measurement::ALL.iter().filter(|one| only.is_empty() || only.contains(one));
         for measurement in chosen {
             self.tell(measurement);
             figures.extend(self.measure(*measurement).await?);

@@ -2,23 +2,22 @@
 //! server with keys of its own in Redis. Never the installation's.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;
 use crier_common::config::{Config, Database};
-use crier_common::domain::job::{Bell, Kind, Ring};
-use crier_common::queue::{Heard, Transport, memory::MemoryBell, redis::RedisBell};
+use crier_common::queue::{Transport as _, memory::MemoryBell, redis::RedisBell};
 use crier_common::secrets::{Cipher, SecretKey};
 use crier_common::store::bench::OwnDatabase;
 use crier_common::store::{Db, Store, StoreError};
+use redis::AsyncCommands as _;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::super::{CommandError, Result, refused};
+use super::kept_bell::KeptBell;
 
 /// As many as a process of an installation has.
 const CONNECTIONS: u32 = 20;
@@ -59,7 +58,7 @@ impl Ground {
 /// What holds the database.
 enum Holder {
     File(tempfile::TempDir),
-    Server { database: OwnDatabase, redis: SecretString, prefix: String },
+    Server { database: Box<OwnDatabase>, redis: SecretString, prefix: String },
 }
 
 /// The stores of the roles: one where they are one process, each with connections of its own where they are three.
@@ -88,7 +87,7 @@ impl Place {
                 Holder::File(made.map_err(|error| super::io("the directory for the SQLite file", error))?)
             }
             Ground::Split { database, redis } => Holder::Server {
-                database: OwnDatabase::beside(database.expose_secret())?,
+                database: Box::new(OwnDatabase::beside(database.expose_secret())?),
                 redis,
                 prefix: format!("crier-bench-{:016x}", crier_common::random::u64()),
             },
@@ -100,7 +99,7 @@ impl Place {
         let bell = match &self.holder {
             Holder::File(_) => KeptBell::over(Arc::new(MemoryBell::default()), true),
             Holder::Server { database, redis, prefix } => {
-                database.create().await?;
+                database.make().await?;
                 let bell = RedisBell::start(redis, prefix, self.stop.clone());
                 let bell = bell.map_err(|error| CommandError::Refused(format!("CRIER_REDIS_URL: {error}")))?;
                 KeptBell::over(Arc::new(bell), false)
@@ -177,11 +176,11 @@ impl Place {
         self.stop.cancel();
         if let Some(Opened { api, worker, scheduler, .. }) = self.opened.get() {
             let closed = async { tokio::join!(api.db().close(), worker.db().close(), scheduler.db().close()) };
-            // Who is still at work is thrown out by the drop.
+            // Who is still at work is thrown out with it.
             let _ = tokio::time::timeout(CLOSE, closed).await;
         }
         let Holder::Server { database, redis, prefix } = &self.holder else { return Ok(()) };
-        let (dropped, deleted) = (database.drop().await, delete_keys(redis, prefix).await);
+        let (dropped, deleted) = (database.remove().await, delete_keys(redis, prefix).await);
         dropped?;
         deleted.map_err(|error| CommandError::Refused(format!("the keys {prefix}:* could not be deleted: {error}")))
     }
@@ -190,11 +189,17 @@ impl Place {
 async fn delete_keys(redis: &SecretString, prefix: &str) -> redis::RedisResult<()> {
     let client = redis::Client::open(redis.expose_secret())?;
     let mut connection = client.get_multiplexed_async_connection().await?;
-    let keys: Vec<String> = redis::cmd("KEYS").arg(format!("{prefix}:*")).query_async(&mut connection).await?;
-    if keys.is_empty() {
-        return Ok(());
+    // Not KEYS, which would hold up a server that others use.
+    let mut found = connection.scan_match::<_, String>(format!("{prefix}:*")).await?;
+    let mut keys = Vec::new();
+    while let Some(key) = found.next_item().await {
+        keys.push(key?);
     }
-    redis::cmd("DEL").arg(keys).query_async(&mut connection).await
+    drop(found);
+    match keys.is_empty() {
+        true => Ok(()),
+        false => connection.del(keys).await,
+    }
 }
 
 /// Opens stores on a place's database.
@@ -230,68 +235,4 @@ async fn until(so: impl Fn() -> bool, otherwise: &str) -> Result {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     refused(otherwise)
-}
-
-/// A bell that can hold ids for a worker that is yet to come. A list in Redis does so by itself; the queue inside the
-/// process forgets what nobody listens to, so the listening begins here and is handed to the worker.
-pub struct KeptBell {
-    inner: Arc<dyn Transport>,
-    forgets: bool,
-    kept: Mutex<Vec<(Kind, mpsc::Receiver<Heard>)>>,
-}
-
-impl KeptBell {
-    fn over(inner: Arc<dyn Transport>, forgets: bool) -> Self {
-        Self { inner, forgets, kept: Mutex::default() }
-    }
-
-    /// From now on what is rung of a kind is kept for the next who listens.
-    pub fn keep(&self, kind: Kind) {
-        if self.forgets {
-            // A bell inside the process hands over ids whether there are places or not.
-            self.kept().push((kind, self.inner.listen(kind, Arc::new(Semaphore::new(0)))));
-        }
-    }
-
-    /// Waits until so many ids of a kind are in the bell.
-    pub async fn has(&self, kind: Kind, ids: usize) -> Result {
-        for _ in 0..30_000 {
-            let room = self.inner.room().await.unwrap_or_default();
-            if room.iter().any(|(k, free)| *k == kind && crier_common::queue::CAPACITY - free >= ids) {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        refused("the bell did not take what was rung")
-    }
-
-    /// Nobody panics while holding it.
-    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<(Kind, mpsc::Receiver<Heard>)>> {
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-impl Bell for KeptBell {
-    fn ring(&self, rings: &[Ring]) {
-        self.inner.ring(rings);
-    }
-}
-
-#[async_trait]
-impl Transport for KeptBell {
-    fn listen(&self, kind: Kind, places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
-        let mut kept = self.kept();
-        match kept.iter().position(|(k, _)| *k == kind) {
-            Some(at) => kept.swap_remove(at).1,
-            None => self.inner.listen(kind, places),
-        }
-    }
-
-    fn is_up(&self) -> bool {
-        self.inner.is_up()
-    }
-
-    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
-        self.inner.room().await
-    }
 }

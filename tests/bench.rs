@@ -1,0 +1,146 @@
+//! `crier bench jobs`, as an operator runs it, with counts so small that nothing is measured: that each figure comes, and
+//! that nothing is left behind.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use redis::AsyncCommands as _;
+use serde_json::Value;
+use sqlx::{Connection as _, PgConnection};
+
+use crate::support::servers;
+
+const TINY: &[&str] = &["--jobs", "20", "--rows", "2000", "--posts", "20", "--json"];
+
+/// Every figure of every measurement, in the order of the output.
+fn expected() -> Vec<(&'static str, String)> {
+    let mut all = Vec::new();
+    let mut of = |measurement, figures: &[&str]| {
+        all.extend(figures.iter().map(|figure| (measurement, (*figure).to_owned())));
+    };
+    of("machine", &["form", "version", "cores", "database", "durability"]);
+    of("memory", &["idle", "20 jobs pending", "while they run, peak"]);
+    of("throughput", &["enqueue, 1 at once", "enqueue, 10 at once", "enqueue, 100 at once"]);
+    of("throughput", &["process, 1 at once", "process, 10 at once", "process, 100 at once"]);
+    of("throughput", &["enqueue and process, 100 at once"]);
+    of("pickup", &["commit to start, p50", "commit to start, p99", "commit to start, max"]);
+    of("pickup", &["call to start, p50", "call to start, p99", "call to start, max"]);
+    let late = ["p50", "p99", "max"].map(|which| format!("20 jobs for one moment, {which}"));
+    of("lateness", &late.each_ref().map(String::as_str));
+    of("lateness", &["memory before", "memory, peak", "memory after"]);
+    for cost in ["each of 1 due", "each of 10 due", "each of 100 due", "task measure", "task rescue"] {
+        let figures = ["1000 rows", "2000 rows", "ratio"].map(|which| format!("{cost}, {which}"));
+        of("dispatch", &figures.each_ref().map(String::as_str));
+    }
+    of("publish", &["20 posts, all begun after", "20 posts, all ended after", "rate"]);
+    of("publish", &["lateness, p50", "lateness, p99", "lateness, max", "memory, peak"]);
+    all
+}
+
+/// The program in a directory of its own, with nothing configured but these.
+fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_crier"))
+        .args(["bench", "jobs"])
+        .args(args)
+        .env_clear()
+        .envs(env.iter().copied())
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("crier runs")
+}
+
+/// Waits for it without keeping the test's runtime from its own work.
+async fn end(child: Child) -> (bool, String, String) {
+    let out = tokio::task::spawn_blocking(move || child.wait_with_output()).await.expect("no panic");
+    let out = out.expect("it ends");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (out.status.success(), text(out.stdout), text(out.stderr))
+}
+
+fn check(stdout: &str, form: &str) {
+    let figures: Vec<Value> = serde_json::from_str(stdout).expect("an array");
+    let names: Vec<(&str, String)> = figures
+        .iter()
+        .map(|f| (f["measurement"].as_str().expect("a word"), f["figure"].as_str().expect("a word").to_owned()))
+        .collect();
+    assert_eq!(names, expected());
+    assert!(figures[0]["value"].as_str().is_some_and(|said| said.starts_with(form)), "{}", figures[0]);
+    for figure in figures.iter().filter(|figure| figure["measurement"] != "machine") {
+        let value = figure["value"].as_f64().expect("a number");
+        // A job may have begun before its commit had returned.
+        let zero = figure["measurement"] == "pickup";
+        assert!(value > 0.0 || zero && value == 0.0, "{figure}");
+    }
+}
+
+#[tokio::test]
+async fn embedded_it_gives_every_figure_and_leaves_no_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = [TINY, &["--dir", "."]].concat();
+    let (done, stdout, stderr) = end(start(dir.path(), &args, &[])).await;
+    assert!(done, "{stderr}");
+    check(&stdout, "embedded");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").flatten().collect();
+    assert!(left.is_empty(), "neither its own file nor a data directory is left: {left:?}");
+}
+
+#[tokio::test]
+async fn split_it_gives_every_figure_and_leaves_the_servers_as_they_were() {
+    let installation = servers::postgres(|url| async move {
+        let db = crier_common::store::Db::postgres(&url, 2).expect("a URL");
+        db.migrate().await.expect("a schema");
+        db.close().await;
+    })
+    .await;
+    let redis = servers::redis().await;
+    let mut server = PgConnection::connect(&installation.url).await.expect("a database");
+    let env = [("CRIER_DATABASE_URL", installation.url.as_str()), ("CRIER_REDIS_URL", redis.as_str())];
+    let dir = tempfile::tempdir().expect("a directory");
+
+    let (done, stdout, stderr) = end(start(dir.path(), TINY, &env)).await;
+    assert!(done, "{stderr}");
+    check(&stdout, "split");
+    nothing_is_left(&mut server, &redis).await;
+
+    // Broken off in the middle of something that takes half a minute.
+    let child = start(dir.path(), &["--only", "pickup"], &env);
+    while !has_rows(&mut server, &installation.url).await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let told = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(told.success());
+    let (done, stdout, stderr) = end(child).await;
+    assert!(!done && stdout.is_empty(), "{stdout}");
+    // What was under way may complain before.
+    assert!(stderr.ends_with("crier: interrupted\n"), "{stderr}");
+    nothing_is_left(&mut server, &redis).await;
+}
+
+async fn databases(server: &mut PgConnection) -> Vec<String> {
+    let own = "SELECT datname::text FROM pg_database WHERE datname LIKE 'crier_bench_%'";
+    sqlx::query_scalar(own).fetch_all(server).await.expect("a list of databases")
+}
+
+/// Whether a job is in the benchmark's own database.
+async fn has_rows(server: &mut PgConnection, url: &str) -> bool {
+    let Some(name) = databases(server).await.pop() else { return false };
+    let (server, _) = url.rsplit_once('/').expect("a URL with a database");
+    // It may be gone again, or have no tables yet.
+    let Ok(mut own) = PgConnection::connect(&format!("{server}/{name}")).await else { return false };
+    let found = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM jobs)").fetch_one(&mut own).await;
+    found.unwrap_or(false)
+}
+
+async fn nothing_is_left(server: &mut PgConnection, redis: &str) {
+    assert_eq!(databases(server).await, Vec::<String>::new());
+    let jobs: i64 = sqlx::query_scalar("SELECT count(*) FROM jobs").fetch_one(server).await.expect("a count");
+    assert_eq!(jobs, 0, "the installation's own table is untouched");
+    let client = redis::Client::open(redis).expect("a URL");
+    let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers");
+    let keys: Vec<String> = connection.keys("*").await.expect("a list");
+    assert!(keys.is_empty(), "{keys:?}");
+}
