@@ -15,17 +15,11 @@ async fn stops_in_order(mut crier: Installation) {
         posts.push(crier.write(&path, body).await["id"].as_i64().expect("an id"));
     }
     for name in crier.names() {
-        assert_eq!(crier.terminate(name), Some(0), "{name}: {}", crier.log(name));
+        assert_eq!(crier.terminate(name).await, Some(0), "{name}: {}", crier.log(name));
     }
     crier.start_all().await;
-    for post in posts {
-        crier
-            .until("a published post", || async {
-                let answer = crier.read(&format!("{path}/{post}")).await?;
-                let target = &answer["data"]["targets"][0];
-                (target["status"] == "published").then(|| assert_eq!(target["attempts"], 1, "{target}"))
-            })
-            .await;
+    for target in crier.all_published(brand, &posts).await {
+        assert_eq!(target["attempts"], 1, "{target}");
     }
     let page = crier.page(handle).await;
     for n in 0..30 {

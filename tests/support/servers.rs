@@ -141,6 +141,15 @@ impl RedisServer {
         let _ = self.child.wait();
     }
 
+    /// It answers nobody until it is thawed; connections to it are still taken.
+    pub fn freeze(&self) {
+        signal(&self.child, "STOP");
+    }
+
+    pub fn thaw(&self) {
+        signal(&self.child, "CONT");
+    }
+
     /// Starts it again, empty, on the same port.
     pub fn restart(&mut self) {
         self.stop();
@@ -185,6 +194,12 @@ fn spawn_redis(port: u16) -> Option<Child> {
     }
     let _ = child.kill();
     None
+}
+
+/// Sends a signal by its name.
+pub fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success(), "no process for SIG{name}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "says where the servers of the tests are")]
