@@ -1,5 +1,9 @@
 //! Faults on real processes. Each test states a law of conservation and checks it from outside: what the API says, what
 //! the platform holds.
 
+mod freeze;
 mod kill;
+mod killer;
+mod postgres;
+mod redis;
 mod stop;
