@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crier_common::http::HttpClient;
 use serde_json::Value;
-use sqlx::{Connection as _, PgConnection, SqliteConnection};
+use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
 
 use super::client::{Client, until};
 use super::servers::{self, TestDatabase};
@@ -134,6 +134,10 @@ impl Installation {
         if self.split { SPLIT.to_vec() } else { vec!["crier"] }
     }
 
+    pub fn is_split(&self) -> bool {
+        self.split
+    }
+
     /// The process that has the role (`api`, `worker`, `scheduler`).
     pub fn of(&self, role: &str) -> String {
         if self.split { format!("crier-{role}") } else { "crier".to_owned() }
@@ -250,6 +254,15 @@ impl Installation {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
     }
 
+    /// Changes rows behind everybody's back.
+    pub async fn execute(&self, sql: &'static str) {
+        let done = match self.env.get("CRIER_DATABASE_URL") {
+            Some(url) => PgConnection::connect(url).await.expect("it answers").execute(sql).await.map(drop),
+            None => SqliteConnection::connect(&self.file()).await.expect("it answers").execute(sql).await.map(drop),
+        };
+        done.expect("rows");
+    }
+
     /// One number from the database.
     pub async fn number(&self, sql: &'static str) -> i64 {
         match self.env.get("CRIER_DATABASE_URL") {
@@ -258,11 +271,14 @@ impl Installation {
                 sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a number")
             }
             None => {
-                let file = format!("sqlite://{}", self.dir.path().join("data/crier.db").display());
-                let mut connection = SqliteConnection::connect(&file).await.expect("the database answers");
+                let mut connection = SqliteConnection::connect(&self.file()).await.expect("the database answers");
                 sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a number")
             }
         }
+    }
+
+    fn file(&self) -> String {
+        format!("sqlite://{}", self.dir.path().join("data/crier.db").display())
     }
 
     /// What a process wrote, for a failing test's message.

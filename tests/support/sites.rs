@@ -3,6 +3,7 @@
 //! waits for a process holds up none of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use crier_common::clock::Clock;
@@ -15,6 +16,8 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     Take,
+    /// Takes it after a fifth of a second, so that some are always under way.
+    Slowly,
     /// Takes it, and answers when it is released.
     TakeAndHold,
     /// Takes it and answers when it is released; never where the caller has gone by then.
@@ -24,6 +27,8 @@ pub enum Then {
     /// Refuses it, and asks to be asked again after so many seconds.
     Later(u32),
 }
+
+const SLOWLY: Duration = Duration::from_millis(200);
 
 /// A post on a site, or a call to make one.
 #[derive(Clone, Debug)]
@@ -194,7 +199,8 @@ async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Val
     if then != Then::Take {
         let answered = tokio::select! {
             _ = gone(stream) => false,
-            changed = released.changed(), if then != Then::Lose => changed.is_ok(),
+            () = tokio::time::sleep(SLOWLY), if then == Then::Slowly => true,
+            changed = released.changed(), if matches!(then, Then::Hold | Then::TakeAndHold) => changed.is_ok(),
         };
         let mut state = shared.state();
         if let Some(at) = state.held.iter().position(|held| *held == text) {
@@ -203,7 +209,7 @@ async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Val
         if !answered {
             return None;
         }
-        if then == Then::Hold {
+        if matches!(then, Then::Hold | Then::Slowly) {
             state.posts.push(Sent { at: Clock::system().now(), ..sent.clone() });
         }
     }
