@@ -59,8 +59,11 @@ async fn a_hundred_calls(mut crier: Installation) {
         1 => Then::Hold,
         _ => Then::Lose,
     });
+    // Let go all at once, however slowly the machine takes them in.
+    crier.command(&["jobs", "pause", "publish_target"]);
     let in_flight = texts("post", 100);
     let mut posts = crier.post_all(brand, &accounts[..25], &in_flight).await;
+    crier.command(&["jobs", "resume", "publish_target"]);
     until_true("a hundred calls", || sites.held("post") == 100).await;
     let worker = crier.of("worker");
     let others = texts("sibling", 20);

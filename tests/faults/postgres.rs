@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -39,6 +40,14 @@ impl Load {
             let key = fresh_key();
             let post = self.write(&crier, &key, &body).await;
             asked.push(Asked { key, body, post });
+            let read = crier.call("GET", &format!("/brands/{}/posts/{post}", self.brand), None, "-").await;
+            match read.expect("the API answers") {
+                (200, _) => {}
+                (status, answer) => {
+                    assert_eq!(status, 503, "{answer}");
+                    check_refusal(&answer);
+                }
+            }
         }
         asked
     }
@@ -60,7 +69,7 @@ impl Load {
                 409 => assert_eq!(answer["error"]["code"], "idempotency_in_progress", "{answer}"),
                 _ => panic!("{status} {answer}"),
             }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }

