@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::support::client::{texts, until_true};
 use crate::support::process::Installation;
+use crate::support::receiver::Receiver;
+use crate::support::sites::{Sites, Then};
 
 const POSTS: usize = 60;
 
@@ -35,20 +38,68 @@ async fn every_post_goes_out_once(mut crier: Installation, rounds: u64) {
             posts.push(crier.write(&path, body).await["id"].as_i64().expect("an id"));
         }
     }
-    for post in &posts {
-        let status = crier
-            .until("a post's end", || async {
-                let answer = crier.read(&format!("{path}/{post}/status")).await?;
-                let status = answer["data"]["status"].as_str()?.to_owned();
-                (status != "publishing" && status != "scheduled").then_some(status)
-            })
-            .await;
-        assert_eq!(status, "published", "post {post}");
-    }
+    crier.all_published(brand, &posts).await;
     let page = crier.page(handle).await;
     for n in 0..posts.len() {
         assert_eq!(page.matches(&format!("post number {n:03} ends")).count(), 1, "post number {n} on the page");
     }
+}
+
+/// A worker dies in the middle of a hundred calls. A third of the posts had been taken by their sites, a third never arrived,
+/// a third had been taken and answered late. Every post ends published, is on its site once, and is told of by one event.
+async fn a_hundred_calls(mut crier: Installation) {
+    let (sites, receiver) = (Sites::start(), Receiver::start().await);
+    let brand = crier.brand().await;
+    // Four jobs of an account run at once, no more.
+    let accounts = crier.connect(brand, &sites, 26).await;
+    crier.listen(&receiver.url()).await;
+    sites.say(|text, _| match text.as_bytes().iter().map(|byte| usize::from(*byte)).sum::<usize>() % 3 {
+        _ if text.contains("sibling") => Then::Take,
+        0 => Then::TakeAndHold,
+        1 => Then::Hold,
+        _ => Then::Lose,
+    });
+    // Let go all at once, however slowly the machine takes them in.
+    crier.command(&["jobs", "pause", "publish_target"]);
+    let in_flight = texts("post", 100);
+    let mut posts = crier.post_all(brand, &accounts[..25], &in_flight).await;
+    crier.command(&["jobs", "resume", "publish_target"]);
+    until_true("a hundred calls", || sites.held("post") == 100).await;
+    let worker = crier.of("worker");
+    let others = texts("sibling", 20);
+    if !crier.is_split() {
+        crier.kill(&worker);
+        crier.start_all().await;
+        sites.release();
+        posts.extend(crier.post_all(brand, &accounts[25..], &others).await);
+    } else {
+        crier.start_one("crier-worker#2").await;
+        crier.kill(&worker);
+        sites.release();
+        // The other worker goes on at once, and takes over what the dead one left when its leases have run out.
+        posts.extend(crier.post_all(brand, &accounts[25..], &others).await);
+        crier.all_published(brand, &posts[100..]).await;
+        assert!(crier.number("SELECT count(*) FROM jobs WHERE state = 'running'").await >= 100, "their leases hold");
+    }
+    crier.all_published(brand, &posts).await;
+    sites.each_once(&[in_flight, others].concat());
+    assert_eq!(sites.posts().len(), 120);
+    receiver.heard_once("post.published", &posts).await;
+    assert_eq!(crier.number("SELECT count(*) FROM events").await, 120);
+    crier.assert_all_run();
+}
+
+/// Long enough for a hundred calls to be begun, short enough for "not there" to be believed when the leases are over.
+const HUNDRED: [(&str, &str); 2] = [("CRIER_WORKER_CONCURRENCY", "128"), ("CRIER_PLATFORM_TIMEOUT", "18s")];
+
+#[tokio::test]
+async fn a_hundred_calls_embedded() {
+    a_hundred_calls(Installation::embedded_with(&HUNDRED).await).await;
+}
+
+#[tokio::test]
+async fn a_hundred_calls_split() {
+    a_hundred_calls(Installation::split_with(&HUNDRED).await).await;
 }
 
 #[tokio::test]

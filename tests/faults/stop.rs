@@ -1,8 +1,12 @@
 //! SIGTERM: an orderly stop in the middle of work. Every process ends with status 0, and every post goes out once.
 
+use std::time::Duration;
+
 use serde_json::json;
 
+use crate::support::client::until_true;
 use crate::support::process::Installation;
+use crate::support::sites::{Sites, Then};
 
 async fn stops_in_order(mut crier: Installation) {
     let handle = "sigterm";
@@ -15,22 +19,53 @@ async fn stops_in_order(mut crier: Installation) {
         posts.push(crier.write(&path, body).await["id"].as_i64().expect("an id"));
     }
     for name in crier.names() {
-        assert_eq!(crier.terminate(name), Some(0), "{name}: {}", crier.log(name));
+        assert_eq!(crier.terminate(name).await, Some(0), "{name}: {}", crier.log(name));
     }
     crier.start_all().await;
-    for post in posts {
-        crier
-            .until("a published post", || async {
-                let answer = crier.read(&format!("{path}/{post}")).await?;
-                let target = &answer["data"]["targets"][0];
-                (target["status"] == "published").then(|| assert_eq!(target["attempts"], 1, "{target}"))
-            })
-            .await;
+    for target in crier.all_published(brand, &posts).await {
+        assert_eq!(target["attempts"], 1, "{target}");
     }
     let page = crier.page(handle).await;
     for n in 0..30 {
         assert_eq!(page.matches(&format!("post number {n:03} ends")).count(), 1, "post number {n} on the page");
     }
+}
+
+/// The grace is longer than a lease: the call that runs is waited for and its job kept, and nobody else takes it.
+async fn drains_for_longer_than_a_lease(mut crier: Installation) {
+    let sites = Sites::start();
+    let brand = crier.brand().await;
+    let account = crier.connect(brand, &sites, 1).await[0];
+    sites.say(|_, _| Then::Hold);
+    let post = crier.post(brand, account, "a long call").await;
+    until_true("the call", || sites.held("a long call") == 1).await;
+    let worker = crier.of("worker");
+    if crier.is_split() {
+        crier.start_one("crier-worker#2").await;
+    }
+    crier.signal(&worker, "TERM");
+    // The lease is 30 s: without a heartbeat it would have run out, and the job would be in other hands.
+    tokio::time::sleep(Duration::from_secs(36)).await;
+    assert_eq!((sites.held("a long call"), sites.calls("a long call").len()), (1, 1));
+    sites.release();
+    assert_eq!(crier.ended(&worker).await, Some(0));
+    crier.start_all().await;
+    let target = &crier.all_published(brand, &[post]).await[0];
+    assert_eq!(target["attempts"], 1, "{target}");
+    assert_eq!((sites.count("a long call"), sites.calls("a long call").len()), (1, 1));
+    crier.assert_all_run();
+}
+
+const LONG_GRACE: [(&str, &str); 2] = [("CRIER_DRAIN", "50s"), ("CRIER_PLATFORM_TIMEOUT", "60s")];
+
+#[tokio::test]
+async fn drains_for_longer_than_a_lease_embedded() {
+    drains_for_longer_than_a_lease(Installation::embedded_with(&LONG_GRACE).await).await;
+}
+
+#[tokio::test]
+async fn drains_for_longer_than_a_lease_split() {
+    drains_for_longer_than_a_lease(Installation::split_with(&LONG_GRACE).await).await;
 }
 
 #[tokio::test]

@@ -2,10 +2,13 @@
 
 pub mod app;
 pub mod bell;
+pub mod client;
 pub mod command;
 pub mod connector;
 pub mod fake_platform;
 pub mod jobs;
 pub mod process;
+pub mod receiver;
 pub mod servers;
+pub mod sites;
 pub mod store;

@@ -1,35 +1,53 @@
-//! Real processes of Crier, for tests that kill them: `crier` on SQLite, or the three separate ones over Postgres and Redis.
+//! Real processes of Crier, for tests that kill, freeze and starve them: `crier` on SQLite, or the separate ones over
+//! Postgres and Redis, several of a role where a test starts more (`crier-worker#2`).
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crier_common::http::HttpClient;
-use serde_json::{Value, json};
+use serde_json::Value;
+use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
 
+use super::client::{Client, until};
 use super::servers::{self, TestDatabase};
 
-/// Which processes there are, and how to talk to them.
+/// Which processes there are; as a [`Client`] it talks to them.
 pub struct Installation {
+    client: Client,
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
-    split: Option<TestDatabase>,
-    running: BTreeMap<&'static str, Child>,
-    http: HttpClient,
-    url: String,
-    key: String,
+    split: bool,
+    running: BTreeMap<String, Running>,
+    _database: Option<TestDatabase>,
+}
+
+struct Running {
+    child: Child,
+    /// Where it says how it is.
+    ops: String,
 }
 
 const SPLIT: [&str; 3] = ["crier-api", "crier-worker", "crier-scheduler"];
+
+impl Deref for Installation {
+    type Target = Client;
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
 
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("an address").port()
 }
 
-/// A program of the workspace, built beside `crier`.
+/// The program of a process, built beside `crier`.
 pub fn program(name: &str) -> PathBuf {
+    let name = name.split('#').next().unwrap_or(name);
     let path = Path::new(env!("CARGO_BIN_EXE_crier")).with_file_name(name);
     assert!(path.exists(), "{name} is not built: run the tests with ./scripts/test, which builds all programs");
     path
@@ -38,47 +56,58 @@ pub fn program(name: &str) -> PathBuf {
 impl Installation {
     /// `crier` on SQLite.
     pub async fn embedded() -> Self {
-        Self::start(None, BTreeMap::new()).await
+        Self::embedded_with(&[]).await
     }
 
     /// The three processes.
     pub async fn split() -> Self {
-        // The processes migrate by `crier migrate`: the database is an empty one.
-        let database = servers::postgres(|url| async move {
-            let db = crier_common::store::Db::postgres(&url, 2).expect("a URL");
-            db.migrate().await.expect("the schema can be made");
-            db.close().await;
-        })
-        .await;
-        let mut env = BTreeMap::new();
-        env.insert("CRIER_DATABASE_URL".to_owned(), database.url.clone());
-        env.insert("CRIER_REDIS_URL".to_owned(), servers::redis().await);
-        env.insert("CRIER_SECRET_KEY".to_owned(), "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned());
-        Self::start(Some(database), env).await
+        Self::split_with(&[]).await
     }
 
-    async fn start(split: Option<TestDatabase>, mut env: BTreeMap<String, String>) -> Self {
+    /// The same with keys of the configuration.
+    pub async fn embedded_with(keys: &[(&str, &str)]) -> Self {
+        Self::start(false, keys).await
+    }
+
+    /// The same with keys of the configuration; the servers may be among them.
+    pub async fn split_with(keys: &[(&str, &str)]) -> Self {
+        let (database, redis) = (migrated().await, servers::redis().await);
+        let own = [
+            ("CRIER_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
+            ("CRIER_DATABASE_URL", &database.url),
+            ("CRIER_REDIS_URL", &redis),
+        ];
+        let mut this = Self::start(true, &[own.as_slice(), keys].concat()).await;
+        this._database = Some(database);
+        this
+    }
+
+    async fn start(split: bool, keys: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}");
+        let mut env: BTreeMap<String, String> = BTreeMap::new();
         for (name, value) in [
-            ("CRIER_HTTP_ADDR", format!("127.0.0.1:{port}")),
-            ("CRIER_PUBLIC_URL", url.clone()),
-            ("CRIER_DATA_DIR", dir.path().join("data").display().to_string()),
-            ("CRIER_SANDBOX", "true".to_owned()),
-            ("CRIER_PLATFORM_TIMEOUT", "2s".to_owned()),
-            ("CRIER_ALLOWED_PRIVATE_NETWORKS", "127.0.0.0/8".to_owned()),
-            ("CRIER_LOG", "warn".to_owned()),
-        ] {
-            env.insert(name.to_owned(), value);
+            ("CRIER_HTTP_ADDR", format!("127.0.0.1:{port}").as_str()),
+            ("CRIER_PUBLIC_URL", &url),
+            ("CRIER_DATA_DIR", &dir.path().join("data").display().to_string()),
+            ("CRIER_SANDBOX", "true"),
+            ("CRIER_PLATFORM_TIMEOUT", "2s"),
+            ("CRIER_ALLOWED_PRIVATE_NETWORKS", "127.0.0.0/8"),
+            ("CRIER_LOG", "warn"),
+        ]
+        .iter()
+        .chain(keys)
+        {
+            env.insert((*name).to_owned(), (*value).to_owned());
         }
-        let http = HttpClient::trusted(Duration::from_secs(20), 4 << 20);
-        let mut this = Self { dir, env, split, running: BTreeMap::new(), http, url, key: String::new() };
-        if this.split.is_some() {
+        let client = Client { http: HttpClient::trusted(Duration::from_secs(20), 4 << 20), url, key: String::new() };
+        let mut this = Self { client, dir, env, split, running: BTreeMap::new(), _database: None };
+        if split {
             this.command(&["migrate"]);
         }
         this.start_all().await;
-        this.key = this.command(&["key", "create", "--user", "owner@localhost"]).trim().to_owned();
+        this.client.key = this.command(&["key", "create", "--user", "owner@localhost"]).trim().to_owned();
         this
     }
 
@@ -95,21 +124,36 @@ impl Installation {
         String::from_utf8(out.stdout).expect("text")
     }
 
-    /// The names of the processes.
+    /// The names of the processes that there are at first.
     pub fn names(&self) -> Vec<&'static str> {
-        if self.split.is_some() { SPLIT.to_vec() } else { vec!["crier"] }
+        if self.split { SPLIT.to_vec() } else { vec!["crier"] }
+    }
+
+    pub fn is_split(&self) -> bool {
+        self.split
+    }
+
+    /// The process that has the role (`api`, `worker`, `scheduler`).
+    pub fn of(&self, role: &str) -> String {
+        if self.split { format!("crier-{role}") } else { "crier".to_owned() }
     }
 
     /// Starts those that do not run, and waits until they are ready.
     pub async fn start_all(&mut self) {
         for name in self.names() {
             if !self.running.contains_key(name) {
-                self.spawn(name).await;
+                self.start_one(name).await;
             }
         }
     }
 
-    async fn spawn(&mut self, name: &'static str) {
+    /// Starts a process, one more of its role where its name has a number (`crier-worker#2`), and waits until it is ready.
+    pub async fn start_one(&mut self, name: &str) {
+        self.start_one_with(name, &[]).await;
+    }
+
+    /// The same with keys of its own.
+    pub async fn start_one_with(&mut self, name: &str, keys: &[(&str, &str)]) {
         let ops = format!("127.0.0.1:{}", free_port());
         let log = std::fs::OpenOptions::new()
             .create(true)
@@ -121,6 +165,7 @@ impl Installation {
             .arg(program(name))
             .env_clear()
             .envs(&self.env)
+            .envs(keys.iter().copied())
             .env("CRIER_OPS_ADDR", &ops)
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
@@ -128,112 +173,136 @@ impl Installation {
             .stderr(log)
             .spawn()
             .expect("the program starts");
-        self.running.insert(name, child);
-        let ready = format!("http://{ops}/readyz");
-        self.until(&format!("{name} is ready"), || async {
-            let answer = self.http.send(self.http.request(reqwest::Method::GET, &ready)).await.ok()?;
-            answer.status.is_success().then_some(())
-        })
-        .await;
+        self.running.insert(name.to_owned(), Running { child, ops });
+        self.until_ready(name).await;
+    }
+
+    pub async fn until_ready(&self, name: &str) {
+        until(&format!("{name} is ready"), || async { (self.readiness(name).await?.0 == 200).then_some(()) }).await;
+    }
+
+    /// What `/readyz` of a process answers; `None` where nobody does.
+    pub async fn readiness(&self, name: &str) -> Option<(u16, Value)> {
+        let (status, body) = self.ask(name, "readyz").await?;
+        Some((status, serde_json::from_str(&body).unwrap_or(Value::Null)))
+    }
+
+    /// A metric of a process, by its whole name with the labels.
+    pub async fn metric(&self, name: &str, metric: &str) -> Option<f64> {
+        let (_, body) = self.ask(name, "metrics").await?;
+        body.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse().ok())
+    }
+
+    async fn ask(&self, name: &str, path: &str) -> Option<(u16, String)> {
+        let url = format!("http://{}/{path}", self.running[name].ops);
+        let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
+        Some((answer.status.as_u16(), String::from_utf8(answer.body.to_vec()).ok()?))
     }
 
     /// `kill -9`.
     pub fn kill(&mut self, name: &str) {
-        if let Some(mut child) = self.running.remove(name) {
-            child.kill().expect("can be killed");
-            child.wait().expect("ends");
+        if let Some(mut running) = self.running.remove(name) {
+            running.child.kill().expect("can be killed");
+            running.child.wait().expect("ends");
         }
     }
 
     /// SIGTERM; gives the exit status.
-    pub fn terminate(&mut self, name: &str) -> Option<i32> {
-        let mut child = self.running.remove(name)?;
-        let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill runs");
-        assert!(told.success());
-        child.wait().expect("ends").code()
+    pub async fn terminate(&mut self, name: &str) -> Option<i32> {
+        self.signal(name, "TERM");
+        self.ended(name).await
+    }
+
+    /// Waits until a process has ended; gives the exit status.
+    pub async fn ended(&mut self, name: &str) -> Option<i32> {
+        let mut running = self.running.remove(name)?;
+        let look = || std::future::ready(running.child.try_wait().expect("a child"));
+        until(&format!("the end of {name}"), look).await.code()
+    }
+
+    /// It runs no more until it is thawed, and knows nothing of it.
+    pub fn freeze(&self, name: &str) {
+        self.signal(name, "STOP");
+    }
+
+    pub fn thaw(&self, name: &str) {
+        self.signal(name, "CONT");
+    }
+
+    pub fn signal(&self, name: &str, signal: &str) {
+        servers::signal(&self.running[name].child, signal);
+    }
+
+    /// None of the processes has ended that no test ended.
+    pub fn assert_all_run(&mut self) {
+        for (name, running) in &mut self.running {
+            let ended = running.child.try_wait().expect("a child");
+            assert!(ended.is_none(), "{name} ended: {ended:?}");
+        }
+    }
+
+    /// The memory that a process holds, in MiB.
+    pub fn memory(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.running[name].child.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+    }
+
+    /// Changes rows behind everybody's back.
+    pub async fn execute(&self, sql: &'static str) {
+        let done = match self.env.get("CRIER_DATABASE_URL") {
+            Some(url) => PgConnection::connect(url).await.expect("it answers").execute(sql).await.map(drop),
+            None => SqliteConnection::connect(&self.file()).await.expect("it answers").execute(sql).await.map(drop),
+        };
+        done.expect("rows");
+    }
+
+    /// One number from the database.
+    pub async fn number(&self, sql: &'static str) -> i64 {
+        match self.env.get("CRIER_DATABASE_URL") {
+            Some(url) => {
+                let mut connection = PgConnection::connect(url).await.expect("the database answers");
+                sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a number")
+            }
+            None => {
+                let mut connection = SqliteConnection::connect(&self.file()).await.expect("the database answers");
+                sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a number")
+            }
+        }
+    }
+
+    fn file(&self) -> String {
+        format!("sqlite://{}", self.dir.path().join("data/crier.db").display())
     }
 
     /// What a process wrote, for a failing test's message.
     pub fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(format!("{name}.log"))).unwrap_or_default()
     }
-
-    /// Asks until there is an answer; panics after a minute and a half.
-    pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, mut look: impl FnMut() -> F) -> T {
-        let end = Instant::now() + Duration::from_secs(90);
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            if Instant::now() > end {
-                let logs: Vec<String> = self.names().iter().map(|n| format!("{n}:\n{}", self.log(n))).collect();
-                panic!("not within 90 s: {what}\n{}", logs.join("\n"));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
-
-    /// One request; `None` where nobody answers.
-    pub async fn call(&self, method: &str, path: &str, body: Option<Value>, idempotency: &str) -> Option<(u16, Value)> {
-        let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
-        let mut request = self
-            .http
-            .request(method, &format!("{}/api/public/v1{path}", self.url))
-            .bearer_auth(&self.key)
-            .header("Idempotency-Key", idempotency);
-        if let Some(body) = body {
-            request = request.json(&body);
-        }
-        let answer = self.http.send(request).await.ok()?;
-        Some((answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
-    }
-
-    /// A write that is repeated under one key until it is answered, as a client does after a lost connection.
-    pub async fn write(&self, path: &str, body: Value) -> Value {
-        let key = format!("{:032x}", rand());
-        let (status, answer) = self
-            .until(path, || async {
-                let answer = self.call("POST", path, Some(body.clone()), &key).await?;
-                (answer.0 != 503 && answer.0 != 409).then_some(answer)
-            })
-            .await;
-        assert!((200..300).contains(&status), "{path}: {status} {answer}");
-        answer["data"].clone()
-    }
-
-    pub async fn read(&self, path: &str) -> Option<Value> {
-        let (status, answer) = self.call("GET", path, None, "-").await?;
-        (status == 200).then_some(answer)
-    }
-
-    /// A brand with a sandbox account: their ids.
-    pub async fn sandbox(&self, handle: &str) -> (i64, i64) {
-        let brand = self.write("/brands", json!({ "name": "Faults" })).await["id"].as_i64().expect("an id");
-        let path = format!("/brands/{brand}/social-accounts");
-        let body = json!({ "platform": "sandbox", "credentials": { "handle": handle } });
-        let account = self.write(&path, body).await[0]["id"].as_i64().expect("an id");
-        (brand, account)
-    }
-
-    /// The sandbox's page of a handle.
-    pub async fn page(&self, handle: &str) -> String {
-        let url = format!("{}/sandbox/{handle}", self.url);
-        self.until("the sandbox's page", || async {
-            let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
-            String::from_utf8(answer.body.to_vec()).ok()
-        })
-        .await
-    }
 }
 
 impl Drop for Installation {
     fn drop(&mut self) {
-        for name in self.names() {
-            self.kill(name);
+        for running in self.running.values_mut() {
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+        if std::thread::panicking() {
+            let logs = std::fs::read_dir(self.dir.path()).into_iter().flatten().flatten();
+            for name in logs.filter_map(|file| file.file_name().to_str()?.strip_suffix(".log").map(str::to_owned)) {
+                let _ = writeln!(std::io::stderr(), "{name}:\n{}", self.log(&name));
+            }
         }
     }
 }
 
-fn rand() -> u64 {
-    crier_common::random::u64()
+/// A database with the schema alone: the processes' own is made by `crier migrate`.
+async fn migrated() -> TestDatabase {
+    servers::postgres(|url| async move {
+        let db = crier_common::store::Db::postgres(&url, 2).expect("a URL");
+        db.migrate().await.expect("the schema can be made");
+        db.close().await;
+    })
+    .await
 }

@@ -141,6 +141,15 @@ impl RedisServer {
         let _ = self.child.wait();
     }
 
+    /// It answers nobody until it is thawed; connections to it are still taken.
+    pub fn freeze(&self) {
+        signal(&self.child, "STOP");
+    }
+
+    pub fn thaw(&self) {
+        signal(&self.child, "CONT");
+    }
+
     /// Starts it again, empty, on the same port.
     pub fn restart(&mut self) {
         self.stop();
@@ -152,6 +161,121 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// A Postgres server of one test, for tests that stop it. It ends with this value, and with the thread that started it.
+pub struct PostgresServer {
+    dir: tempfile::TempDir,
+    port: u16,
+    child: Child,
+}
+
+impl PostgresServer {
+    /// Of the user `crier`.
+    const PASSWORD: &str = "correct-horse-battery";
+
+    /// Makes a server on a free port and waits until it answers.
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("password");
+        std::fs::write(&file, Self::PASSWORD).expect("a file");
+        if let Some(user) = postgres_user() {
+            let given = Command::new("chown").args(["-R", user]).arg(dir.path()).status();
+            assert!(given.expect("chown runs").success());
+        }
+        let made = postgres_command("initdb", dir.path())
+            .arg("-D")
+            .arg(dir.path().join("data"))
+            .args(["-U", "crier", "-A", "password", "-E", "UTF8", "--locale", "C", "-N", "--pwfile"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .status();
+        assert!(made.expect("initdb runs").success());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        let child = spawn_postgres(dir.path(), port);
+        Self { dir, port, child }
+    }
+
+    pub fn url(&self) -> String {
+        format!("postgres://crier:{}@127.0.0.1:{}/postgres", Self::PASSWORD, self.port)
+    }
+
+    /// `pg_ctl stop -m fast`: it breaks off what runs, and closes in order.
+    pub fn stop_fast(&mut self) {
+        self.end("INT");
+    }
+
+    /// `pg_ctl stop -m immediate`: a crash, from which it recovers at the next start.
+    pub fn stop_at_once(&mut self) {
+        self.end("QUIT");
+    }
+
+    fn end(&mut self, by: &str) {
+        signal(&self.child, by);
+        self.child.wait().expect("ends");
+    }
+
+    /// Starts it again on the same port, with what it holds.
+    pub fn restart(&mut self) {
+        self.child = spawn_postgres(self.dir.path(), self.port);
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.stop_at_once();
+        }
+    }
+}
+
+/// Postgres refuses to run as root: root lends it the user of the package.
+fn postgres_user() -> Option<&'static str> {
+    let uid = Command::new("id").arg("-u").output().expect("id runs").stdout;
+    (uid.trim_ascii() == b"0").then_some("postgres")
+}
+
+/// A program of the server, which Debian does not put on the path.
+fn postgres_command(name: &str, dir: &Path) -> Command {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();
+    let program = newest.map_or_else(|| name.to_owned(), |version| format!("/usr/lib/postgresql/{version}/bin/{name}"));
+    let mut command = Command::new("setpriv");
+    if let Some(user) = postgres_user() {
+        command.args(["--reuid", user, "--regid", user, "--clear-groups"]);
+    }
+    command.args(["--pdeathsig", "KILL"]).arg(program).current_dir(dir).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn spawn_postgres(dir: &Path, port: u16) -> Child {
+    let mut child = postgres_command("postgres", dir)
+        .arg("-D")
+        .arg(dir.join("data"))
+        .arg("-p")
+        .arg(port.to_string())
+        .arg("-k")
+        .arg(dir)
+        // Not durable against a power cut, which no test makes; what was committed outlives a crash of the server.
+        .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=150"])
+        .args(["-c", "dynamic_shared_memory_type=mmap"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("postgres starts");
+    for _ in 0..3_000 {
+        let ready = postgres_command("pg_isready", dir)
+            .args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()])
+            .status()
+            .expect("pg_isready runs");
+        if ready.success() {
+            return child;
+        }
+        assert!(child.try_wait().expect("a child").is_none(), "Postgres does not start; ./scripts/test installs it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("Postgres is not ready");
 }
 
 fn spawn_redis(port: u16) -> Option<Child> {
@@ -185,6 +309,12 @@ fn spawn_redis(port: u16) -> Option<Child> {
     }
     let _ = child.kill();
     None
+}
+
+/// Sends a signal by its name.
+pub fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success(), "no process for SIG{name}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "says where the servers of the tests are")]

@@ -1,0 +1,87 @@
+//! Thousands of jobs due at one moment. Each is run once and to its end, the bell and the worker's memory stay within their
+//! bounds, and other kinds of jobs go on meanwhile.
+
+use crier_common::queue::CAPACITY;
+
+use crate::support::client::until;
+use crate::support::process::Installation;
+use crate::support::servers::RedisServer;
+use crate::support::sites::Sites;
+
+/// In MiB; a worker that holds nothing has a tenth of it.
+const MEMORY: u64 = 200;
+const NOT_DONE: &str = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state <> 'done'";
+const ONCE: &str = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1 AND fence = 1";
+
+/// The worker is through with `count` jobs, and was through with a post long before.
+async fn is_worked_off(crier: &mut Installation, sites: &Sites, count: i64, mut sample: impl AsyncFnMut()) {
+    let brand = crier.brand().await;
+    let account = crier.connect(brand, sites, 1).await[0];
+    until("a part of them", || async { (crier.number(NOT_DONE).await < count).then_some(()) }).await;
+    let post = crier.post(brand, account, "in the middle").await;
+    crier.all_published(brand, &[post]).await;
+    assert!(crier.number(NOT_DONE).await > 0, "the post went out before they were through");
+    let worker = crier.of("worker");
+    loop {
+        sample().await;
+        assert!(crier.memory(&worker) < MEMORY, "{} MiB", crier.memory(&worker));
+        if crier.number(NOT_DONE).await == 0 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(crier.number(ONCE).await, count);
+    assert_eq!(sites.count("in the middle"), 1);
+    crier.assert_all_run();
+}
+
+#[tokio::test]
+async fn embedded() {
+    let mut crier = Installation::embedded().await;
+    crier
+        .execute(
+            "WITH RECURSIVE ids(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM ids WHERE n < 10000) \
+             INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at) \
+             SELECT 'noop', n, 'scheduled', t, 5, t, t \
+             FROM ids, (SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now', '+2 seconds') AS t)",
+        )
+        .await;
+    is_worked_off(&mut crier, &Sites::start(), 10_000, async || {}).await;
+}
+
+/// More of them than the bell holds, which fills while the worker is away.
+#[tokio::test]
+async fn split() {
+    let redis = RedisServer::start();
+    let mut crier = Installation::split_with(&[("CRIER_REDIS_URL", &redis.url())]).await;
+    assert_eq!(crier.terminate("crier-worker").await, Some(0));
+    crier
+        .execute(
+            "INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at) \
+             SELECT 'noop', n, 'scheduled', t, 5, t, t \
+             FROM generate_series(1, 21000) n, (SELECT now() + interval '1 second' AS t) due",
+        )
+        .await;
+    let mut connection = redis::Client::open(redis.url())
+        .expect("a URL")
+        .get_multiplexed_async_connection()
+        .await
+        .expect("Redis answers");
+    let mut rung = async || -> usize {
+        let length = redis::cmd("LLEN").arg("crier:bell:noop").query_async(&mut connection).await.expect("a length");
+        assert!(length <= CAPACITY, "{length}");
+        length
+    };
+    loop {
+        if rung().await == CAPACITY {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(crier.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1_000, "they wait for room");
+    crier.start_all().await;
+    is_worked_off(&mut crier, &Sites::start(), 21_000, async || {
+        rung().await;
+    })
+    .await;
+}

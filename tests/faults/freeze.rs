@@ -1,0 +1,48 @@
+//! SIGSTOP: a worker that stands still past its lease in the middle of its calls, and wakes when another has taken over.
+//! Every post goes out once and is told of once, and what the sleeper brings home changes nothing.
+
+use crate::support::client::{texts, until, until_true};
+use crate::support::process::Installation;
+use crate::support::receiver::Receiver;
+use crate::support::sites::{Sites, Then};
+
+const LOST: &str = "crier_jobs_finished_total{kind=\"publish_target\",outcome=\"lost_lease\"}";
+
+#[tokio::test]
+async fn a_worker_sleeps_past_its_lease() {
+    let mut crier = Installation::split_with(&[("CRIER_PLATFORM_TIMEOUT", "18s")]).await;
+    let (sites, receiver) = (Sites::start(), Receiver::start().await);
+    let brand = crier.brand().await;
+    let accounts = crier.connect(brand, &sites, 4).await;
+    crier.listen(&receiver.url()).await;
+    // Taken before it falls asleep; taken while it sleeps; never taken, so that another has to send it again.
+    sites.say(|text, times| match times {
+        1 if text.contains("number 000") || text.contains("number 001") => Then::TakeAndHold,
+        1 if text.contains("number 002") || text.contains("number 003") => Then::Hold,
+        1 => Then::Lose,
+        _ => Then::Take,
+    });
+    let texts = texts("post", 6);
+    let posts = crier.post_all(brand, &accounts, &texts).await;
+    until_true("all calls", || sites.held("post") == 6).await;
+    crier.freeze("crier-worker");
+    sites.release();
+    crier.start_one("crier-worker#2").await;
+    crier.all_published(brand, &posts).await;
+    sites.each_once(&texts);
+
+    crier.thaw("crier-worker");
+    until("the sleeper's six ends", || async { (crier.metric("crier-worker", LOST).await? >= 6.0).then_some(()) })
+        .await;
+    assert_eq!(crier.metric("crier-worker", LOST).await, Some(6.0));
+    crier.until_ready("crier-worker").await;
+    // It is as good as any other from now on.
+    assert_eq!(crier.terminate("crier-worker#2").await, Some(0));
+    let late = crier.post(brand, accounts[0], "after all of that").await;
+    crier.all_published(brand, &[late]).await;
+    crier.all_published(brand, &posts).await;
+    sites.each_once(&texts);
+    receiver.heard_once("post.published", &[posts, vec![late]].concat()).await;
+    assert_eq!(crier.number("SELECT count(*) FROM events").await, 7);
+    crier.assert_all_run();
+}

@@ -1,0 +1,75 @@
+//! A job that kills its process whenever it runs. It ends dead after the third time, its post fails and says so, and those
+//! that died beside it go out once each.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::client::{texts, until, until_true};
+use crate::support::process::Installation;
+use crate::support::receiver::Receiver;
+use crate::support::sites::{Sites, Then};
+
+const KILLER: &str = "the killer";
+const LEFT: &str = "SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready', 'running')";
+
+async fn kills_three_times(mut crier: Installation) {
+    let (sites, receiver) = (Sites::start(), Receiver::start().await);
+    let brand = crier.brand().await;
+    let accounts = crier.connect(brand, &sites, 5).await;
+    crier.listen(&receiver.url()).await;
+    sites.say(|text, times| match times {
+        _ if text.contains(KILLER) => Then::Lose,
+        1 if !text.contains("round 3") => Then::TakeAndHold,
+        _ => Then::Take,
+    });
+    let killer = crier.post(brand, accounts[0], KILLER).await;
+    let (mut siblings, mut posts) = (Vec::new(), Vec::new());
+    let worker = crier.of("worker");
+    for round in 1..=3 {
+        until_true("the killer's call", || sites.calls(KILLER).len() == round).await;
+        let about = format!("round {round}");
+        let batch = texts(&about, 4);
+        posts.extend(crier.post_all(brand, &accounts[1..], &batch).await);
+        siblings.extend(batch);
+        if round < 3 {
+            until_true("its siblings' calls", || sites.held(&about) == 4).await;
+        } else {
+            // The third time it runs alone: in a span in which all of them would have been called, none is.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(sites.calls(&about).len(), 0, "it runs alone");
+        }
+        assert_eq!(sites.held(KILLER), 1, "it is in the middle of its call");
+        crier.kill(&worker);
+        crier.start_all().await;
+    }
+    let target = crier.end_of(brand, killer).await;
+    assert_eq!((&target["status"], &target["error"]["category"]), (&"failed".into(), &"internal".into()), "{target}");
+    crier.all_published(brand, &posts).await;
+    sites.each_once(&siblings);
+    assert_eq!((sites.calls(KILLER).len(), sites.count(KILLER)), (3, 0));
+    let dead: Value =
+        serde_json::from_str(&crier.command(&["jobs", "list", "--state", "dead", "--json"])).expect("JSON");
+    assert_eq!(dead.as_array().map(Vec::len), Some(1), "{dead}");
+    assert_eq!((&dead[0]["kind"], &dead[0]["last_error"]), (&"publish_target".into(), &"poison".into()));
+    receiver.heard_once("post.failed", &[killer]).await;
+    receiver.heard_once("post.published", &posts).await;
+    assert_eq!(crier.number("SELECT count(*) FROM events").await, 13);
+    // Nothing of it comes back to life.
+    until("the end of all jobs", || async { (crier.number(LEFT).await == 0).then_some(()) }).await;
+    assert_eq!(sites.calls(KILLER).len(), 3);
+    crier.assert_all_run();
+}
+
+/// "Not there" is believed twice this long after a call: before the lease of a dead worker is over.
+const TIMEOUT: [(&str, &str); 1] = [("CRIER_PLATFORM_TIMEOUT", "14s")];
+
+#[tokio::test]
+async fn embedded() {
+    kills_three_times(Installation::embedded_with(&TIMEOUT).await).await;
+}
+
+#[tokio::test]
+async fn split() {
+    kills_three_times(Installation::split_with(&TIMEOUT).await).await;
+}

@@ -1,0 +1,34 @@
+//! Workers that take one kind of job each: while those of one kind are away, the others go on, and nothing is forgotten.
+
+use crate::support::client::texts;
+use crate::support::process::Installation;
+use crate::support::receiver::Receiver;
+use crate::support::sites::Sites;
+
+#[tokio::test]
+async fn webhooks_wait_for_their_worker_and_posts_do_not() {
+    let mut crier = Installation::split_with(&[("CRIER_WORKER_KINDS", "publish_target")]).await;
+    let webhooks = [("CRIER_WORKER_KINDS", "deliver_webhook")];
+    crier.start_one_with("crier-worker#2", &webhooks).await;
+    let (sites, receiver) = (Sites::start(), Receiver::start().await);
+    let brand = crier.brand().await;
+    let accounts = crier.connect(brand, &sites, 3).await;
+    crier.listen(&receiver.url()).await;
+    let first = texts("first", 6);
+    let mut posts = crier.post_all(brand, &accounts, &first).await;
+    crier.all_published(brand, &posts).await;
+    receiver.heard_once("post.published", &posts).await;
+
+    assert_eq!(crier.terminate("crier-worker#2").await, Some(0));
+    let second = texts("second", 12);
+    let later = crier.post_all(brand, &accounts, &second).await;
+    crier.all_published(brand, &later).await;
+    let heard = receiver.heard().await;
+    assert!(later.iter().all(|post| !heard.contains_key(post)), "{heard:?}");
+
+    crier.start_one_with("crier-worker#2", &webhooks).await;
+    posts.extend(later);
+    receiver.heard_once("post.published", &posts).await;
+    sites.each_once(&[first, second].concat());
+    crier.assert_all_run();
+}

@@ -1,0 +1,110 @@
+//! Redis emptied, frozen, and gone. It is a doorbell: every post that is accepted goes out once, whatever becomes of it,
+//! and no request waits for it.
+
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use crier_common::clock::Clock;
+use serde_json::Value;
+
+use crate::support::client::{texts, until};
+use crate::support::process::Installation;
+use crate::support::servers::RedisServer;
+use crate::support::sites::Sites;
+
+async fn ask<T: redis::FromRedisValue>(redis: &RedisServer, words: &[&str]) -> T {
+    let client = redis::Client::open(redis.url()).expect("a URL");
+    let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers");
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(&mut connection).await.expect("an answer")
+}
+
+/// FLUSHALL with jobs rung for and jobs still to come, while nobody runs them.
+#[tokio::test]
+async fn emptied() {
+    let redis = RedisServer::start();
+    let mut crier = Installation::split_with(&[("CRIER_REDIS_URL", &redis.url())]).await;
+    let sites = Sites::start();
+    let brand = crier.brand().await;
+    let accounts = crier.connect(brand, &sites, 6).await;
+    assert_eq!(crier.terminate("crier-worker").await, Some(0));
+    let (ready, due) = (texts("ready", 30), texts("scheduled", 20));
+    let mut posts = crier.post_all(brand, &accounts, &ready).await;
+    let mut last = Clock::system().now();
+    for (text, account) in due.iter().zip(accounts.iter().cycle()) {
+        last = Clock::system().now() + TimeDelta::seconds(5);
+        posts.push(crier.schedule(brand, *account, text, last).await);
+    }
+    let rung = async || ask::<u64>(&redis, &["LLEN", "crier:bell:publish_target"]).await;
+    until("a bell for each that is ready", || async { (rung().await >= 30).then_some(()) }).await;
+    let () = ask(&redis, &["FLUSHALL"]).await;
+    // Those that come due are rung for, and forgotten as well.
+    until("the others are rung for", || async { (Clock::system().now() > last && rung().await >= 20).then_some(()) })
+        .await;
+    let () = ask(&redis, &["FLUSHALL"]).await;
+    assert_eq!(sites.posts().len(), 0);
+    crier.start_all().await;
+    for target in crier.all_published(brand, &posts).await {
+        assert_eq!(target["attempts"], 1, "{target}");
+    }
+    sites.each_once(&[ready, due].concat());
+    crier.assert_all_run();
+}
+
+/// What the worker and the scheduler say about themselves; the API needs no queue.
+async fn readiness_is(crier: &Installation, status: u16) {
+    for name in ["crier-worker", "crier-scheduler"] {
+        until(&format!("{name} says {status}"), || async {
+            let (now, body) = crier.readiness(name).await?;
+            (now == status && (status == 200 || body["missing"]["queue"] != Value::Null)).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(crier.readiness("crier-api").await.map(|(status, _)| status), Some(200));
+}
+
+/// Posts, each of which must be accepted without delay.
+async fn accepted(crier: &Installation, brand: i64, accounts: &[i64], texts: &[String], posts: &mut Vec<i64>) {
+    for (text, account) in texts.iter().zip(accounts.iter().cycle()) {
+        let asked = Instant::now();
+        posts.push(crier.post(brand, *account, text).await);
+        // Redis is waited for for a tenth of a second at most; the rest is for a busy machine.
+        assert!(asked.elapsed() < Duration::from_secs(5), "{text}: accepted after {:?}", asked.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn frozen_and_gone() {
+    let mut redis = RedisServer::start();
+    let mut crier = Installation::split_with(&[("CRIER_REDIS_URL", &redis.url())]).await;
+    let sites = Sites::start();
+    let brand = crier.brand().await;
+    let accounts = &crier.connect(brand, &sites, 6).await;
+    let (mut posts, texts) = (Vec::new(), texts("post", 60));
+
+    redis.freeze();
+    accepted(&crier, brand, accounts, &texts[..10], &mut posts).await;
+    readiness_is(&crier, 503).await;
+    accepted(&crier, brand, accounts, &texts[10..20], &mut posts).await;
+    redis.thaw();
+    readiness_is(&crier, 200).await;
+    crier.all_published(brand, &posts).await;
+
+    redis.stop();
+    let gone = Instant::now();
+    accepted(&crier, brand, accounts, &texts[20..30], &mut posts).await;
+    readiness_is(&crier, 503).await;
+    for text in &texts[30..] {
+        accepted(&crier, brand, accounts, std::slice::from_ref(text), &mut posts).await;
+        // The fault is a span of time: longer than any of the pauses between tries to connect.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(gone.elapsed() >= Duration::from_secs(30));
+    crier.assert_all_run();
+    redis.restart();
+    readiness_is(&crier, 200).await;
+    crier.all_published(brand, &posts).await;
+    sites.each_once(&texts);
+    crier.assert_all_run();
+}

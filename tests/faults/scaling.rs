@@ -1,0 +1,54 @@
+//! Workers and schedulers come and go under load. Nothing is lost, nothing goes out twice, and a worker that is asked to end
+//! uses up nobody's attempt.
+
+use crate::support::client::{texts, until_true};
+use crate::support::process::Installation;
+use crate::support::sites::{Sites, Then};
+
+#[tokio::test]
+async fn workers_and_schedulers_come_and_go() {
+    let mut crier = Installation::split().await;
+    let sites = Sites::start();
+    let brand = crier.brand().await;
+    let accounts = crier.connect(brand, &sites, 8).await;
+    sites.say(|_, _| Then::Slowly);
+    let (orderly, killed) = (texts("orderly", 200), texts("killed", 60));
+    let client = crier.clone();
+
+    let published = async |more: usize| until_true("more posts", || sites.posts().len() >= more).await;
+    let scaling = async {
+        published(20).await;
+        crier.start_one("crier-worker#2").await;
+        crier.start_one("crier-scheduler#2").await;
+        published(50).await;
+        assert_eq!(crier.terminate("crier-worker").await, Some(0));
+        assert_eq!(crier.terminate("crier-scheduler").await, Some(0));
+        published(80).await;
+        crier.start_one("crier-worker#3").await;
+        crier.start_one("crier-scheduler#3").await;
+        published(110).await;
+        assert_eq!(crier.terminate("crier-worker#2").await, Some(0));
+        assert_eq!(crier.terminate("crier-scheduler#2").await, Some(0));
+        published(140).await;
+        crier.start_all().await;
+    };
+    let (mut posts, ()) = tokio::join!(client.post_all(brand, &accounts, &orderly), scaling);
+    for target in crier.all_published(brand, &posts).await {
+        assert_eq!(target["attempts"], 1, "{target}");
+    }
+
+    let killing = async {
+        published(220).await;
+        crier.kill("crier-worker#3");
+        crier.kill("crier-scheduler#3");
+    };
+    let (more, ()) = tokio::join!(client.post_all(brand, &accounts, &killed), killing);
+    posts.extend(more);
+    for target in crier.all_published(brand, &posts).await {
+        // The second try of those that were in the dead one's hands found out what had become of the first.
+        assert!(target["attempts"].as_i64().is_some_and(|attempts| attempts <= 3), "{target}");
+    }
+    sites.each_once(&[orderly, killed].concat());
+    assert_eq!(sites.posts().len(), 260);
+    crier.assert_all_run();
+}

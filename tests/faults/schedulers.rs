@@ -1,0 +1,117 @@
+//! Schedulers that die, stop and come back. Every post goes out once, none of them before its time, and those that the
+//! fault did not touch in time.
+
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+use crier_common::clock::Clock;
+
+use crate::support::client::{texts, until_true};
+use crate::support::process::Installation;
+use crate::support::sites::{Sites, Then};
+
+fn now() -> DateTime<Utc> {
+    Clock::system().now()
+}
+
+async fn until_time(at: DateTime<Utc>) {
+    until_true("a time", || now() >= at).await;
+}
+
+/// Schedules three of the texts for every second from `first` on, later where the machine is slow to take them in.
+async fn schedule(
+    crier: &Installation,
+    brand: i64,
+    accounts: &[i64],
+    texts: &[String],
+    first: DateTime<Utc>,
+) -> Vec<(i64, DateTime<Utc>)> {
+    let mut posts = Vec::new();
+    for (n, (text, account)) in texts.iter().zip(accounts.iter().cycle()).enumerate() {
+        let at = first + TimeDelta::seconds(i64::try_from(n / 3).expect("few"));
+        let at = at.max(now().trunc_subsecs(0) + TimeDelta::seconds(6));
+        posts.push((crier.schedule(brand, *account, text, at).await, at));
+    }
+    posts
+}
+
+/// How late each first call was; none was early.
+fn lateness(sites: &Sites, texts: &[String], posts: &[(i64, DateTime<Utc>)]) -> Vec<TimeDelta> {
+    let late = |(text, (_, at)): (&String, &(i64, DateTime<Utc>))| {
+        let called = sites.calls(text)[0].at;
+        assert!(called >= *at, "{text} was due {at} and went out {called}");
+        called - *at
+    };
+    texts.iter().zip(posts).map(late).collect()
+}
+
+#[tokio::test]
+async fn three_at_once() {
+    let mut crier = Installation::split().await;
+    for name in ["crier-scheduler#2", "crier-scheduler#3"] {
+        crier.start_one(name).await;
+    }
+    let sites = Sites::start();
+    let brand = crier.brand().await;
+    let accounts = crier.connect(brand, &sites, 6).await;
+    // Those of one account are asked to come again, which the schedulers have to see to as well.
+    sites.say(|text, times| match times {
+        1 if text.contains("again") => Then::Later(2),
+        _ => Then::Take,
+    });
+    let (texts, again) = (texts("post", 36), texts("again", 4));
+    let first = now().trunc_subsecs(0) + TimeDelta::seconds(12);
+    let posts = schedule(&crier, brand, &accounts[1..], &texts, first).await;
+    let repeated = schedule(&crier, brand, &accounts[..1], &again, first + TimeDelta::seconds(3)).await;
+
+    until_time(first + TimeDelta::seconds(3)).await;
+    crier.kill("crier-scheduler#2");
+    until_time(first + TimeDelta::seconds(6)).await;
+    assert_eq!(crier.terminate("crier-scheduler#3").await, Some(0));
+    until_time(first + TimeDelta::seconds(8)).await;
+    crier.start_one("crier-scheduler#4").await;
+
+    let all: Vec<i64> = posts.iter().chain(&repeated).map(|(post, _)| *post).collect();
+    crier.all_published(brand, &all).await;
+    sites.each_once(&[texts.clone(), again.clone()].concat());
+    let late = lateness(&sites, &texts, &posts);
+    // What the dead one had made ready without ringing for it is rung for ten seconds later; no other waits.
+    let hit = late.iter().filter(|late| **late > TimeDelta::seconds(8)).count();
+    assert!(hit <= 3 && late.iter().all(|late| *late < TimeDelta::seconds(30)), "{late:?}");
+    lateness(&sites, &again, &repeated);
+    for text in &again {
+        let calls = sites.calls(text);
+        assert!(calls.len() == 2 && calls[1].at - calls[0].at >= TimeDelta::seconds(2), "{calls:?}");
+    }
+    crier.assert_all_run();
+}
+
+async fn away(mut crier: Installation) {
+    let sites = Sites::start();
+    let brand = crier.brand().await;
+    let accounts = crier.connect(brand, &sites, 3).await;
+    let texts = texts("post", 18);
+    let first = now().trunc_subsecs(0) + TimeDelta::seconds(12);
+    let posts = schedule(&crier, brand, &accounts, &texts, first).await;
+    let scheduler = crier.of("scheduler");
+    assert_eq!(crier.terminate(&scheduler).await, Some(0));
+    let (_, last) = posts[posts.len() - 1];
+    until_time(last + TimeDelta::seconds(1)).await;
+    assert_eq!(sites.posts().len(), 0);
+    crier.start_all().await;
+    let ids: Vec<i64> = posts.iter().map(|(post, _)| *post).collect();
+    for target in crier.all_published(brand, &ids).await {
+        assert_eq!(target["attempts"], 1, "{target}");
+    }
+    sites.each_once(&texts);
+    lateness(&sites, &texts, &posts);
+    crier.assert_all_run();
+}
+
+#[tokio::test]
+async fn away_embedded() {
+    away(Installation::embedded().await).await;
+}
+
+#[tokio::test]
+async fn away_split() {
+    away(Installation::split().await).await;
+}

@@ -1,0 +1,161 @@
+//! A client of a running Crier: what it asks, repeats and waits for.
+
+use std::time::{Duration, Instant};
+
+use crier_common::http::HttpClient;
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use super::sites::Sites;
+
+/// How long anything may take to come true; nothing that a test waits for takes half of it.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Asks until there is an answer.
+pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The same for what needs no waiting itself.
+pub async fn until_true(what: &str, mut look: impl FnMut() -> bool) {
+    until(what, || std::future::ready(look().then_some(()))).await;
+}
+
+/// What a client knows: where Crier is, and its key.
+#[derive(Clone)]
+pub struct Client {
+    pub http: HttpClient,
+    pub url: String,
+    pub key: String,
+}
+
+impl Client {
+    /// One request; `None` where nobody answers.
+    pub async fn call(&self, method: &str, path: &str, body: Option<Value>, idempotency: &str) -> Option<(u16, Value)> {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
+        let mut request = self
+            .http
+            .request(method, &format!("{}/api/public/v1{path}", self.url))
+            .bearer_auth(&self.key)
+            .header("Idempotency-Key", idempotency);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer = self.http.send(request).await.ok()?;
+        Some((answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
+    }
+
+    /// A write that is repeated under one key until it is answered, as a client does after a lost connection.
+    pub async fn write(&self, path: &str, body: Value) -> Value {
+        let key = fresh_key();
+        let (status, answer) = until(path, || async {
+            let answer = self.call("POST", path, Some(body.clone()), &key).await?;
+            (answer.0 != 503 && answer.0 != 409).then_some(answer)
+        })
+        .await;
+        assert!((200..300).contains(&status), "{path}: {status} {answer}");
+        answer["data"].clone()
+    }
+
+    pub async fn read(&self, path: &str) -> Option<Value> {
+        let (status, answer) = self.call("GET", path, None, "-").await?;
+        (status == 200).then_some(answer)
+    }
+
+    pub async fn brand(&self) -> i64 {
+        id(&self.write("/brands", json!({ "name": "Faults" })).await)
+    }
+
+    /// A brand with a sandbox account: their ids.
+    pub async fn sandbox(&self, handle: &str) -> (i64, i64) {
+        let brand = self.brand().await;
+        let path = format!("/brands/{brand}/social-accounts");
+        let body = json!({ "platform": "sandbox", "credentials": { "handle": handle } });
+        (brand, id(&self.write(&path, body).await[0]))
+    }
+
+    /// Connects so many WordPress sites; gives the accounts.
+    pub async fn connect(&self, brand: i64, sites: &Sites, count: usize) -> Vec<i64> {
+        let path = &format!("/brands/{brand}/social-accounts");
+        let connect = |n| async move {
+            let credentials =
+                json!({ "site_url": sites.url(n), "username": "ada", "application_password": "abcd EFGH 1234" });
+            id(&self.write(path, json!({ "platform": "wordpress", "credentials": credentials })).await[0])
+        };
+        stream::iter(0..count).map(connect).buffered(4).collect().await
+    }
+
+    /// An endpoint that hears how posts ended.
+    pub async fn listen(&self, url: &str) {
+        self.write("/webhooks", json!({ "url": url, "events": ["post.published", "post.failed"] })).await;
+    }
+
+    /// A post that goes out now.
+    pub async fn post(&self, brand: i64, account: i64, text: &str) -> i64 {
+        let body = json!({ "content": text, "schedule_type": "now", "accounts": [account] });
+        id(&self.write(&format!("/brands/{brand}/posts"), body).await)
+    }
+
+    /// A post that goes out at its time.
+    pub async fn schedule(&self, brand: i64, account: i64, text: &str, at: chrono::DateTime<chrono::Utc>) -> i64 {
+        let body = json!({ "content": text, "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
+        id(&self.write(&format!("/brands/{brand}/posts"), body).await)
+    }
+
+    /// Posts all of the texts, several at a time, each on the next of the accounts.
+    pub async fn post_all(&self, brand: i64, accounts: &[i64], texts: &[String]) -> Vec<i64> {
+        let posts = texts.iter().zip(accounts.iter().cycle());
+        stream::iter(posts).map(|(text, account)| self.post(brand, *account, text)).buffered(8).collect().await
+    }
+
+    /// Waits until a post has ended; gives its first target.
+    pub async fn end_of(&self, brand: i64, post: i64) -> Value {
+        until(&format!("the end of post {post}"), || async {
+            let answer = self.read(&format!("/brands/{brand}/posts/{post}")).await?;
+            let ended = !["publishing", "scheduled"].contains(&answer["data"]["status"].as_str()?);
+            ended.then(|| answer["data"]["targets"][0].clone())
+        })
+        .await
+    }
+
+    /// Waits until every one of the posts is published; gives their targets.
+    pub async fn all_published(&self, brand: i64, posts: &[i64]) -> Vec<Value> {
+        let mut targets = Vec::new();
+        for post in posts {
+            let target = self.end_of(brand, *post).await;
+            assert_eq!(target["status"], "published", "post {post}: {target}");
+            targets.push(target);
+        }
+        targets
+    }
+
+    /// The sandbox's page of a handle.
+    pub async fn page(&self, handle: &str) -> String {
+        let url = format!("{}/sandbox/{handle}", self.url);
+        until("the sandbox's page", || async {
+            let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
+            String::from_utf8(answer.body.to_vec()).ok()
+        })
+        .await
+    }
+}
+
+pub fn fresh_key() -> String {
+    format!("{:016x}", crier_common::random::u64())
+}
+
+pub fn id(record: &Value) -> i64 {
+    record["id"].as_i64().expect("an id")
+}
+
+/// So many texts that are found again by their words.
+pub fn texts(about: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{about} number {n:03} ends")).collect()
+}

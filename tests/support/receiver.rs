@@ -1,0 +1,53 @@
+//! An endpoint that takes every webhook and writes down what came.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use super::client::until;
+
+pub struct Receiver(MockServer);
+
+impl Receiver {
+    pub async fn start() -> Self {
+        let server = MockServer::start().await;
+        Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+        Self(server)
+    }
+
+    pub fn url(&self) -> String {
+        format!("{}/hook", self.0.uri())
+    }
+
+    /// What was heard of each post: the deliveries' ids under the event's name and id.
+    pub async fn heard(&self) -> BTreeMap<i64, BTreeMap<(String, String), BTreeSet<String>>> {
+        let mut heard: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
+        for request in self.0.received_requests().await.expect("requests are kept") {
+            let header = |name| request.headers[name].to_str().expect("text").to_owned();
+            let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+            let post = body["data"]["post_id"].as_i64().expect("a post");
+            let event = (header("X-Webhook-Event"), header("X-Webhook-Event-Id"));
+            heard.entry(post).or_default().entry(event).or_default().insert(header("X-Webhook-Delivery-Id"));
+        }
+        heard
+    }
+
+    /// Waits until every one of the posts was heard of. Each of them by one event of that name, and that under one
+    /// delivery's id, however often it came.
+    pub async fn heard_once(&self, event: &str, posts: &[i64]) {
+        let heard = until(&format!("{event} of every post"), || async {
+            let heard = self.heard().await;
+            posts.iter().all(|post| heard.contains_key(post)).then_some(heard)
+        })
+        .await;
+        for post in posts {
+            let events = &heard[post];
+            assert_eq!(events.len(), 1, "post {post}: {events:?}");
+            for ((name, _), deliveries) in events {
+                assert_eq!((name.as_str(), deliveries.len()), (event, 1), "post {post}: {events:?}");
+            }
+        }
+    }
+}

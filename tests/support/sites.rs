@@ -1,0 +1,247 @@
+//! WordPress sites that do with a post what the test says: take it, sit on it, refuse it for a while. They take the same
+//! post twice if it is sent twice: what a test is to find out. They live on a thread of their own, so that a test that
+//! waits for a process holds up none of them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use crier_common::clock::Clock;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What becomes of a post that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    Take,
+    /// Takes it after a fifth of a second, so that some are always under way.
+    Slowly,
+    /// Takes it, and answers when it is released.
+    TakeAndHold,
+    /// Takes it and answers when it is released; never where the caller has gone by then.
+    Hold,
+    /// Never takes it, and never answers.
+    Lose,
+    /// Refuses it, and asks to be asked again after so many seconds.
+    Later(u32),
+}
+
+const SLOWLY: Duration = Duration::from_millis(200);
+
+/// A post on a site, or a call to make one.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub text: String,
+    pub at: DateTime<Utc>,
+    site: String,
+    slug: String,
+}
+
+type Rule = Box<dyn Fn(&str, usize) -> Then + Send>;
+
+struct State {
+    rule: Rule,
+    calls: Vec<Sent>,
+    posts: Vec<Sent>,
+    held: Vec<String>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    released: watch::Sender<u64>,
+}
+
+pub struct Sites {
+    base: String,
+    shared: Arc<Shared>,
+    /// The thread ends with it.
+    _open: watch::Sender<()>,
+}
+
+impl Sites {
+    /// They take every post.
+    pub fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a listener");
+        let base = format!("http://{}", listener.local_addr().expect("an address"));
+        let state = State { rule: Box::new(|_, _| Then::Take), calls: Vec::new(), posts: Vec::new(), held: Vec::new() };
+        let shared = Arc::new(Shared { state: Mutex::new(state), released: watch::Sender::new(0) });
+        let (open, mut closed) = watch::channel(());
+        let serving = shared.clone();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).expect("a listener");
+                tokio::select! { () = serve(listener, serving) => {}, _ = closed.changed() => {} }
+            });
+        });
+        Self { base, shared, _open: open }
+    }
+
+    /// The address of a site.
+    pub fn url(&self, n: usize) -> String {
+        format!("{}/s{n}", self.base)
+    }
+
+    /// What they do from now on with a post of this text that is sent for the n-th time, from 1.
+    pub fn say(&self, rule: impl Fn(&str, usize) -> Then + Send + 'static) {
+        self.state().rule = Box::new(rule);
+    }
+
+    /// They take every post again, and answer what they hold.
+    pub fn release(&self) {
+        self.say(|_, _| Then::Take);
+        self.shared.released.send_modify(|n| *n += 1);
+    }
+
+    /// The posts on all sites.
+    pub fn posts(&self) -> Vec<Sent> {
+        self.state().posts.clone()
+    }
+
+    /// How many posts of this text there are.
+    pub fn count(&self, text: &str) -> usize {
+        self.state().posts.iter().filter(|sent| sent.text.contains(text)).count()
+    }
+
+    /// Every call to make a post of this text.
+    pub fn calls(&self, text: &str) -> Vec<Sent> {
+        self.state().calls.iter().filter(|sent| sent.text.contains(text)).cloned().collect()
+    }
+
+    /// How many calls of this text wait for an answer.
+    pub fn held(&self, text: &str) -> usize {
+        self.state().held.iter().filter(|held| held.contains(text)).count()
+    }
+
+    /// Each of the texts is there, and there once.
+    pub fn each_once(&self, texts: &[String]) {
+        for text in texts {
+            assert_eq!(self.count(text), 1, "{text}");
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let shared = shared.clone();
+        tokio::spawn(async move { answer(stream, &shared).await });
+    }
+}
+
+/// One request a connection; `None` where the caller went away.
+async fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
+    let (method, path, body) = request(&mut stream).await?;
+    let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+    let (site, route) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
+    let (status, more, body) = match (method.as_str(), route) {
+        ("POST", "wp-json/wp/v2/posts") => publish(&mut stream, shared, site, &body).await?,
+        ("GET", "wp-json/wp/v2/posts") => {
+            let slug = query.split('&').find_map(|pair| pair.strip_prefix("slug=")).unwrap_or_default();
+            let state = shared.state();
+            let found: Vec<Value> =
+                state.posts.iter().filter(|p| p.site == site && p.slug == slug).map(record).collect();
+            (200, String::new(), Value::from(found))
+        }
+        ("GET", "wp-json/wp/v2/users/me") => {
+            (200, String::new(), json!({ "id": 1, "capabilities": { "publish_posts": true } }))
+        }
+        _ => {
+            let link = format!("Link: </{site}/wp-json/>; rel=\"https://api.w.org/\"\r\n");
+            (200, link, json!({ "name": site }))
+        }
+    };
+    let body = body.to_string();
+    let head = format!(
+        "HTTP/1.1 {status} x\r\n{more}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).await.ok()?;
+    stream.shutdown().await.ok()
+}
+
+async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Value) -> Option<(u16, String, Value)> {
+    let word = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+    let text = format!("{} {}", word("title"), word("content"));
+    let sent = Sent { text: text.clone(), at: Clock::system().now(), site: site.to_owned(), slug: word("slug") };
+    let mut released = shared.released.subscribe();
+    released.mark_unchanged();
+    let then = {
+        let mut state = shared.state();
+        state.calls.push(sent.clone());
+        let times = state.calls.iter().filter(|call| call.text == text).count();
+        let then = (state.rule)(&text, times);
+        if matches!(then, Then::Take | Then::TakeAndHold) {
+            state.posts.push(sent.clone());
+        }
+        if matches!(then, Then::Hold | Then::TakeAndHold | Then::Lose) {
+            state.held.push(text.clone());
+        }
+        then
+    };
+    if let Then::Later(seconds) = then {
+        let refusal = json!({ "code": "too_many", "message": "Too many requests.", "data": { "status": 429 } });
+        return Some((429, format!("Retry-After: {seconds}\r\n"), refusal));
+    }
+    if then != Then::Take {
+        let answered = tokio::select! {
+            _ = gone(stream) => false,
+            () = tokio::time::sleep(SLOWLY), if then == Then::Slowly => true,
+            changed = released.changed(), if matches!(then, Then::Hold | Then::TakeAndHold) => changed.is_ok(),
+        };
+        let mut state = shared.state();
+        if let Some(at) = state.held.iter().position(|held| *held == text) {
+            state.held.swap_remove(at);
+        }
+        if !answered {
+            return None;
+        }
+        if matches!(then, Then::Hold | Then::Slowly) {
+            state.posts.push(Sent { at: Clock::system().now(), ..sent.clone() });
+        }
+    }
+    Some((201, String::new(), record(&sent)))
+}
+
+fn record(post: &Sent) -> Value {
+    json!({ "id": 1, "link": format!("https://{}.example/{}/", post.site, post.slug), "slug": post.slug })
+}
+
+/// Until the caller hangs up, or dies.
+async fn gone(stream: &mut TcpStream) {
+    while stream.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {}
+}
+
+/// Method, path and body.
+async fn request(stream: &mut TcpStream) -> Option<(String, String, Value)> {
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+            });
+            if body.len() >= length.unwrap_or(0) {
+                let mut words = head.split(' ');
+                let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+                return Some((method, path, serde_json::from_str(body).unwrap_or(Value::Null)));
+            }
+        }
+        let read = stream.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
+        bytes.extend_from_slice(&buffer[..read]);
+    }
+}
