@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
 use super::engine::wake_lane;
-use super::{Rung, id_list, list_sql, ring_in_order};
+use super::{Rung, id_list, known, list_sql, ring_in_order};
 use crate::domain::job::{Claimed, Kind, MAX_CRASHES, Ring};
 
 /// A ready job whose bell nobody answered for so long is rung again.
@@ -20,8 +20,8 @@ pub async fn ring_due(tx: &mut Tx, limit: i64) -> Result<usize> {
 /// The same, leaving kinds out for which the bell is full.
 pub async fn ring_due_except(tx: &mut Tx, full: &[Kind], limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
-        "UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
+        concat!("WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND ", known!(), " AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at"),
+        concat!("UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'scheduled' AND run_at <= $1 AND ", known!(), " AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at"),
     );
     ring_rows(tx, sql, tx.now, limit, full).await
 }
@@ -35,8 +35,8 @@ pub async fn ring_unheard(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Res
 /// The same, leaving kinds out for which the bell is full.
 pub async fn ring_unheard_except(tx: &mut Tx, full: &[Kind], before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
-        "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
+        concat!("WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind <> ALL(ARRAY(SELECT json_array_elements_text($4::json))) ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at"),
+        concat!("UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE state = 'ready' AND NOT waiting AND dispatched_at <= $1 AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) AND kind NOT IN (SELECT value FROM json_each($4)) ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at"),
     );
     ring_rows(tx, sql, before, limit, full).await
 }
@@ -59,15 +59,19 @@ pub struct Rescued {
 
 /// The jobs whose lease ran out, the oldest first.
 pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
-    const SQL: &str = "SELECT id FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2";
+    const SQL: &str = concat!(
+        "SELECT id FROM jobs WHERE state = 'running' AND lease_until < $1 AND ",
+        known!(),
+        " ORDER BY lease_until LIMIT $2"
+    );
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(now).bind(limit).fetch_all(c))?)
 }
 
 /// Takes one back, if its lease has run out and nobody else is at it.
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     let sql = tx.spelt(
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 FOR UPDATE SKIP LOCKED",
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1",
+        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!(), " FOR UPDATE SKIP LOCKED"),
+        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!(), ""),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).fetch_all(c))?;
@@ -78,8 +82,8 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = tx.spelt(
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED",
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2",
+        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED"),
+        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT $2"),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
@@ -122,7 +126,11 @@ const SWEPT: usize = 1_000;
 pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let now = tx.now;
     execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
-    const WAITING: &str = "SELECT w.lane, w.kind, coalesce(r.busy, 0) FROM (SELECT DISTINCT lane, kind FROM jobs WHERE state = 'ready' AND waiting) w LEFT JOIN (SELECT lane, count(*) AS busy FROM jobs WHERE state = 'running' GROUP BY lane) r ON r.lane = w.lane WHERE w.lane NOT IN (SELECT lane FROM paused_lanes)";
+    const WAITING: &str = concat!(
+        "SELECT w.lane, w.kind, coalesce(r.busy, 0) FROM (SELECT DISTINCT lane, kind FROM jobs WHERE state = 'ready' AND waiting AND ",
+        known!(),
+        ") w LEFT JOIN (SELECT lane, count(*) AS busy FROM jobs WHERE state = 'running' GROUP BY lane) r ON r.lane = w.lane WHERE w.lane NOT IN (SELECT lane FROM paused_lanes)"
+    );
     let lanes: Vec<(String, Kind, i64)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
     let room = |kind: Kind, busy| kind.rules().lane_cap.unwrap_or(i64::MAX) - busy;
     let mut free: Vec<(String, i64)> =
@@ -138,7 +146,8 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
 
 /// When the next scheduled job comes due.
 pub async fn next_due(conn: &mut Conn) -> Result<Option<DateTime<Utc>>> {
-    const SQL: &str = "SELECT run_at FROM jobs WHERE state = 'scheduled' ORDER BY run_at LIMIT 1";
+    const SQL: &str =
+        concat!("SELECT run_at FROM jobs WHERE state = 'scheduled' AND ", known!(), " ORDER BY run_at LIMIT 1");
     Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_optional(c))?)
 }
 

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::super::db::{execute, run};
 use super::super::{Conn, Result, Tx};
+use super::known;
 use crate::domain::job::{Kind, Ring, State};
 
 /// A job as it is shown.
@@ -39,10 +40,11 @@ pub struct Filter {
 
 const COLUMNS: &str = "id, kind, subject_id, lane, state, waiting, priority, run_at, attempt, max_attempts, crashes, lease_until, trace, last_error, created_at, finished_at";
 
-/// Newest first.
+/// Newest first; those whose kind this version knows.
 pub async fn list(conn: &mut Conn, filter: &Filter, limit: i64) -> Result<Vec<JobRow>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM jobs WHERE ($1 = '' OR kind = $1) AND ($2 = '' OR state = $2) AND ($3 = '' OR lane = $3) AND created_at <= $4 ORDER BY id DESC LIMIT $5"
+        "SELECT {COLUMNS} FROM jobs WHERE {} AND ($1 = '' OR kind = $1) AND ($2 = '' OR state = $2) AND ($3 = '' OR lane = $3) AND created_at <= $4 ORDER BY id DESC LIMIT $5",
+        known!()
     );
     let (kind, state) = (filter.kind.map_or("", Kind::as_str), filter.state.map_or("", State::as_str));
     let lane = filter.lane.as_deref().unwrap_or("");
@@ -90,17 +92,29 @@ pub async fn resume_kind(tx: &mut Tx, kind: Kind) -> Result<bool> {
 }
 
 pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<Kind>> {
-    Ok(run!(conn, c => sqlx::query_scalar("SELECT kind FROM paused_kinds ORDER BY kind").fetch_all(c))?)
+    const SQL: &str = concat!("SELECT kind FROM paused_kinds WHERE ", known!(), " ORDER BY kind");
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?)
 }
 
 /// How many jobs stand in each state that has not ended, and how many are dead: `(kind, state, count)`.
 pub async fn counts(conn: &mut Conn) -> Result<Vec<(Kind, State, i64)>> {
-    const SQL: &str = "SELECT kind, state, count(*) FROM jobs WHERE state = 'scheduled' GROUP BY kind, state UNION ALL SELECT kind, state, count(*) FROM jobs WHERE state = 'ready' GROUP BY kind, state UNION ALL SELECT kind, state, count(*) FROM jobs WHERE state = 'running' GROUP BY kind, state UNION ALL SELECT kind, state, count(*) FROM jobs WHERE state = 'dead' GROUP BY kind, state";
+    const SQL: &str = concat!(
+        "SELECT kind, state, count(*) FROM jobs WHERE state = 'scheduled' AND ",
+        known!(),
+        " GROUP BY kind, state UNION ALL SELECT kind, state, count(*) FROM jobs WHERE state = 'ready' AND ",
+        known!(),
+        " GROUP BY kind, state UNION ALL SELECT kind, state, count(*) FROM jobs WHERE state = 'running' AND ",
+        known!(),
+        " GROUP BY kind, state UNION ALL SELECT kind, state, count(*) FROM jobs WHERE state = 'dead' AND ",
+        known!(),
+        " GROUP BY kind, state"
+    );
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
 
 /// Since when the oldest ready job of each kind has been due.
 pub async fn oldest_ready(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
-    const SQL: &str = "SELECT kind, min(run_at) FROM jobs WHERE state = 'ready' GROUP BY kind";
+    const SQL: &str =
+        concat!("SELECT kind, min(run_at) FROM jobs WHERE state = 'ready' AND ", known!(), " GROUP BY kind");
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
