@@ -176,10 +176,15 @@ impl Pusher {
 async fn listen(client: Client, key: String, sender: mpsc::Sender<i64>) {
     let mut pause = Pause::default();
     while !sender.is_closed() {
-        if let Ok(connection) = connect(&client, WAIT + ANSWER).await {
+        if let Ok(mut connection) = connect(&client, WAIT + ANSWER).await {
             pause = Pause::default();
-            if let Err(error) = pop(connection, &key, &sender).await {
+            if let Err(error) = pop(connection.clone(), &key, &sender).await {
                 tracing::debug!(%error, key, "waiting at the queue again");
+                // Something else stands where the list should be: nothing of the kind would be heard as long as it does.
+                if error.code() == Some("WRONGTYPE") {
+                    tracing::warn!(key, "what is stored in the queue (Redis) is no list, and is deleted");
+                    let _ = redis::cmd("DEL").arg(&key).query_async::<()>(&mut connection).await;
+                }
             }
         }
         pause.wait().await;
