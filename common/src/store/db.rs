@@ -129,7 +129,7 @@ impl Db {
     pub async fn begin(&self) -> Result<Conn, StoreError> {
         Ok(match self {
             Self::Pg(pool) => Conn::PgTx(pool.begin().await?),
-            Self::Sqlite { writer, .. } => Conn::SqliteTx(writer.begin_with("BEGIN IMMEDIATE").await?),
+            Self::Sqlite { writer, .. } => Conn::SqliteTx(begin_write(writer).await?),
         })
     }
 
@@ -180,6 +180,19 @@ impl Db {
                 writer.close().await;
             }
         }
+    }
+}
+
+/// A transaction on the one connection that writes. Where a disk is full, SQLite rolls back by itself; sqlx does not notice,
+/// and takes the connection for one in a transaction for ever: a new one takes its place.
+async fn begin_write(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
+    const BEGIN: &str = "BEGIN IMMEDIATE";
+    match writer.begin_with(BEGIN).await {
+        Err(sqlx::Error::InvalidSavePointStatement) => {
+            writer.acquire().await?.close().await?;
+            writer.begin_with(BEGIN).await
+        }
+        begun => begun,
     }
 }
 
