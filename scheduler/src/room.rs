@@ -9,6 +9,8 @@ pub struct Room {
     pub full: Vec<Kind>,
     /// How many ids may be rung, of whatever other kinds.
     pub ids: i64,
+    /// How many more than those of a kind that has more room than another.
+    pub more: Vec<(Kind, i64)>,
 }
 
 impl Room {
@@ -17,6 +19,8 @@ impl Room {
         let kinds = transport.room().await?;
         let full = kinds.iter().filter(|(_, room)| *room == 0).map(|(kind, _)| *kind).collect();
         let least = kinds.iter().map(|(_, room)| *room).filter(|room| *room > 0).min().unwrap_or(0);
-        Some(Self { full, ids: i64::try_from(least).unwrap_or(i64::MAX) })
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let more = kinds.iter().filter(|(_, room)| *room > least).map(|(kind, room)| (*kind, count(room - least)));
+        Some(Self { full, ids: count(least), more: more.collect() })
     }
 }
