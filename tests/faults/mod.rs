@@ -1,5 +1,17 @@
-//! Faults on real processes. Each test states a law of conservation and checks it from outside: what the API says, what
-//! the platform holds.
+//! Faults. Each test states a law of conservation and checks it from outside: what the API says, what the platform holds,
+//! what the rows say. Some are done to real processes, most to a worker whose clock, platform and bell are in the test's
+//! hand, so that the fault comes at an exact moment.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod bell;
+mod clock;
+mod crash;
+mod cut_off;
+mod database;
 mod kill;
+mod panics;
+mod poison;
 mod stop;
+mod surge;
+mod undecodable;
+mod woken;

@@ -3,14 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod accounts;
-mod crash;
-mod engine;
+pub(crate) mod engine;
 mod publish;
 mod random;
 mod retry;
 mod sandbox;
 mod scheduler;
 mod transport;
-mod unknown;
 mod unwanted;
 mod webhooks;
