@@ -33,10 +33,10 @@ pub async fn end_target(tx: &mut Tx, target: &Target, ended: &Ended, trace: Opti
     if deleted || post.status != PostStatus::Publishing {
         return Ok(());
     }
-    let all = targets::list(tx, post.id).await?;
-    if let Some(status) = PostStatus::of_targets(&all.iter().map(|t| t.status).collect::<Vec<_>>()) {
+    let (statuses, times): (Vec<_>, Vec<_>) = targets::ends(tx, post.id).await?.into_iter().unzip();
+    if let Some(status) = PostStatus::of_targets(&statuses) {
         post.status = status;
-        post.published_at = all.iter().filter_map(|t| t.published_at).max();
+        post.published_at = times.into_iter().flatten().max();
         posts::update(tx, &post).await?;
     }
     Ok(())
@@ -58,10 +58,10 @@ pub fn failed(target: &Target, failure: Failure) -> Ended {
 /// The target is given up without an end of its run's own: its job died (its process was killed again and again, or it ran
 /// out of tries), or the operator cancelled it.
 pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
-    let Some(Target { post_id, .. }) = targets::find(tx, target_id).await? else { return Ok(()) };
+    let Some(Target { post_id, .. }) = targets::bare(tx, target_id).await? else { return Ok(()) };
     let Some((post, _)) = posts::lock(tx, post_id).await? else { return Ok(()) };
     // Looked at again under the lock: its run may have ended while this waited.
-    let Some(target) = targets::find(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else { return Ok(()) };
+    let Some(target) = targets::bare(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else { return Ok(()) };
     if post.status == PostStatus::Scheduled {
         posts::update(tx, &Post { status: PostStatus::Publishing, ..post }).await?;
     }

@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod accounts;
-mod crash;
-mod engine;
+pub(crate) mod engine;
 mod pacing;
 mod publish;
 mod random;
@@ -12,6 +11,5 @@ mod retry;
 mod sandbox;
 mod scheduler;
 mod transport;
-mod unknown;
 mod unwanted;
 mod webhooks;

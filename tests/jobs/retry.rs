@@ -15,8 +15,6 @@ worker_on_both!(
     a_told_time_is_kept,
     a_rate_limit_pauses_the_account_and_no_other,
     a_rate_limit_on_the_last_try_pauses_the_account,
-    a_panic_is_tried_again_and_told_when_no_try_is_left,
-    an_error_of_the_database_is_told_when_no_try_is_left,
 );
 
 const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
@@ -117,48 +115,4 @@ async fn a_rate_limit_on_the_last_try_pauses_the_account(w: TestWorker) {
     assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::RateLimited));
     let lane = Lane::Account(w.account.id).to_string();
     assert!(engine::lane_is_paused(&mut w.conn().await, &lane, w.later(299)).await.unwrap());
-}
-
-async fn a_panic_is_tried_again_and_told_when_no_try_is_left(w: TestWorker) {
-    w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says((0..8).map(|_| Say::Panic));
-    let (post, target) = w.publish_one().await;
-    let id = w.rung();
-    w.engine.run(id).await;
-    let job = w.show(id).await;
-    assert_eq!((job.state, job.last_error.as_deref()), (State::Scheduled, Some("panicked")));
-    let milliseconds = (job.run_at - w.clock.now()).num_milliseconds();
-    assert!((8_000..=12_000).contains(&milliseconds), "{milliseconds} ms");
-
-    // It panicked in the middle of the call: the platform is asked before the next one.
-    w.sql(format!("UPDATE jobs SET attempt = 7 WHERE id = {id}")).await;
-    w.advance(70);
-    w.run_jobs().await;
-    assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (2, 1));
-    assert_eq!(w.state(id).await, State::Dead);
-    let ended = w.target(target).await;
-    let error = ended.error.unwrap();
-    assert_eq!(
-        (ended.status, error.code.as_str(), error.category),
-        (TargetStatus::Failed, "internal", Category::Internal)
-    );
-    assert_eq!(w.post_status(post).await, PostStatus::Failed);
-    assert_eq!(w.events().await, ["post.failed"]);
-}
-
-async fn an_error_of_the_database_is_told_when_no_try_is_left(w: TestWorker) {
-    w.listen_at("http://127.0.0.1:1/").await;
-    let (_, target) = w.publish_one().await;
-    let id = w.rung();
-    // The account's secrets cannot be opened: no try will ever get further.
-    w.sql("UPDATE social_accounts SET secrets = secrets || secrets").await;
-    w.sql(format!("UPDATE jobs SET attempt = 6 WHERE id = {id}")).await;
-    w.engine.run(id).await;
-    assert_eq!(w.state(id).await, State::Scheduled);
-    assert!(w.target(target).await.call_started_at.is_none(), "no call was marked as begun");
-    w.run_to_the_end().await;
-    assert_eq!(w.state(id).await, State::Dead);
-    let ended = w.target(target).await;
-    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
-    assert_eq!((w.events().await, w.fake.calls().len()), (vec!["post.failed".to_owned()], 0));
 }

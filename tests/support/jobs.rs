@@ -351,9 +351,9 @@ impl TestWorker {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let store = self.s.another_on(&runtime).await;
-        let registry = registry(&store, &self.platforms, Kind::ALL);
-        let made = runtime.spawn(async move { Engine::new(store, registry, 64) });
-        Doomed { engine: made.await.expect("an engine"), runtime: Some(runtime) }
+        let (registry, own) = (registry(&store, &self.platforms, Kind::ALL), store.clone());
+        let made = runtime.spawn(async move { Engine::new(own, registry, 64) });
+        Doomed { engine: made.await.expect("an engine"), store, runtime: Some(runtime) }
     }
 }
 
@@ -369,9 +369,10 @@ fn registry(store: &Store, platforms: &Arc<Platforms>, kinds: &[Kind]) -> Regist
     Registry::new(&deps, kinds)
 }
 
-/// A worker that is to die: everything of it stops where it is, and its connections break.
+/// A process that is to die: everything of it stops where it is, and its connections break.
 pub struct Doomed {
     pub engine: Engine,
+    pub store: Store,
     runtime: Option<Runtime>,
 }
 
@@ -379,7 +380,12 @@ impl Doomed {
     /// Runs an id, without waiting for it.
     pub fn start(&self, id: i64) {
         let engine = self.engine.clone();
-        self.runtime.as_ref().expect("it lives").spawn(async move { engine.run(id).await });
+        self.spawn(async move { engine.run(id).await });
+    }
+
+    /// Does something else there.
+    pub fn spawn<F: Future<Output: Send> + Send + 'static>(&self, work: F) {
+        self.runtime.as_ref().expect("it lives").spawn(work);
     }
 
     /// As `kill -9`.

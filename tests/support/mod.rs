@@ -9,6 +9,7 @@ pub mod fake_platform;
 pub mod jobs;
 pub mod process;
 pub mod receiver;
+pub mod scripted;
 pub mod servers;
 pub mod sites;
 pub mod store;

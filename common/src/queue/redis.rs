@@ -186,10 +186,18 @@ impl Listener {
     async fn run(self) {
         let mut pause = Pause::default();
         while !self.sender.is_closed() && !self.places.is_closed() {
-            if let Ok(connection) = connect(&self.client, WAIT + ANSWER).await {
+            if let Ok(mut connection) = connect(&self.client, WAIT + ANSWER).await {
                 pause = Pause::default();
-                if let Err(error) = self.pop(connection).await {
+                if let Err(error) = self.pop(connection.clone()).await {
                     tracing::debug!(%error, key = self.key, "waiting at the queue again");
+                    // Something else stands where the list should be: nothing of the kind would be heard as long as it does.
+                    if error.code() == Some("WRONGTYPE") {
+                        tracing::warn!(
+                            key = self.key,
+                            "what is stored in the queue (Redis) is no list, and is deleted"
+                        );
+                        let _ = redis::cmd("DEL").arg(&self.key).query_async::<()>(&mut connection).await;
+                    }
                 }
             }
             pause.wait().await;

@@ -140,7 +140,7 @@ impl Db {
     async fn begin_with(&self, pg: &'static str, sqlite: &'static str) -> Result<Conn, StoreError> {
         Ok(match self {
             Self::Pg(pool) => Conn::PgTx(pool.begin_with(pg).await?),
-            Self::Sqlite { writer, .. } => Conn::SqliteTx(writer.begin_with(sqlite).await?),
+            Self::Sqlite { writer, .. } => Conn::SqliteTx(begin_write(writer, sqlite).await?),
         })
     }
 
@@ -191,6 +191,18 @@ impl Db {
                 writer.close().await;
             }
         }
+    }
+}
+
+/// A transaction on the one connection that writes. Where a disk is full, SQLite rolls back by itself; sqlx does not notice,
+/// and takes the connection for one in a transaction for ever: a new one takes its place.
+async fn begin_write(writer: &SqlitePool, begin: &'static str) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
+    match writer.begin_with(begin).await {
+        Err(sqlx::Error::InvalidSavePointStatement) => {
+            writer.acquire().await?.close().await?;
+            writer.begin_with(begin).await
+        }
+        begun => begun,
     }
 }
 

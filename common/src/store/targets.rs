@@ -60,6 +60,20 @@ pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
 }
 
+/// The same without what is stored of it as JSON: enough to end a target whose row cannot be read.
+pub async fn bare(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
+    const BARE: &str = "nullif(media, media) AS media, coalesce(nullif(options, options), '{}') AS options, nullif(marker, marker) AS marker, nullif(error, error) AS error";
+    let columns = COLUMNS.replace("media, options, marker, ", "").replace("error, ", "");
+    let sql = format!("SELECT {columns}, {BARE} FROM post_targets WHERE id = $1");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
+}
+
+/// Where each target of a post stands, and since when it is out.
+pub async fn ends(conn: &mut Conn, post_id: i64) -> Result<Vec<(TargetStatus, Option<DateTime<Utc>>)>> {
+    const SQL: &str = "SELECT status, published_at FROM post_targets WHERE post_id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
+}
+
 pub async fn delete(tx: &mut Tx, target_id: i64) -> Result<()> {
     execute!(tx, "DELETE FROM post_targets WHERE id = $1", target_id)?;
     Ok(())

@@ -1,7 +1,8 @@
-//! Random lives of jobs, held against a model of a few lines: whatever comes in whatever order, a job never runs twice at
-//! once, none is lost, an end is final, no lane overflows, and nobody waits for a lane for ever.
+//! Random lives of jobs, held against a model of a few lines: whatever comes in whatever order (workers that die, rings that
+//! are lost, a clock that is set back, kinds that are paused), a job never runs twice at once, none is lost, none is tried
+//! more often than it may be, an end is final and stored once, no lane overflows, and nobody waits for a lane for ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use crier_common::domain::job::{Claimed, Kind, LEASE, MAX_CRASHES, NewJob, Outcome, State};
@@ -15,20 +16,54 @@ use crate::support::store::TestStore;
 /// One step. Numbers choose among what there is.
 #[derive(Debug, Clone)]
 enum Step {
-    Enqueue { capped: bool, subject: i64, delay: i64 },
-    Claim { most: usize },
+    Enqueue {
+        capped: bool,
+        subject: i64,
+        delay: i64,
+    },
+    Claim {
+        most: usize,
+    },
     ClaimAnything,
-    Settle { which: usize, how: u8 },
-    Release { which: usize },
+    Settle {
+        which: usize,
+        how: u8,
+    },
+    Release {
+        which: usize,
+    },
     Beat,
-    Advance { seconds: i64 },
+    Advance {
+        seconds: i64,
+    },
     RingDue,
     RingUnheard,
     Rescue,
     Sweep,
-    Cancel { which: usize },
-    Retry { which: usize },
-    PauseLane { lane: i64, seconds: i64 },
+    Cancel {
+        which: usize,
+    },
+    Retry {
+        which: usize,
+    },
+    PauseLane {
+        lane: i64,
+        seconds: i64,
+    },
+    PauseKind {
+        capped: bool,
+    },
+    ResumeKind {
+        capped: bool,
+    },
+    /// Whoever runs something dies: nothing of it is ever settled.
+    Kill,
+    /// The bell forgets what was rung.
+    Forget,
+    /// The clock is set back.
+    SetBack {
+        seconds: i64,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -48,6 +83,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..99_usize).prop_map(|which| Step::Cancel { which }),
         1 => (0..99_usize).prop_map(|which| Step::Retry { which }),
         1 => (0..2_i64, 1..60_i64).prop_map(|(lane, seconds)| Step::PauseLane { lane, seconds }),
+        1 => any::<bool>().prop_map(|capped| Step::PauseKind { capped }),
+        2 => any::<bool>().prop_map(|capped| Step::ResumeKind { capped }),
+        1 => Just(Step::Kill),
+        1 => Just(Step::Forget),
+        1 => (1..90_i64).prop_map(|seconds| Step::SetBack { seconds }),
     ]
 }
 
@@ -71,11 +111,17 @@ struct Life {
     rung: Vec<i64>,
     /// Every claim ever made: the frozen ones try to settle as well.
     claims: Vec<Claimed>,
+    paused: BTreeSet<Kind>,
+}
+
+fn kind(capped: bool) -> Kind {
+    if capped { Kind::PublishTarget } else { Kind::Noop }
 }
 
 impl Life {
     async fn begin() -> Self {
-        Self { s: TestStore::sqlite().await, jobs: BTreeMap::new(), rung: Vec::new(), claims: Vec::new() }
+        let (jobs, rung, claims, paused) = (BTreeMap::new(), Vec::new(), Vec::new(), BTreeSet::new());
+        Self { s: TestStore::sqlite().await, jobs, rung, claims, paused }
     }
 
     fn is_current(&self, claim: &Claimed) -> bool {
@@ -165,13 +211,24 @@ impl Life {
                 let until = self.s.later(seconds);
                 self.s.write(async |tx| engine::pause_lane(tx, &format!("account:{lane}"), until).await).await;
             }
+            Step::PauseKind { capped } => {
+                self.paused.insert(kind(capped));
+                self.s.write(async |tx| operate::pause_kind(tx, kind(capped)).await).await;
+            }
+            Step::ResumeKind { capped } => {
+                let paused = self.paused.remove(&kind(capped));
+                assert_eq!(self.s.write(async |tx| operate::resume_kind(tx, kind(capped)).await).await, paused);
+            }
+            Step::Kill => self.claims.clear(),
+            Step::Forget => self.rung.clear(),
+            Step::SetBack { seconds } => self.s.advance(-seconds),
         }
         self.rung.extend(self.s.bell.take());
         self.check().await;
     }
 
     async fn enqueue(&mut self, capped: bool, subject: i64, delay: i64) {
-        let kind = if capped { Kind::PublishTarget } else { Kind::Noop };
+        let kind = kind(capped);
         let mut job = NewJob::new(kind, subject, self.s.later(delay));
         job.lane = capped.then(|| format!("account:{}", subject % 2));
         let made = self.s.write(async |tx| jobs::enqueue(tx, &job).await).await;
@@ -190,6 +247,8 @@ impl Life {
         for claim in self.s.claim(ids, "w").await {
             let job = self.jobs.get_mut(&claim.id).expect("it was enqueued");
             assert_eq!(job.state, State::Ready, "claimed while {}", job.state);
+            assert!(!self.paused.contains(&job.kind), "claimed while its kind is paused");
+            assert!(claim.attempt <= claim.max_attempts, "tried too often");
             assert!(ids.contains(&claim.id) && claim.fence > job.fence);
             assert_eq!((claim.attempt, claim.crashes), (job.attempt + 1, job.crashes));
             (job.state, job.attempt, job.fence) = (State::Running, claim.attempt, claim.fence);
@@ -284,6 +343,9 @@ impl Life {
 
     /// In the end all that was begun comes to an end, by the scheduler's ticks and honest workers alone.
     async fn drain(&mut self) {
+        for capped in [true, false] {
+            self.take(Step::ResumeKind { capped }).await;
+        }
         for _ in 0..200 {
             if self.jobs.values().all(|job| is_final(job.state)) {
                 return;

@@ -135,7 +135,10 @@ async fn settle(store: &Store, ends: &[End]) -> Result<Option<Vec<Outcome>>, Sto
     let settled = settled.catch_unwind().await.unwrap_or_else(|_| Err(panicked()))?;
     // Counted once, whatever was tried before.
     for ((_, ending), outcome) in ends.iter().zip(settled.iter().flatten()) {
-        ending.observe(outcome);
+        // Committed already: a count that panics must not keep the others' ends from being stored.
+        if std::panic::catch_unwind(AssertUnwindSafe(|| ending.observe(outcome))).is_err() {
+            tracing::error!("the end of a job could not be counted");
+        }
     }
     Ok(settled)
 }

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
 use super::engine::{lock_lanes, wake_lane};
-use super::{Rung, id_list, list_sql, ring_in_order};
+use super::{Rung, id_list, known, list_sql, ring_in_order};
 use crate::domain::job::{Claimed, Kind, MAX_CRASHES, Ring};
 
 /// A ready job whose bell nobody answered for so long is rung again.
@@ -76,15 +76,19 @@ pub struct Rescued {
 
 /// The jobs whose lease ran out, the oldest first.
 pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
-    const SQL: &str = "SELECT id FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2";
+    const SQL: &str = concat!(
+        "SELECT id FROM jobs WHERE state = 'running' AND lease_until < $1 AND ",
+        known!(),
+        " ORDER BY lease_until LIMIT $2"
+    );
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(now).bind(limit).fetch_all(c))?)
 }
 
 /// Takes one back, if its lease has run out and nobody else is at it.
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     let sql = tx.spelt(
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 FOR UPDATE SKIP LOCKED",
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1",
+        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!(), " FOR UPDATE SKIP LOCKED"),
+        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!()),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).fetch_all(c))?;
@@ -95,8 +99,8 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = tx.spelt(
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED",
-        "SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 ORDER BY lease_until LIMIT $2",
+        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED"),
+        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT $2"),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
@@ -140,11 +144,15 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let now = tx.now;
     execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
     // From one lane to the next in the index, so that a long queue in one costs no more than a short one.
-    const WAITING: &str = "WITH RECURSIVE lanes (lane) AS (SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting ORDER BY lane LIMIT 1) UNION ALL SELECT (SELECT j.lane FROM jobs j WHERE j.state = 'ready' AND j.waiting AND j.lane > lanes.lane ORDER BY j.lane LIMIT 1) FROM lanes WHERE lanes.lane IS NOT NULL) SELECT lane, (SELECT kind FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'ready' AND j.waiting ORDER BY run_at, id LIMIT 1), (SELECT count(*) FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'running') FROM lanes WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)";
-    let lanes: Vec<(String, Kind, i64)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
+    const WAITING: &str = concat!(
+        "WITH RECURSIVE lanes (lane) AS (SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting ORDER BY lane LIMIT 1) UNION ALL SELECT (SELECT j.lane FROM jobs j WHERE j.state = 'ready' AND j.waiting AND j.lane > lanes.lane ORDER BY j.lane LIMIT 1) FROM lanes WHERE lanes.lane IS NOT NULL) SELECT lane, (SELECT kind FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'ready' AND j.waiting AND ",
+        known!(),
+        " ORDER BY run_at, id LIMIT 1), (SELECT count(*) FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'running') FROM lanes WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)"
+    );
+    let lanes: Vec<(String, Option<Kind>, i64)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
     let room = |kind: Kind, busy| kind.rules().lane_cap.unwrap_or(i64::MAX) - busy;
-    let mut free: Vec<(String, i64)> =
-        lanes.into_iter().map(|(lane, kind, busy)| (lane, room(kind, busy))).filter(|(_, room)| *room > 0).collect();
+    let lanes = lanes.into_iter().filter_map(|(lane, kind, busy)| Some((lane, room(kind?, busy))));
+    let mut free: Vec<(String, i64)> = lanes.filter(|(_, room)| *room > 0).collect();
     // In the order of all who lock several lanes.
     free.sort();
     free.truncate(SWEPT);

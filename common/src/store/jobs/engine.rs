@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::super::db::{Conn, Engine, execute, run};
 use super::super::{Result, Tx};
-use super::{Rung, id_list, list_sql, ring_in_order};
+use super::{Rung, id_list, known, list_sql, ring_in_order};
 use crate::domain::job::{Claimed, Kind, LEASE, Outcome};
 
 /// Claims those of the ids that are ready. An id that is unknown, done, in another's hands or of a paused kind is left
@@ -26,8 +26,8 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     }
     // On Postgres one look-up an id: `LIMIT 1` keeps it apart from the others, `state || ''` from the index of ready jobs.
     let sql = tx.spelt(
-        "SELECT j.id, j.kind, j.lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id",
-        "SELECT id, kind, lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id",
+        concat!("SELECT j.id, j.kind, j.lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id"),
+        concat!("SELECT id, kind, lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id"),
     );
     let list = id_list(ids);
     let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
@@ -185,8 +185,8 @@ pub(in crate::store) async fn wake_lanes(tx: &mut Tx, left: &[String]) -> Result
 /// Wakes up to `n` jobs that wait for a lane, unless it is paused. Whoever calls it holds the lane's lock.
 pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
     let sql = tx.spelt(
-        "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
-        "UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2) RETURNING kind, id, priority, run_at",
+        concat!("WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND ", known!(), " AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at"),
+        concat!("UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND ", known!(), " AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2) RETURNING kind, id, priority, run_at"),
     );
     let now = tx.now;
     let woken: Vec<Rung> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;

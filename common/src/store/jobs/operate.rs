@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::super::db::{execute, run};
 use super::super::{Conn, Result, Tx};
+use super::known;
 use crate::domain::job::{Kind, Ring, State};
 
 /// A job as it is shown.
@@ -43,7 +44,7 @@ impl Filter {
     /// by an index. Kinds and states stand in it as words, since a planner that does not know which state is meant cannot
     /// use an index of that state; and what several searches of an index serve has a part for each, which ends with `end`.
     fn rows(&self, end: &str) -> String {
-        let kind = self.kind.map(|kind| format!(" AND kind = '{kind}'")).unwrap_or_default();
+        let kind = self.kind.map_or_else(|| format!(" AND {}", known!()), |kind| format!(" AND kind = '{kind}'"));
         let state = self.state.map(|state| format!(" AND state = '{state}'")).unwrap_or_default();
         let rest = match (&self.lane, self.state) {
             // `|| ''` says nothing, but keeps every index but the lane's out.
@@ -148,7 +149,8 @@ pub async fn resume_kind(tx: &mut Tx, kind: Kind) -> Result<bool> {
 }
 
 pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<Kind>> {
-    Ok(run!(conn, c => sqlx::query_scalar("SELECT kind FROM paused_kinds ORDER BY kind").fetch_all(c))?)
+    const SQL: &str = concat!("SELECT kind FROM paused_kinds WHERE ", known!(), " ORDER BY kind");
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?)
 }
 
 /// How many jobs of a kind stand in a state, and since when the oldest of them has been due.
@@ -166,7 +168,8 @@ pub struct Standing {
 pub async fn overview(conn: &mut Conn) -> Result<Vec<Standing>> {
     let one = |rows| {
         format!(
-            "SELECT kind, state, waiting, count(*) AS jobs, min(run_at) AS oldest FROM jobs WHERE {rows} GROUP BY kind, state, waiting"
+            "SELECT kind, state, waiting, count(*) AS jobs, min(run_at) AS oldest FROM jobs WHERE {rows} AND {} GROUP BY kind, state, waiting",
+            known!()
         )
     };
     let rows = [

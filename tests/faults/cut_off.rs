@@ -1,5 +1,5 @@
-//! `publish_target` when the end of a call is not known: the platform is asked, at the right time, and a person where it
-//! cannot tell.
+//! The platform's answer is cut off: the connection breaks after the post was sent. The law: a post that the platform took
+//! is not sent again; it is found there, at the right time, or a person decides where the platform cannot tell.
 
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;

@@ -1,0 +1,228 @@
+//! Ids that mean nothing, or too much: rung fifty times, of jobs that have ended or wait, of nothing at all, rubbish. The
+//! law, on both bells: the worker goes on, each job runs once, and what was not to be run is as it was.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use crier_common::config::Concurrency;
+use crier_common::domain::job::{Bell, Kind, Outcome, Ring, State};
+use crier_common::queue::memory::MemoryBell;
+use crier_common::queue::redis::RedisBell;
+use crier_common::queue::{CAPACITY, Transport};
+use crier_common::store::jobs::operate;
+use crier_common::store::{Result, Store};
+use crier_scheduler::Scheduler;
+use crier_worker::engine::{Engine, Run};
+use crier_worker::jobs::{Ending, Job, Registry};
+use redis::AsyncCommands;
+use redis::aio::MultiplexedConnection;
+use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::servers;
+use crate::support::store::{TestStore, cipher, on_both};
+
+on_both!(
+    the_bell_in_memory_carries_nonsense,
+    the_bell_of_redis_carries_nonsense,
+    rubbish_in_redis_is_dropped,
+    a_key_of_another_type_in_redis_is_replaced,
+    what_redis_has_no_room_for_is_rung_for_again,
+);
+
+/// Writes down which jobs it ran.
+#[derive(Default)]
+struct Tally(Mutex<Vec<i64>>);
+
+#[async_trait]
+impl Job for Tally {
+    fn kind(&self) -> Kind {
+        Kind::Noop
+    }
+
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+        self.0.lock().unwrap().push(run.job.id);
+        Ok(Box::new(Outcome::Done))
+    }
+}
+
+/// A worker that listens; it takes no-ops alone.
+struct Listening {
+    s: TestStore,
+    bell: Arc<dyn Transport>,
+    tally: Arc<Tally>,
+    stop: CancellationToken,
+    worker: tokio::task::JoinHandle<()>,
+}
+
+impl Listening {
+    fn start(s: TestStore, bell: Arc<dyn Transport>) -> Self {
+        let tally = Arc::new(Tally::default());
+        let engine = Engine::new(s.store.clone(), Registry::of([tally.clone() as Arc<dyn Job>]), 8);
+        let stop = CancellationToken::new();
+        let worker = tokio::spawn(crier_worker::run(engine, bell.clone(), Concurrency::each(8), Duration::from_secs(30), stop.clone()));
+        Self { s, bell, tally, stop, worker }
+    }
+
+    fn ring(&self, ids: impl IntoIterator<Item = i64>) {
+        self.bell.ring(&ids.into_iter().map(|id| Ring { kind: Kind::Noop, id }).collect::<Vec<_>>());
+    }
+
+    /// Rings until a new job, and with it all that was rung before, has been heard.
+    async fn settled(&self, subject: i64) -> i64 {
+        let last = self.s.job(Kind::Noop, subject, None).await;
+        until("the worker goes on", async || {
+            self.ring([last]);
+            self.s.state(last).await == State::Done
+        })
+        .await;
+        last
+    }
+
+    /// Stops in order, and gives what ran.
+    async fn ran(self) -> (TestStore, Vec<i64>) {
+        self.stop.cancel();
+        self.worker.await.unwrap();
+        let mut ran = self.tally.0.lock().unwrap().clone();
+        ran.sort_unstable();
+        (self.s, ran)
+    }
+}
+
+/// Looks until it is so: another task, or Redis, is about to do it.
+async fn until(what: &str, so: impl AsyncFn() -> bool) {
+    let begun = Instant::now();
+    while !so().await {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn carries_nonsense(s: TestStore, bell: Arc<dyn Transport>) {
+    // One in each state that means no run.
+    let mut idle = Vec::new();
+    for (subject, set) in (0..).zip([
+        "state = 'done', finished_at = created_at",
+        "state = 'dead', finished_at = created_at",
+        "state = 'cancelled', finished_at = created_at",
+        "waiting = TRUE, lane = 'full'",
+        "state = 'running', lease_until = created_at, worker = 'another'",
+    ]) {
+        let id = s.job(Kind::Noop, subject, None).await;
+        s.sql(format!("UPDATE jobs SET {set} WHERE id = {id}")).await;
+        idle.push(id);
+    }
+    idle.push(s.job_at(Kind::Noop, 50, None, s.later(60)).await);
+    let paused = s.job(Kind::PublishTarget, 1, None).await;
+    s.write(async |tx| operate::pause_kind(tx, Kind::PublishTarget).await).await;
+    idle.push(paused);
+    // Of a kind that this worker does not take, on the list of one that it does.
+    let foreign = s.job(Kind::DeliverWebhook, 1, None).await;
+    let mut good = Vec::new();
+    for subject in 100..110 {
+        good.push(s.job(Kind::Noop, subject, None).await);
+    }
+    let facts = async |s: &TestStore| {
+        let mut all = Vec::new();
+        for id in &idle {
+            let job = s.show(*id).await;
+            all.push((job.state, job.attempt, job.waiting, job.lease_until, job.finished_at));
+        }
+        all
+    };
+    let before = facts(&s).await;
+    let l = Listening::start(s, bell);
+    until("it listens", async || {
+        l.bell.room().await.is_some_and(|room| room.iter().any(|r| r == &(Kind::Noop, CAPACITY)))
+    })
+    .await;
+    for _ in 0..50 {
+        l.ring(good.iter().chain(&idle).copied().chain([foreign, 0, -1, i64::MIN, i64::MAX, 987_654_321]));
+    }
+    good.push(l.settled(999).await);
+    let (s, ran) = l.ran().await;
+    assert_eq!(ran, good, "each once");
+    assert_eq!(facts(&s).await, before);
+    let job = s.show(foreign).await;
+    assert_eq!((job.state, job.attempt, job.crashes), (State::Ready, 0, 0), "it was handed back");
+}
+
+async fn the_bell_in_memory_carries_nonsense(s: TestStore) {
+    carries_nonsense(s, Arc::new(MemoryBell::default())).await;
+}
+
+/// A bell over a Redis database of its own, and a connection to do mischief by.
+async fn redis_bell() -> (Arc<RedisBell>, MultiplexedConnection) {
+    let url = servers::redis().await;
+    let bell = RedisBell::start(&SecretString::from(url.as_str()), "test", CancellationToken::new()).unwrap();
+    let bell = Arc::new(bell);
+    until("Redis answers", async || bell.is_up()).await;
+    let client = redis::Client::open(url).unwrap();
+    (bell, client.get_multiplexed_async_connection().await.unwrap())
+}
+
+const LIST: &str = "test:bell:noop";
+
+async fn the_bell_of_redis_carries_nonsense(s: TestStore) {
+    carries_nonsense(s, redis_bell().await.0).await;
+}
+
+async fn rubbish_in_redis_is_dropped(s: TestStore) {
+    let (bell, mut redis) = redis_bell().await;
+    let id = s.job(Kind::Noop, 1, None).await;
+    for rubbish in ["", "rubbish", "12abc", "1.5", "99999999999999999999", "\u{0}\u{1}"] {
+        let _: () = redis.rpush(LIST, rubbish).await.unwrap();
+    }
+    let _: () = redis.rpush(LIST, b"\xff\xfe".as_slice()).await.unwrap();
+    let _: () = redis.rpush(LIST, id).await.unwrap();
+    let l = Listening::start(s, bell);
+    until("it gets through to the id", async || l.s.state(id).await == State::Done).await;
+    let (_, ran) = l.ran().await;
+    assert_eq!(ran, [id]);
+}
+
+async fn a_key_of_another_type_in_redis_is_replaced(s: TestStore) {
+    let (bell, mut redis) = redis_bell().await;
+    let _: () = redis.set(LIST, "no list").await.unwrap();
+    let id = s.job(Kind::Noop, 1, None).await;
+    let l = Listening::start(s, bell.clone());
+    let last = l.settled(2).await;
+    let kind: String = redis::cmd("TYPE").arg(LIST).query_async(&mut redis).await.unwrap();
+    assert_ne!(kind, "string");
+    assert!(bell.room().await.is_some(), "the other kinds are rung for again, too");
+    l.ring([id]);
+    until("it is heard", async || l.s.state(id).await == State::Done).await;
+    let (_, ran) = l.ran().await;
+    assert_eq!(ran, [id, last]);
+}
+
+/// The transport as a store's bell.
+struct Heard(Arc<dyn Transport>);
+
+impl Bell for Heard {
+    fn ring(&self, rings: &[Ring]) {
+        self.0.ring(rings);
+    }
+}
+
+async fn what_redis_has_no_room_for_is_rung_for_again(s: TestStore) {
+    let (bell, mut redis) = redis_bell().await;
+    let id = s.job(Kind::Noop, 1, None).await;
+    let full = i64::try_from(CAPACITY).unwrap();
+    let _: () = redis.rpush(LIST, (0..full).map(|n| -1 - n).collect::<Vec<_>>()).await.unwrap();
+    bell.ring(&[Ring { kind: Kind::Noop, id }, Ring { kind: Kind::DeliverWebhook, id: 7 }]);
+    until("it was pushed", async || redis.clone().llen::<_, i64>("test:bell:deliver_webhook").await.unwrap() == 1)
+        .await;
+    assert_eq!(redis.llen::<_, i64>(LIST).await.unwrap(), full, "no more than it takes");
+    assert_eq!(redis.lpos::<_, _, Option<i64>>(LIST, id, redis::LposOptions::default()).await.unwrap(), None);
+    // Somebody has heard most of it; what was dropped is found in the record.
+    let _: () = redis.ltrim(LIST, 0, 40).await.unwrap();
+    let store = Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(Heard(bell.clone())));
+    s.advance(11);
+    Scheduler { store, transport: bell.clone() }.tick().await.unwrap();
+    let l = Listening::start(s, bell);
+    until("it is heard", async || l.s.state(id).await == State::Done).await;
+    let (_, ran) = l.ran().await;
+    assert_eq!(ran, [id]);
+}

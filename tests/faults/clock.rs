@@ -1,0 +1,203 @@
+//! A clock that is set, by an hour and either way, and a scheduler that was away. The law: what is due by the clock goes out,
+//! once; nothing goes out early; what runs is not run a second time with effect; nothing is lost.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::job::{Kind, State};
+use crier_common::domain::post::TargetStatus;
+use crier_worker::heartbeat;
+use serde_json::json;
+
+use crate::support::app::{TestApp, on_both_apps};
+use crate::support::fake_platform::{Gate, Say, rate_limited, transient};
+use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::scripted::start;
+
+worker_on_both!(
+    missed_ticks_are_made_up_for,
+    posts_go_out_at_their_time_by_the_clock,
+    what_runs_when_the_clock_is_set_forward_runs_once,
+    what_runs_when_the_clock_is_set_back_runs_once,
+    who_died_is_rescued_however_the_clock_was_set,
+    pauses_end_by_the_clock,
+);
+on_both_apps!(answers_are_kept_however_the_clock_is_set);
+
+const HOUR: TimeDelta = TimeDelta::hours(1);
+
+async fn missed_ticks_are_made_up_for(w: TestWorker) {
+    let mut targets = Vec::new();
+    for minutes in 1..=20 {
+        targets.push(w.schedule(w.later(minutes * 60)).await.1);
+    }
+    // Nothing ran for an hour.
+    w.advance(3_600);
+    w.run_jobs().await;
+    for target in targets {
+        assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    }
+    let texts = w.fake.calls();
+    assert_eq!(texts.len(), 20, "each once");
+}
+
+/// Law: each post is called for once, and at no time that the clock has not shown as past its own.
+async fn posts_go_out_at_their_time_by_the_clock(w: TestWorker) {
+    let mut posts: Vec<(DateTime<Utc>, i64)> = Vec::new();
+    for minutes in [30, 50, 70, 90, 150] {
+        let at = w.later(minutes * 60);
+        posts.push((at, w.schedule(at).await.1));
+    }
+    let due = async || {
+        let mut out = 0;
+        for (at, target) in &posts {
+            let published = w.target(*target).await.status == TargetStatus::Published;
+            assert!(!published || w.target(*target).await.published_at.unwrap() >= *at, "early");
+            out += usize::from(published);
+        }
+        assert_eq!(w.fake.posts().len(), out, "once each");
+        out
+    };
+    // Forward over two of them, back to before any, and on again.
+    w.clock.set(HOUR);
+    w.run_jobs().await;
+    assert_eq!(due().await, 2);
+    w.clock.set(-HOUR);
+    w.run_jobs().await;
+    assert_eq!(due().await, 2);
+    w.advance(75 * 60);
+    w.run_jobs().await;
+    assert_eq!(due().await, 3);
+    w.clock.set(-HOUR);
+    w.run_to_the_end().await;
+    assert_eq!(due().await, 5);
+    assert_eq!(w.fake.count("publish"), 5);
+}
+
+/// A post in the middle of its call, whose worker lives; and one whose worker is gone.
+struct InCall {
+    w: TestWorker,
+    gate: std::sync::Arc<Gate>,
+    target: i64,
+    run: tokio::task::JoinHandle<bool>,
+}
+
+async fn in_call(w: TestWorker) -> InCall {
+    let gate = Gate::new();
+    w.fake.says([Say::Wait(gate.clone())]);
+    let (_, target) = w.publish_one().await;
+    w.scheduler.tick().await.unwrap();
+    let run = start(&w.engine, w.rung());
+    gate.entered().await;
+    InCall { w, gate, target, run }
+}
+
+impl InCall {
+    /// Time passes as it does: the scheduler looks each second, a beat comes every eight. What it rings for is run by
+    /// another process.
+    async fn lives_on(&self, seconds: i64) {
+        let other = self.w.engine_for(self.w.another().await, Kind::ALL);
+        for second in 1..=seconds {
+            self.w.scheduler.tick().await.unwrap();
+            for id in self.w.s.bell.take() {
+                other.run(id).await;
+            }
+            self.w.advance(1);
+            if second % 8 == 0 {
+                heartbeat::beat(&self.w.engine, &self.w.store).await.unwrap();
+            }
+        }
+    }
+
+    async fn ends_once(self) {
+        let Self { w, gate, target, run } = self;
+        gate.let_through();
+        assert!(run.await.unwrap());
+        let job = w.job_of(target).await;
+        assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+        assert_eq!((w.target(target).await.status, w.target(target).await.attempts), (TargetStatus::Published, 1));
+        assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 1));
+    }
+}
+
+/// All leases seem over at once, and their holders are alive.
+async fn what_runs_when_the_clock_is_set_forward_runs_once(w: TestWorker) {
+    let running = in_call(w).await;
+    running.w.clock.set(HOUR);
+    running.lives_on(100).await;
+    running.ends_once().await;
+}
+
+async fn what_runs_when_the_clock_is_set_back_runs_once(w: TestWorker) {
+    let running = in_call(w).await;
+    running.w.clock.set(-HOUR);
+    running.lives_on(100).await;
+    running.w.clock.set(HOUR);
+    running.lives_on(100).await;
+    running.ends_once().await;
+}
+
+/// Law: a job whose worker is gone is run by another: after a step forward at most a lease later, after one back once the
+/// clock is there again.
+async fn who_died_is_rescued_however_the_clock_was_set(w: TestWorker) {
+    for step in [HOUR, -HOUR] {
+        let (_, target) = w.publish_one().await;
+        w.scheduler.tick().await.unwrap();
+        w.claim(&[w.rung()], "gone").await;
+        w.clock.set(step);
+        w.scheduler.tick().await.unwrap();
+        w.advance(LEASE_OVER);
+        if step < TimeDelta::zero() {
+            w.clock.advance(HOUR);
+        }
+        w.run_to_the_end().await;
+        assert_eq!((w.target(target).await.status, w.job_of(target).await.crashes), (TargetStatus::Published, 1));
+    }
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (2, 2));
+}
+
+/// Law: after a retry's pause and a rate limit's the platform is called once, when the clock is past the time, and not before.
+async fn pauses_end_by_the_clock(w: TestWorker) {
+    let until = w.later(1_800);
+    w.fake.says([Say::Refuse(rate_limited(until)), Say::Refuse(transient())]);
+    let (_, limited) = w.publish_one().await;
+    w.run_jobs().await;
+    let other = w.another_account("b").await.id;
+    let (_, retried) = w.publish(&[other]).await;
+    w.run_jobs().await;
+    assert_eq!(w.fake.count("publish"), 2);
+    w.clock.set(-HOUR);
+    // A minute is enough for the retry, but the clock went back: neither is due, nor is the paused lane's other post.
+    w.advance(60);
+    let (_, behind) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!(w.fake.count("publish"), 2, "nothing goes out early");
+    w.clock.set(HOUR);
+    w.run_jobs().await;
+    assert_eq!(w.fake.count("publish"), 3, "the retry");
+    w.clock.set(HOUR);
+    w.run_jobs().await;
+    for target in [limited, retried[0], behind] {
+        assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    }
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (5, 3));
+}
+
+/// Law: a request that is repeated within a day is answered as the first time, and done once.
+async fn answers_are_kept_however_the_clock_is_set(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let body = json!({ "name": "Bakery Two" });
+    let key = app.fresh_key();
+    let send = async || t.request("POST", "/brands").idem(&key).json(&body).send().await;
+    let first = send().await.expect(201);
+    for step in [HOUR, -HOUR, -HOUR, HOUR] {
+        app.clock.set(step);
+        let mut again = send().await;
+        if again.status == 429 {
+            // After a step back all of a client's allowance may seem used up; a minute gives it back.
+            app.advance(60);
+            again = send().await;
+        }
+        assert_eq!(again.expect(201), first);
+        assert!(again.replayed());
+    }
+    assert_eq!(app.number("SELECT count(*) FROM brands").await, 2);
+}

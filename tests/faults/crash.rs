@@ -1,0 +1,217 @@
+//! A worker or a scheduler that is killed, at each point of its work. The law: what was accepted is not lost; the platform
+//! holds a post once, or is asked before it is sent again, or a person is told that it may be out there.
+
+use std::panic::AssertUnwindSafe;
+
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::{Kind, State};
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::store::jobs::dispatch;
+use crier_common::store::posts;
+use crier_worker::engine::Run;
+use futures::FutureExt;
+
+use crate::support::fake_platform::{Gate, Say};
+use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+
+worker_on_both!(
+    between_commit_and_ring,
+    before_the_call_is_marked,
+    before_the_call_arrives,
+    after_the_platform_took_it,
+    before_the_end_is_stored,
+    before_the_end_is_stored_where_the_platform_cannot_tell,
+    in_the_call_where_the_platform_cannot_tell,
+    before_the_call_is_marked_where_the_platform_cannot_tell,
+    a_scheduler_in_the_middle_of_ringing,
+    a_scheduler_in_the_middle_of_a_rescue,
+);
+
+/// What is true of a post that went out once.
+pub(super) async fn is_out_once(w: &TestWorker, post: i64, target: i64) {
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, w.post_status(post).await), (TargetStatus::Published, PostStatus::Published));
+    let posted = w.fake.posts();
+    assert_eq!((posted.len(), Some(&posted[0].id)), (1, ended.external_id.as_ref()));
+    assert_eq!(w.events().await, ["post.published"]);
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state NOT IN ('done', 'cancelled')").await, 0);
+}
+
+async fn is_unknown(w: &TestWorker, post: i64, target: i64, sent: usize) {
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, w.post_status(post).await), (TargetStatus::Failed, PostStatus::Failed));
+    assert_eq!(ended.error.unwrap().category, Category::OutcomeUnknown);
+    assert_eq!((w.fake.count("publish"), w.events().await), (sent, vec!["post.failed".to_owned()]));
+}
+
+/// A worker that runs the post's job, and what holds it.
+pub(super) async fn publish_to(w: &TestWorker, say: impl FnOnce(std::sync::Arc<Gate>) -> Say) -> (i64, i64) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let gate = Gate::new();
+    w.fake.says([say(gate.clone())]);
+    let (post, target) = w.publish_one().await;
+    let doomed = w.doomed().await;
+    doomed.start(w.rung());
+    gate.entered().await;
+    doomed.kill().await;
+    assert_eq!(w.job_of(target).await.state, State::Running);
+    (post, target)
+}
+
+async fn between_commit_and_ring(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (post, target) = w.publish_one().await;
+    w.s.bell.take();
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.status, TargetStatus::Pending, "it may yet be heard");
+    w.advance(10);
+    w.run_to_the_end().await;
+    is_out_once(&w, post, target).await;
+}
+
+async fn before_the_call_is_marked(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.dies_at_the_marker();
+    let (post, target) = w.publish_one().await;
+    let claimed = w.claim(&[w.rung()], "doomed").await.remove(0);
+    let (handler, run) = (w.handler(Kind::PublishTarget), Run::new(claimed));
+    let died = AssertUnwindSafe(handler.run(&run)).catch_unwind().await;
+    assert!(died.is_err() && w.job_of(target).await.state == State::Running);
+    let found = w.target(target).await;
+    assert_eq!((found.status, found.call_started_at, found.marker), (TargetStatus::Pending, None, None));
+    w.advance(LEASE_OVER);
+    w.run_to_the_end().await;
+    assert_eq!(w.fake.count("reconcile"), 0, "no call was ever begun");
+    is_out_once(&w, post, target).await;
+}
+
+async fn before_the_call_arrives(w: TestWorker) {
+    let (post, target) = publish_to(&w, Say::Hang).await;
+    w.run_jobs().await;
+    assert_eq!(w.job_of(target).await.state, State::Running, "its lease still holds");
+    w.run_to_the_end().await;
+    assert_eq!((w.fake.count("publish"), w.job_of(target).await.crashes), (2, 1));
+    is_out_once(&w, post, target).await;
+}
+
+async fn after_the_platform_took_it(w: TestWorker) {
+    let (post, target) = publish_to(&w, Say::AcceptAndHang).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.fake.count("publish"), 1);
+    is_out_once(&w, post, target).await;
+}
+
+/// The platform has answered, and the worker dies before that is stored.
+async fn answered_and_died(w: &TestWorker) -> (i64, i64) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let gate = Gate::new();
+    w.fake.says([Say::Wait(gate.clone())]);
+    let (post, target) = w.publish_one().await;
+    let doomed = w.doomed().await;
+    doomed.start(w.rung());
+    gate.entered().await;
+    // On SQLite nobody else writes now; on Postgres nobody writes of this post.
+    let mut tx = w.begin().await.unwrap();
+    posts::lock(&mut tx, post).await.unwrap();
+    gate.let_through();
+    w.fake.published(1).await;
+    doomed.kill().await;
+    tx.rollback().await.unwrap();
+    assert_eq!((w.job_of(target).await.state, w.fake.posts().len()), (State::Running, 1));
+    w.advance(LEASE_OVER);
+    (post, target)
+}
+
+async fn before_the_end_is_stored(w: TestWorker) {
+    let (post, target) = answered_and_died(&w).await;
+    w.run_to_the_end().await;
+    is_out_once(&w, post, target).await;
+}
+
+async fn before_the_end_is_stored_where_the_platform_cannot_tell(w: TestWorker) {
+    w.fake.cannot_tell();
+    let (post, target) = answered_and_died(&w).await;
+    w.run_to_the_end().await;
+    is_unknown(&w, post, target, 1).await;
+}
+
+async fn in_the_call_where_the_platform_cannot_tell(w: TestWorker) {
+    w.fake.cannot_tell();
+    let (post, target) = publish_to(&w, Say::Hang).await;
+    w.run_to_the_end().await;
+    is_unknown(&w, post, target, 1).await;
+    // A person who looked and found nothing says so.
+    w.publish_again(post).await;
+    w.run_jobs().await;
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+}
+
+async fn before_the_call_is_marked_where_the_platform_cannot_tell(w: TestWorker) {
+    w.fake.cannot_tell();
+    before_the_call_is_marked(w).await;
+}
+
+/// Law: what a dying scheduler had made ready and not committed is rung for by another, once.
+async fn a_scheduler_in_the_middle_of_ringing(w: TestWorker) {
+    let mut ids = Vec::new();
+    for subject in 0..20 {
+        ids.push(w.job_at(Kind::Noop, subject, None, w.later(10)).await);
+    }
+    w.advance(10);
+    let doomed = w.doomed().await;
+    let store = doomed.store.clone();
+    let (held, reached) = tokio::sync::oneshot::channel();
+    doomed.spawn(async move {
+        let mut tx = store.begin().await.unwrap();
+        held.send(dispatch::ring_due(&mut tx, Kind::Noop, 1_000).await.unwrap()).unwrap();
+        std::future::pending::<()>().await;
+        drop(tx);
+    });
+    assert_eq!(reached.await.unwrap(), 20, "it holds all of them");
+    doomed.kill().await;
+    // The database sees that the connection is gone in its own time.
+    let mut rung = Vec::new();
+    while rung.len() < 20 {
+        w.scheduler.tick().await.unwrap();
+        rung.extend(w.s.bell.take());
+    }
+    rung.sort_unstable();
+    assert_eq!(rung, ids, "each once");
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND attempt = 0").await, 20);
+}
+
+/// Law: a crash is counted once, and a dead job's subject is told once, though the first who began to do so dies.
+async fn a_scheduler_in_the_middle_of_a_rescue(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (post, poisoned) = w.publish_one().await;
+    let (_, fine) = w.publish_one().await;
+    let ids = w.s.bell.take();
+    w.claim(&ids, "gone").await;
+    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
+    w.advance(LEASE_OVER);
+    // The rescue comes as far as the subject's row (on SQLite to the door), and waits there.
+    let mut tx = w.begin().await.unwrap();
+    posts::lock(&mut tx, post).await.unwrap();
+    let doomed = w.doomed().await;
+    let (store, transport) = (doomed.store.clone(), w.bell.clone());
+    doomed.spawn(async move {
+        let _ = crier_scheduler::Scheduler { store, transport }.tick().await;
+    });
+    if w.is_postgres() {
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        w.until(async || w.number(waits).await == 1).await;
+    }
+    doomed.kill().await;
+    tx.rollback().await.unwrap();
+    let alive = async || w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await > 0;
+    while alive().await {
+        w.scheduler.tick().await.unwrap();
+    }
+    assert_eq!((w.state(ids[0]).await, w.show(ids[0]).await.crashes), (State::Dead, 3));
+    assert_eq!((w.state(ids[1]).await, w.show(ids[1]).await.crashes), (State::Ready, 1));
+    assert_eq!(w.target(poisoned).await.error.unwrap().code, "internal");
+    assert_eq!(w.events().await, ["post.failed"], "told once");
+    w.run_to_the_end().await;
+    assert_eq!((w.target(fine).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+}

@@ -1,0 +1,236 @@
+//! A database that refuses for a while: locked, its connections cut, its disk full. The law: nothing is half-written, nobody
+//! is told what is not so, and when it is back all goes on without being done twice.
+
+use std::time::Duration;
+
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::{Kind, NewJob, State};
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::platforms::CallError;
+use crier_common::store::{Result, StoreError, Tx, jobs, posts, users};
+use crier_worker::heartbeat;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::support::app::TestApp;
+use crate::support::fake_platform::{Gate, Say};
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::scripted::{Act, noop, scripted, start};
+use crate::support::store::{TestStore, lock_table};
+
+worker_on_both!(
+    an_end_is_stored_once_the_database_is_back,
+    a_claim_that_is_refused_is_made_later,
+    an_end_that_is_refused_is_stored_later,
+    a_beat_that_is_refused_is_made_later,
+);
+
+/// Another process holds what all need: on SQLite the file, on Postgres the table. Who waits is not patient.
+async fn locked(w: &TestWorker) -> Tx {
+    if !w.is_postgres() {
+        w.sql("PRAGMA busy_timeout = 10").await;
+    }
+    let mut tx = w.another().await.begin().await.unwrap();
+    if w.is_postgres() {
+        lock_table(&mut tx, "jobs").await;
+    }
+    tx
+}
+
+/// On Postgres: ends so many connections in the middle of a transaction. On SQLite they are refused by themselves.
+async fn cut(w: &TestWorker, count: i64) {
+    const CUT: &str = "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock') cut";
+    let mut ended = 0;
+    while w.is_postgres() && ended < count {
+        ended += w.number(CUT).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn an_end_is_stored_once_the_database_is_back(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.cannot_tell();
+    let gate = Gate::new();
+    w.fake.says([Say::Wait(gate.clone())]);
+    let (post, target) = w.publish_one().await;
+    let (engine, id) = (w.engine.clone(), w.rung());
+    let run = tokio::spawn(async move { engine.run(id).await });
+    gate.entered().await;
+    let mut tx = w.another().await.begin().await.unwrap();
+    posts::lock(&mut tx, post).await.unwrap();
+    gate.let_through();
+    w.fake.published(1).await;
+    assert_eq!(w.events().await.len(), 0);
+    tx.rollback().await.unwrap();
+    run.await.unwrap();
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    assert_eq!((w.fake.posts().len(), w.events().await.len(), w.attempts(post).await.len()), (1, 1, 1));
+}
+
+/// Law: a claim that came to nothing uses up no attempt, and the id is rung for again.
+async fn a_claim_that_is_refused_is_made_later(w: TestWorker) {
+    let engine = scripted(&w, []);
+    let ids = [noop(&w, 1).await, noop(&w, 2).await];
+    let tx = locked(&w).await;
+    let runs = ids.map(|id| start(&engine, id));
+    cut(&w, 1).await;
+    for run in runs {
+        assert!(!run.await.unwrap());
+    }
+    tx.rollback().await.unwrap();
+    for id in ids {
+        let job = w.show(id).await;
+        assert_eq!((job.state, job.attempt, job.crashes), (State::Ready, 0, 0));
+    }
+    w.advance(10);
+    w.scheduler.tick().await.unwrap();
+    let rung = w.s.bell.take();
+    assert_eq!(rung.len(), 2);
+    for id in rung {
+        assert!(engine.run(id).await);
+        assert_eq!((w.state(id).await, w.show(id).await.attempt), (State::Done, 1));
+    }
+}
+
+/// Jobs in the middle of their runs, and what holds them.
+async fn running(
+    w: &TestWorker,
+) -> (crier_worker::engine::Engine, Vec<i64>, Vec<JoinHandle<bool>>, std::sync::Arc<Gate>) {
+    let gate = Gate::new();
+    let engine = scripted(w, (1..4).map(|subject| (subject, Act::Wait(gate.clone()))));
+    let (mut ids, mut runs) = (Vec::new(), Vec::new());
+    for subject in 1..4 {
+        ids.push(noop(w, subject).await);
+        runs.push(start(&engine, ids[ids.len() - 1]));
+        gate.entered().await;
+    }
+    (engine, ids, runs, gate)
+}
+
+async fn have_ended_once(w: &TestWorker, ids: &[i64], runs: Vec<JoinHandle<bool>>) {
+    for run in runs {
+        assert!(run.await.unwrap());
+    }
+    for id in ids {
+        let job = w.show(*id).await;
+        assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+    }
+}
+
+async fn an_end_that_is_refused_is_stored_later(w: TestWorker) {
+    let (engine, ids, runs, gate) = running(&w).await;
+    let tx = locked(&w).await;
+    (0..3).for_each(|_| gate.let_through());
+    // The three together, then each alone, and again.
+    cut(&w, 5).await;
+    assert_eq!(engine.held().len(), 3, "they are still held");
+    tx.rollback().await.unwrap();
+    have_ended_once(&w, &ids, runs).await;
+    assert!(engine.held().is_empty());
+}
+
+/// Law: a beat that failed loses nothing as long as one comes before the lease is over.
+async fn a_beat_that_is_refused_is_made_later(w: TestWorker) {
+    let (engine, ids, runs, gate) = running(&w).await;
+    w.advance(20);
+    let tx = locked(&w).await;
+    for _ in 0..2 {
+        let (beaten, ()) = tokio::join!(heartbeat::beat(&engine, &w.store), cut(&w, 1));
+        assert!(beaten.unwrap_err().is_passing());
+    }
+    tx.rollback().await.unwrap();
+    assert_eq!(beat_again(&w, &engine).await, 3);
+    w.advance(20);
+    w.scheduler.tick().await.unwrap();
+    (0..3).for_each(|_| gate.let_through());
+    have_ended_once(&w, &ids, runs).await;
+}
+
+/// What stood in the pool may have been cut as well.
+async fn beat_again(w: &TestWorker, engine: &crier_worker::engine::Engine) -> u64 {
+    for _ in 0..12 {
+        match heartbeat::beat(engine, &w.store).await {
+            Ok(renewed) => return renewed,
+            Err(error) => assert!(error.is_passing(), "{error}"),
+        }
+    }
+    panic!("it does not come back")
+}
+
+/// No page more than there are, on the connection that writes; one that takes its place has room again.
+async fn fill(s: &TestStore) {
+    s.sql("PRAGMA max_page_count = 1").await;
+}
+
+async fn make_room(s: &TestStore) {
+    s.sql("PRAGMA max_page_count = 1000000").await;
+}
+
+const LARGE: usize = 100_000;
+
+/// A write that needs room, in the middle of a unit of work that needs little.
+async fn large_write(s: &TestStore, workspace: i64) -> Result<()> {
+    let mut tx = s.begin().await?;
+    let job = NewJob::new(Kind::Noop, 77, tx.now);
+    jobs::enqueue(&mut tx, &job).await?;
+    users::create(&mut tx, workspace, &"x".repeat(LARGE), "Ann").await?;
+    tx.commit().await
+}
+
+/// Law: with the disk full a write fails whole and says that it may be tried again; reading goes on.
+#[tokio::test]
+async fn a_full_disk_refuses_whole_units_of_work() {
+    let s = TestStore::sqlite().await;
+    let workspace = s.workspace().await;
+    fill(&s).await;
+    for _ in 0..3 {
+        let error: StoreError = large_write(&s, workspace).await.unwrap_err();
+        assert!(error.is_unavailable() && error.is_passing(), "{error:?}");
+        assert_eq!(s.number("SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM users)").await, 0);
+        assert_eq!(s.bell.take(), Vec::<i64>::new(), "nobody is rung for");
+        s.db().ping().await.unwrap();
+    }
+    make_room(&s).await;
+    large_write(&s, workspace).await.unwrap();
+    assert_eq!(s.number("SELECT count(*) FROM jobs").await, 1);
+}
+
+/// Law: an end that finds no room is kept by its worker, and stored once when there is some.
+#[tokio::test]
+async fn an_end_that_finds_no_room_is_stored_later() {
+    let w = TestWorker::over(TestStore::sqlite().await).await;
+    w.listen_at("http://127.0.0.1:1/").await;
+    let gate = Gate::new();
+    let refusal = CallError::Permanent(Failure::of(Category::PlatformRejected, "x".repeat(LARGE)));
+    w.fake.says([Say::WaitAndRefuse(gate.clone(), refusal)]);
+    let (post, target) = w.publish_one().await;
+    let run = start(&w.engine, w.rung());
+    gate.entered().await;
+    fill(&w).await;
+    gate.let_through();
+    assert!(run.await.unwrap());
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().message.len()), (TargetStatus::Failed, LARGE));
+    assert_eq!((w.post_status(post).await, w.events().await), (PostStatus::Failed, vec!["post.failed".to_owned()]));
+    assert_eq!((w.attempts(post).await.len(), w.fake.count("publish")), (1, 1));
+}
+
+/// Law: a client is told that nothing was done, and why is none of its business; the same request is done later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_finds_no_room_is_refused_whole() {
+    let app = TestApp::start(TestStore::sqlite().await).await;
+    let t = app.tenant("pro").await;
+    let account = t.account("demo").await;
+    let before = t.get(&t.path("/posts")).await.expect(200);
+    fill(&app).await;
+    let body = json!({ "content": "y".repeat(20_000), "schedule_type": "draft", "accounts": [account] });
+    let key = app.fresh_key();
+    let path = t.path("/posts");
+    let send = async || t.request("POST", &path).idem(&key).json(&body).send().await;
+    send().await.refused(503, "service_unavailable");
+    assert_eq!(t.get(&path).await.expect(200)["data"], before["data"]);
+    make_room(&app).await;
+    let made = send().await.expect(201);
+    assert_eq!(send().await.expect(201), made);
+    assert_eq!(app.number("SELECT count(*) FROM posts").await, 1);
+}

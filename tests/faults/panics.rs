@@ -1,0 +1,199 @@
+//! Code of a kind that panics: in its run, in its end, in what counts its end, in what says when to try again. The law: the
+//! job comes to an end and its subject is told, once; who shared its batch goes out once and counts no crash.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::{Claimed, Kind, Outcome, State};
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::store::{Result, StoreError, Tx};
+use crier_worker::engine::{Engine, Run};
+use crier_worker::jobs::{Ending, Job, Registry};
+
+use crate::jobs::engine::three_with_a_bad_one;
+use crate::support::fake_platform::Say;
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::scripted::Refusal;
+
+worker_on_both!(
+    a_panic_is_tried_again_and_told_when_no_try_is_left,
+    an_end_that_panics_stops_nothing,
+    in_the_run,
+    in_the_end,
+    in_what_counts_the_end,
+    in_what_says_when_to_try_again,
+);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Where {
+    Run,
+    End,
+    Observe,
+    Pause,
+}
+
+/// A kind that panics at one subject, whenever it is run.
+struct Panics {
+    kind: Arc<dyn Job>,
+    at: Where,
+    subject: i64,
+}
+
+#[async_trait]
+impl Job for Panics {
+    fn kind(&self) -> Kind {
+        self.kind.kind()
+    }
+
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+        let hit = run.job.subject_id == self.subject;
+        assert!(!(hit && matches!(self.at, Where::Run | Where::Pause)), "the run panics, as the test wants");
+        let ending = self.kind.run(run).await?;
+        Ok(match hit {
+            true => Box::new(PanickingEnd(ending, self.at)),
+            false => Box::new(SpoilsOnce(ending, AtomicBool::new(self.at == Where::Observe))),
+        })
+    }
+
+    fn pause(&self, attempt: i32) -> TimeDelta {
+        assert!(self.at != Where::Pause, "the pause panics, as the test wants");
+        self.kind.pause(attempt)
+    }
+}
+
+struct PanickingEnd(Box<dyn Ending>, Where);
+
+#[async_trait]
+impl Ending for PanickingEnd {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        let outcome = self.0.write(tx, job).await?;
+        assert!(self.1 != Where::End, "the end panics, as the test wants");
+        Ok(outcome)
+    }
+
+    fn order(&self) -> i64 {
+        self.0.order()
+    }
+
+    fn observe(&self, outcome: &Outcome) {
+        assert!(self.1 != Where::Observe, "the count panics, as the test wants");
+        self.0.observe(outcome);
+    }
+}
+
+/// Spoils the transaction that the ends share, so that each is stored alone.
+struct SpoilsOnce(Box<dyn Ending>, AtomicBool);
+
+#[async_trait]
+impl Ending for SpoilsOnce {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        if self.1.swap(false, Ordering::SeqCst) {
+            return Err(StoreError::Database(sqlx::Error::PoolTimedOut));
+        }
+        self.0.write(tx, job).await
+    }
+
+    fn order(&self) -> i64 {
+        self.0.order()
+    }
+
+    fn observe(&self, outcome: &Outcome) {
+        self.0.observe(outcome);
+    }
+}
+
+/// Three targets of a post run at once, and the middle one's code panics. Gives the worker, the post and
+/// its targets after all have ended.
+async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
+    let (post, targets) = w.publish(&accounts).await;
+    let mut kinds: Vec<Arc<dyn Job>> = [Kind::DeliverWebhook, Kind::Noop].map(|kind| w.handler(kind)).into();
+    kinds.push(Arc::new(Panics { kind: w.handler(Kind::PublishTarget), at, subject: targets[1] }));
+    w.engine = Engine::new(w.store.clone(), Registry::of(kinds), 64);
+    let ids = w.s.bell.take();
+    futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
+    for i in [0, 2] {
+        assert_eq!(w.target(targets[i]).await.status, TargetStatus::Published);
+        let job = w.show(ids[i]).await;
+        assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0), "it does not suffer from the other");
+    }
+    w.run_to_the_end().await;
+    assert!(w.engine.held().is_empty());
+    let mut markers: Vec<_> = w.fake.posts().into_iter().map(|posted| posted.marker).collect();
+    markers.sort();
+    markers.dedup();
+    assert_eq!(markers.len(), w.fake.posts().len(), "each is out there once");
+    (w, post, targets)
+}
+
+async fn is_told_as_failed(w: &TestWorker, post: i64, target: i64, why: &str) {
+    let (ended, job) = (w.target(target).await, w.job_of(target).await);
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
+    assert_eq!((job.state, job.last_error.as_deref()), (State::Dead, Some(why)));
+    assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);
+    let mut events = w.events().await;
+    events.sort();
+    assert_eq!(events, ["post.failed", "post.published", "post.published"]);
+}
+
+async fn in_the_run(w: TestWorker) {
+    let (w, post, targets) = story(w, Where::Run).await;
+    is_told_as_failed(&w, post, targets[1], "panicked").await;
+    assert_eq!((w.job_of(targets[1]).await.attempt, w.fake.posts().len()), (8, 2));
+}
+
+/// Its call was made, so the platform holds it; no end can be stored, and it is dead like one that kills its process.
+async fn in_the_end(w: TestWorker) {
+    let (w, post, targets) = story(w, Where::End).await;
+    is_told_as_failed(&w, post, targets[1], "poison").await;
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (3, 3), "it was not sent again");
+}
+
+async fn in_what_counts_the_end(w: TestWorker) {
+    let (w, post, targets) = story(w, Where::Observe).await;
+    let job = w.job_of(targets[1]).await;
+    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+    assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 3));
+    assert_eq!(w.events().await, ["post.published", "post.published", "post.published"]);
+}
+
+async fn in_what_says_when_to_try_again(w: TestWorker) {
+    let (w, post, targets) = story(w, Where::Pause).await;
+    is_told_as_failed(&w, post, targets[1], "poison").await;
+    assert_eq!(w.fake.posts().len(), 2);
+}
+
+async fn an_end_that_panics_stops_nothing(w: TestWorker) {
+    assert_eq!(three_with_a_bad_one(&w, 2, Refusal::Panic).await, [State::Done; 3]);
+}
+
+async fn a_panic_is_tried_again_and_told_when_no_try_is_left(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.says((0..8).map(|_| Say::Panic));
+    let (post, target) = w.publish_one().await;
+    let id = w.rung();
+    w.engine.run(id).await;
+    let job = w.show(id).await;
+    assert_eq!((job.state, job.last_error.as_deref()), (State::Scheduled, Some("panicked")));
+    let milliseconds = (job.run_at - w.clock.now()).num_milliseconds();
+    assert!((8_000..=12_000).contains(&milliseconds), "{milliseconds} ms");
+
+    // It panicked in the middle of the call: the platform is asked before the next one.
+    w.sql(format!("UPDATE jobs SET attempt = 7 WHERE id = {id}")).await;
+    w.advance(70);
+    w.run_jobs().await;
+    assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (2, 1));
+    assert_eq!(w.state(id).await, State::Dead);
+    let ended = w.target(target).await;
+    let error = ended.error.unwrap();
+    assert_eq!(
+        (ended.status, error.code.as_str(), error.category),
+        (TargetStatus::Failed, "internal", Category::Internal)
+    );
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    assert_eq!(w.events().await, ["post.failed"]);
+}

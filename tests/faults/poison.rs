@@ -1,0 +1,163 @@
+//! A job that kills its process. The law: after the third time it is dead and its subject is told, once; who ran beside it
+//! is run to its own end.
+
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::State;
+use crier_common::domain::post::{PostStatus, TargetStatus};
+
+use super::crash::publish_to;
+use crate::support::fake_platform::{Gate, Say};
+use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::scripted::{Act, noop, scripted, start};
+
+worker_on_both!(
+    again_and_again_is_poison,
+    poison_that_went_out_is_found_when_published_again,
+    who_ran_beside_a_killer_is_unharmed,
+    a_suspect_runs_alone,
+    a_suspect_that_is_rung_often_waits_once,
+);
+
+/// Kills a worker in the middle of a call, three times.
+async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (post, target) = w.publish_one().await;
+    for crash in 1..=3 {
+        // The crash may come before or after the post was taken; if it was, the platform hangs when it is asked.
+        let gate = Gate::new();
+        w.fake.says([if accepted { Say::AcceptAndHang(gate.clone()) } else { Say::Hang(gate.clone()) }]);
+        if crash > 1 {
+            w.fake.answers([Ok(crier_common::platforms::Reconciled::Absent)]);
+        }
+        let doomed = w.doomed().await;
+        let id = w.job_of(target).await.id;
+        w.s.bell.take();
+        doomed.start(id);
+        gate.entered().await;
+        doomed.kill().await;
+        assert_eq!(w.state(id).await, State::Running);
+        w.advance(CALL_OVER + LEASE_OVER);
+        w.scheduler.tick().await.unwrap();
+        assert_eq!(w.show(id).await.crashes, crash);
+    }
+    (post, target)
+}
+
+async fn again_and_again_is_poison(w: TestWorker) {
+    let (post, target) = poisoned(&w, false).await;
+    let job = w.job_of(target).await;
+    assert_eq!((job.state, job.last_error.as_deref(), job.attempt), (State::Dead, Some("poison"), 3));
+    let ended = w.target(target).await;
+    let error = ended.error.unwrap();
+    assert_eq!(
+        (ended.status, error.code.as_str(), error.category),
+        (TargetStatus::Failed, "internal", Category::Internal)
+    );
+    assert_eq!((w.post_status(post).await, w.events().await), (PostStatus::Failed, vec!["post.failed".to_owned()]));
+    w.run_to_the_end().await;
+    assert_eq!(w.fake.count("publish"), 3, "it is left alone");
+}
+
+async fn poison_that_went_out_is_found_when_published_again(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (post, target) = publish_to(&w, Say::AcceptAndHang).await;
+    w.sql("UPDATE jobs SET crashes = 2 WHERE kind = 'publish_target'").await;
+    w.advance(LEASE_OVER);
+    w.scheduler.tick().await.unwrap();
+    assert_eq!(w.target(target).await.error.unwrap().code, "internal");
+    w.publish_again(post).await;
+    w.run_to_the_end().await;
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+}
+
+/// Law: of three that ran in the processes that died, the one that killed them is dead; the others go out once each.
+async fn who_ran_beside_a_killer_is_unharmed(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
+    let (post, targets) = w.publish(&accounts).await;
+    let ids = w.s.bell.take();
+    for crash in 1..=3 {
+        let gate = Gate::new();
+        w.fake.says([Say::Hang(gate.clone()), Say::Hang(gate.clone()), Say::Hang(gate.clone())]);
+        let doomed = w.doomed().await;
+        doomed.start(ids[0]);
+        gate.entered().await;
+        doomed.start(ids[1]);
+        doomed.start(ids[2]);
+        if crash < 3 {
+            // Who is at two crashes is let in alone: nobody runs beside it at the third.
+            gate.entered().await;
+            gate.entered().await;
+        }
+        doomed.kill().await;
+        w.fake.forget();
+        w.advance(CALL_OVER + LEASE_OVER);
+        w.scheduler.tick().await.unwrap();
+        w.s.bell.take();
+        for (i, id) in ids.iter().enumerate() {
+            assert_eq!(w.show(*id).await.crashes, if i == 0 { crash } else { crash.min(2) });
+        }
+    }
+    let killer = w.show(ids[0]).await;
+    assert_eq!((killer.state, killer.last_error.as_deref()), (State::Dead, Some("poison")));
+    let told = w.target(targets[0]).await;
+    assert_eq!((told.status, told.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
+    w.run_to_the_end().await;
+    for target in &targets[1..] {
+        assert_eq!(w.target(*target).await.status, TargetStatus::Published);
+    }
+    assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::PartiallyPublished, 2));
+    let mut events = w.events().await;
+    events.sort();
+    assert_eq!(events, ["post.failed", "post.published", "post.published"]);
+    assert_eq!(w.fake.count("publish"), 3 + 3 + 1 + 2);
+}
+
+async fn a_suspect_runs_alone(w: TestWorker) {
+    let (first, alone, after) = (Gate::new(), Gate::new(), Gate::new());
+    let acts = [(1, Act::Wait(first.clone())), (2, Act::Wait(alone.clone())), (3, Act::Wait(after.clone()))];
+    let engine = scripted(&w, acts);
+    let ids = [noop(&w, 1).await, noop(&w, 2).await, noop(&w, 3).await];
+    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
+    let mut runs = vec![start(&engine, ids[0])];
+    first.entered().await;
+    runs.push(start(&engine, ids[1]));
+    // It was claimed, found to be a suspect, and given back: a crash of the first would not count against it.
+    w.until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
+    w.until(async || w.state(ids[1]).await == State::Ready).await;
+    assert_eq!(w.show(ids[1]).await.attempt, 0);
+    first.let_through();
+    alone.entered().await;
+    assert_eq!(engine.held(), [ids[1]]);
+    runs.push(start(&engine, ids[2]));
+    tokio::task::yield_now().await;
+    assert_eq!(w.state(ids[2]).await, State::Ready, "nobody is claimed beside it");
+    alone.let_through();
+    after.entered().await;
+    after.let_through();
+    for run in runs {
+        assert!(run.await.unwrap());
+    }
+}
+
+async fn a_suspect_that_is_rung_often_waits_once(w: TestWorker) {
+    let (first, alone) = (Gate::new(), Gate::new());
+    let engine = scripted(&w, [(1, Act::Wait(first.clone())), (2, Act::Wait(alone.clone()))]);
+    let ids = [noop(&w, 1).await, noop(&w, 2).await];
+    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
+    let run = start(&engine, ids[0]);
+    first.entered().await;
+    let waits = start(&engine, ids[1]);
+    w.until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
+    w.until(async || w.state(ids[1]).await == State::Ready).await;
+    let again = [start(&engine, ids[1]), start(&engine, ids[1])];
+    first.let_through();
+    run.await.unwrap();
+    alone.entered().await;
+    alone.let_through();
+    assert!(waits.await.unwrap());
+    for again in again {
+        assert!(!again.await.unwrap());
+    }
+    assert_eq!(w.state(ids[1]).await, State::Done);
+}

@@ -1,0 +1,204 @@
+//! What cannot be read: a subject that is gone, a kind of a newer version, JSON that is none of ours, secrets that do not
+//! open. The law: it comes to an end and is told, or is left alone as it is; everything beside it goes on.
+
+use crier_common::domain::job::{Kind, State};
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::store::jobs::operate::{self, Filter};
+use crier_scheduler::tasks::{clean_up, dispatch, measure, rescue};
+
+use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+
+worker_on_both!(
+    a_subject_that_is_gone,
+    a_kind_of_a_newer_version_is_left_alone,
+    a_target_that_cannot_be_read_spoils_no_other,
+    a_target_that_cannot_be_read_is_told_when_its_worker_died,
+    one_job_that_cannot_be_rescued_holds_up_no_other,
+    secrets_that_do_not_open_spoil_no_other_account,
+    secrets_that_open_again_are_used,
+    an_error_of_the_database_is_told_when_no_try_is_left,
+);
+
+/// Law: nothing is called for it, and no job of it stays.
+async fn a_subject_that_is_gone(w: TestWorker) {
+    let (_, gone) = w.publish_one().await;
+    let (whole, _) = w.publish_one().await;
+    let (_, fine) = w.publish_one().await;
+    w.sql(format!("DELETE FROM post_targets WHERE id = {gone}")).await;
+    w.sql(format!("DELETE FROM posts WHERE id = {whole}")).await;
+    let delivery = w.job(Kind::DeliverWebhook, 999, None).await;
+    let ids = w.s.bell.take();
+    futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
+    assert_eq!((w.state(ids[0]).await, w.state(ids[1]).await), (State::Cancelled, State::Cancelled));
+    assert_eq!((w.state(ids[2]).await, w.state(delivery).await), (State::Done, State::Cancelled));
+    assert_eq!((w.target(fine).await.status, w.fake.count("publish")), (TargetStatus::Published, 1));
+}
+
+/// Law: every row of a kind that this version does not know is afterwards what it was, and every other job has ended.
+async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
+    let lane = format!("account:{}", w.account.id);
+    let rows =
+        [("scheduled", false, "NULL"), ("ready", false, "NULL"), ("ready", true, "NULL"), ("running", false, "run_at")];
+    // First, and older than all that is known: whoever takes a batch meets them.
+    for (subject, (state, waiting, lease)) in rows.iter().enumerate() {
+        let now = w.clock.now().to_rfc3339();
+        w.sql(format!(
+            "INSERT INTO jobs (kind, subject_id, lane, state, waiting, run_at, max_attempts, dispatched_at, created_at) \
+             VALUES ('reel_to_come', {subject}, '{lane}', '{state}', {waiting}, '{now}', 3, '{now}', '{now}')"
+        ))
+        .await;
+        w.sql(format!("UPDATE jobs SET lease_until = {lease} WHERE kind = 'reel_to_come' AND subject_id = {subject}"))
+            .await;
+    }
+    w.sql("INSERT INTO paused_kinds (kind, created_at) SELECT kind, created_at FROM jobs LIMIT 1").await;
+    let unknown = async || -> String {
+        w.value(
+            "SELECT string_agg(r, ' ') FROM (SELECT id || ':' || state || ':' || attempt || ':' || fence || ':' || crashes \
+             || ':' || waiting AS r FROM jobs WHERE kind = 'reel_to_come' ORDER BY id) j",
+        )
+        .await
+    };
+    let before = unknown().await;
+
+    let due = w.schedule(w.later(5)).await.1;
+    let mut targets = vec![due];
+    for _ in 0..6 {
+        targets.push(w.publish_one().await.1);
+    }
+    let vanished = w.job(Kind::Noop, 1, None).await;
+    w.claim(&[vanished], "gone").await;
+    w.advance(LEASE_OVER);
+    // Claims that meet them: by an id that is no business of this version, beside others in one batch.
+    let mut ids: Vec<i64> = vec![1, 2, 3, 4];
+    ids.extend(w.s.bell.take());
+    futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
+    dispatch::run(&w.scheduler).await.unwrap();
+    rescue::run(&w.scheduler).await.unwrap();
+    measure::run(&w.scheduler).await.unwrap();
+    clean_up::run(&w.scheduler).await.unwrap();
+    let listed = operate::list(&mut w.conn().await, &Filter::default(), 100).await.unwrap();
+    assert_eq!(listed.len(), 8, "what is known is listed");
+    w.run_to_the_end_of_known_kinds().await;
+    for target in targets {
+        assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    }
+    assert_eq!((w.state(vanished).await, w.fake.posts().len()), (State::Done, 7));
+    assert_eq!(unknown().await, before);
+}
+
+impl TestWorker {
+    /// What [`TestWorker::run_to_the_end`] does, where jobs stand that nobody will ever run.
+    async fn run_to_the_end_of_known_kinds(&self) {
+        for _ in 0..5 {
+            self.run_jobs().await;
+            self.advance(LEASE_OVER);
+        }
+    }
+}
+
+/// Three targets on three accounts, the middle one's options being none of ours.
+async fn three_with_an_unreadable_one(w: &TestWorker) -> (i64, Vec<i64>) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
+    let (post, targets) = w.publish(&accounts).await;
+    w.sql(format!("UPDATE post_targets SET options = '[]' WHERE id = {}", targets[1])).await;
+    (post, targets)
+}
+
+/// How its post ends: the others are out, once each, and this one is told.
+async fn ends_without_it(w: &TestWorker, post: i64, targets: &[i64]) {
+    w.run_to_the_end().await;
+    let told = format!("SELECT status || ' ' || attempts FROM post_targets WHERE id = {}", targets[1]);
+    assert_eq!(w.value::<String>(told).await, "failed 0");
+    for target in [targets[0], targets[2]] {
+        assert_eq!(w.target(target).await.status, TargetStatus::Published);
+        assert_eq!((w.job_of(target).await.attempt, w.job_of(target).await.crashes), (1, 0));
+    }
+    let mut events = w.events().await;
+    events.sort();
+    assert_eq!(events, ["post.failed", "post.published", "post.published"]);
+    assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::PartiallyPublished, 2));
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready', 'running')").await, 0);
+}
+
+async fn a_target_that_cannot_be_read_spoils_no_other(w: TestWorker) {
+    let (post, targets) = three_with_an_unreadable_one(&w).await;
+    let ids = w.s.bell.take();
+    futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
+    ends_without_it(&w, post, &targets).await;
+    assert_eq!(w.job_of(targets[1]).await.attempt, 8, "it may become readable");
+}
+
+async fn a_target_that_cannot_be_read_is_told_when_its_worker_died(w: TestWorker) {
+    let (post, targets) = three_with_an_unreadable_one(&w).await;
+    let ids = w.s.bell.take();
+    w.claim(&ids[1..2], "gone").await;
+    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
+    futures::future::join_all([ids[0], ids[2]].iter().map(|id| w.engine.run(*id))).await;
+    ends_without_it(&w, post, &targets).await;
+}
+
+/// A post whose target's account holds secrets that are another's: they do not open there.
+async fn sealed_for_another(w: &TestWorker) -> (i64, i64) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let other = w.another_account("b").await.id;
+    let (_, targets) = w.publish(&[other, w.account.id]).await;
+    let swap = format!("(SELECT secrets FROM social_accounts WHERE id = {})", w.account.id);
+    w.sql(format!("UPDATE social_accounts SET secrets = {swap} WHERE id = {other}")).await;
+    let ids = w.s.bell.take();
+    futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
+    (targets[0], targets[1])
+}
+
+async fn secrets_that_do_not_open_spoil_no_other_account(w: TestWorker) {
+    let (closed, fine) = sealed_for_another(&w).await;
+    w.run_to_the_end().await;
+    assert_eq!((w.target(fine).await.status, w.job_of(fine).await.attempt), (TargetStatus::Published, 1));
+    let (told, job) = (w.target(closed).await, w.job_of(closed).await);
+    assert_eq!((told.status, told.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
+    assert_eq!((job.state, job.attempt, w.fake.count("publish")), (State::Dead, 8, 1));
+    assert_eq!(w.events().await, ["post.published", "post.failed"]);
+}
+
+async fn secrets_that_open_again_are_used(w: TestWorker) {
+    let (closed, _) = sealed_for_another(&w).await;
+    assert_eq!(w.job_of(closed).await.state, State::Scheduled);
+    w.another_account("b").await;
+    w.run_to_the_end().await;
+    assert_eq!((w.target(closed).await.status, w.fake.posts().len()), (TargetStatus::Published, 2));
+}
+
+async fn one_job_that_cannot_be_rescued_holds_up_no_other(w: TestWorker) {
+    let (post, stuck) = w.publish_one().await;
+    let (_, fine) = w.publish_one().await;
+    let ids = w.s.bell.take();
+    w.claim(&ids, "gone").await;
+    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
+    // Its subject cannot be told: what is stored of its post cannot be read.
+    w.sql(format!("UPDATE posts SET media = '{{}}' WHERE id = {post}")).await;
+    w.advance(LEASE_OVER);
+    rescue::run(&w.scheduler).await.unwrap_err();
+    assert_eq!((w.state(ids[0]).await, w.state(ids[1]).await), (State::Running, State::Ready));
+    w.engine.run(ids[1]).await;
+    assert_eq!(w.target(fine).await.status, TargetStatus::Published);
+    w.sql(format!("UPDATE posts SET media = '[]' WHERE id = {post}")).await;
+    rescue::run(&w.scheduler).await.unwrap();
+    assert_eq!((w.state(ids[0]).await, w.target(stuck).await.status), (State::Dead, TargetStatus::Failed));
+}
+
+async fn an_error_of_the_database_is_told_when_no_try_is_left(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (_, target) = w.publish_one().await;
+    let id = w.rung();
+    // The account's secrets cannot be opened: no try will ever get further.
+    w.sql("UPDATE social_accounts SET secrets = secrets || secrets").await;
+    w.sql(format!("UPDATE jobs SET attempt = 6 WHERE id = {id}")).await;
+    w.engine.run(id).await;
+    assert_eq!(w.state(id).await, State::Scheduled);
+    assert!(w.target(target).await.call_started_at.is_none(), "no call was marked as begun");
+    w.run_to_the_end().await;
+    assert_eq!(w.state(id).await, State::Dead);
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
+    assert_eq!((w.events().await, w.fake.calls().len()), (vec!["post.failed".to_owned()], 0));
+}

@@ -1,0 +1,154 @@
+//! A worker that is frozen past its lease and wakes: before it prepares, in the call, before it stores the end. The law: what
+//! it does after it woke changes nothing, here or on the platform; one that is merely slow is not taken for frozen.
+
+use crier_common::domain::job::{Kind, Outcome, State};
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::store::jobs::engine as rows;
+use crier_worker::engine::Run;
+use crier_worker::heartbeat;
+
+use super::crash::{is_out_once, publish_to};
+use crate::support::fake_platform::{Gate, Say};
+use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::scripted::{Act, noop, scripted, start};
+
+worker_on_both!(
+    a_frozen_worker_writes_nothing,
+    a_frozen_worker_calls_nobody_when_it_wakes,
+    a_frozen_worker_does_not_send_again_what_it_found_missing,
+    a_frozen_worker_stores_no_second_end,
+    a_frozen_run_that_ends_leaves_its_successor_held,
+    a_drain_longer_than_the_lease_loses_nothing,
+);
+
+async fn a_frozen_worker_writes_nothing(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let gate = Gate::new();
+    w.fake.says([Say::Wait(gate.clone())]);
+    let (post, target) = w.publish_one().await;
+    let (frozen, id) = (w.engine.clone(), w.rung());
+    let run = tokio::spawn(async move { frozen.run(id).await });
+    gate.entered().await;
+    // Its heartbeat stops; another takes the job, and finds that it must wait for the call to be over.
+    w.advance(LEASE_OVER);
+    w.run_jobs().await;
+    assert_eq!(w.job_of(target).await.state, State::Scheduled);
+    let before = w.job_of(target).await;
+    gate.let_through();
+    run.await.unwrap();
+    let after = w.job_of(target).await;
+    assert_eq!((after.state, after.run_at, after.attempt), (before.state, before.run_at, before.attempt));
+    assert_eq!((w.target(target).await.status, w.events().await.len()), (TargetStatus::Publishing, 0));
+    w.run_to_the_end().await;
+    assert_eq!(w.fake.count("publish"), 1);
+    is_out_once(&w, post, target).await;
+}
+
+async fn a_frozen_worker_calls_nobody_when_it_wakes(w: TestWorker) {
+    // It claimed, and was frozen before it prepared; another has done the job meanwhile.
+    let (post, target) = w.publish_one().await;
+    let frozen = w.claim(&[w.rung()], "frozen").await.remove(0);
+    w.advance(LEASE_OVER);
+    w.run_to_the_end().await;
+    let handler = w.handler(Kind::PublishTarget);
+    let ending = handler.run(&Run::new(frozen.clone())).await.unwrap();
+    let outcome = w.discard(async |tx| ending.write(tx, &frozen).await).await;
+    assert!(matches!(outcome, Outcome::Cancelled(_)) && !w.settle(&frozen, outcome).await);
+    assert_eq!((w.fake.count("publish"), w.target(target).await.attempts), (1, 1));
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+}
+
+async fn a_frozen_worker_does_not_send_again_what_it_found_missing(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (post, target) = publish_to(&w, Say::Hang).await;
+    w.advance(CALL_OVER);
+    w.scheduler.tick().await.unwrap();
+    // It asks, is told "not there", and is frozen before it sends again; another asks as well, and sends.
+    let gate = Gate::new();
+    w.fake.hold_answer(gate.clone());
+    let (frozen, id) = (w.engine.clone(), w.job_of(target).await.id);
+    w.s.bell.take();
+    let run = tokio::spawn(async move { frozen.run(id).await });
+    gate.entered().await;
+    w.advance(LEASE_OVER);
+    let other = w.engine_for(w.another().await, Kind::ALL);
+    w.scheduler.tick().await.unwrap();
+    assert!(other.run(id).await);
+    gate.let_through();
+    run.await.unwrap();
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (2, 1), "the frozen one sends nothing");
+    w.advance(1);
+    is_out_once_but_for_deliveries(&w, post, target).await;
+}
+
+async fn is_out_once_but_for_deliveries(w: &TestWorker, post: i64, target: i64) {
+    assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    assert_eq!((w.post_status(post).await, w.events().await.len()), (PostStatus::Published, 1));
+}
+
+/// Law: of two ends of one job the later one counts for nothing, row for row.
+async fn a_frozen_worker_stores_no_second_end(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (post, target) = w.publish_one().await;
+    let frozen = w.claim(&[w.rung()], "frozen").await.remove(0);
+    // It called, and the platform took the post; it is frozen with the answer in its hands.
+    let ending = w.handler(Kind::PublishTarget).run(&Run::new(frozen.clone())).await.unwrap();
+    w.advance(LEASE_OVER);
+    w.run_to_the_end().await;
+    is_out_once(&w, post, target).await;
+    let facts = async || {
+        let of = async |table: &str| w.number(format!("SELECT count(*) FROM {table}")).await;
+        (of("target_attempts").await, of("events").await, of("jobs").await, w.job_of(target).await.finished_at)
+    };
+    let before = facts().await;
+    let mut tx = w.begin().await.unwrap();
+    let outcome = ending.write(&mut tx, &frozen).await.unwrap();
+    assert!(!rows::settle(&mut tx, &[(&frozen, outcome)]).await.unwrap(), "its fence is an old one");
+    tx.rollback().await.unwrap();
+    assert_eq!(facts().await, before);
+    is_out_once(&w, post, target).await;
+}
+
+async fn a_frozen_run_that_ends_leaves_its_successor_held(w: TestWorker) {
+    let (frozen, second) = (Gate::new(), Gate::new());
+    let engine = scripted(&w, [(1, Act::WaitTwice(frozen.clone(), second.clone()))]);
+    let id = noop(&w, 1).await;
+    let run = start(&engine, id);
+    frozen.entered().await;
+    w.advance(LEASE_OVER + CALL_OVER);
+    w.scheduler.tick().await.unwrap();
+    let again = start(&engine, id);
+    second.entered().await;
+    frozen.let_through();
+    run.await.unwrap();
+    assert_eq!(engine.held(), [id], "the run that was rescued goes on");
+    let renewed = w.write(async |tx| rows::heartbeat(tx, &engine.held(), engine.worker()).await).await;
+    assert_eq!((renewed, w.state(id).await), (1, State::Running));
+    second.let_through();
+    again.await.unwrap();
+    assert_eq!((w.state(id).await, w.show(id).await.crashes), (State::Done, 1));
+}
+
+/// Law: what a worker holds while it drains is nobody else's, however long that takes: it runs once and counts no crash.
+async fn a_drain_longer_than_the_lease_loses_nothing(w: TestWorker) {
+    let gate = Gate::new();
+    w.fake.says([Say::Wait(gate.clone())]);
+    let (_, target) = w.publish_one().await;
+    let id = w.rung();
+    let run = start(&w.engine, id);
+    gate.entered().await;
+    w.engine.drain();
+    let other = w.engine_for(w.another().await, Kind::ALL);
+    for _ in 0..12 {
+        w.advance(20);
+        assert_eq!(heartbeat::beat(&w.engine, &w.store).await.unwrap(), 1);
+        w.scheduler.tick().await.unwrap();
+        assert!(w.s.bell.take().is_empty() && !other.run(id).await, "nobody can rescue it");
+    }
+    gate.let_through();
+    w.engine.idle().await;
+    run.await.unwrap();
+    let job = w.job_of(target).await;
+    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+}

@@ -1,0 +1,100 @@
+//! A kind that does what a test says, standing in for the no-op.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::store::{Result, StoreError, Tx};
+use crier_worker::engine::{Engine, Run};
+use crier_worker::jobs::{Ending, Job, Registry};
+use tokio::task::JoinHandle;
+
+use super::fake_platform::Gate;
+use super::jobs::TestWorker;
+
+/// What one job of the scripted kind does, by its subject.
+#[derive(Clone)]
+pub enum Act {
+    End(Outcome),
+    /// Waits at the gate, in a call or not.
+    Wait(Arc<Gate>),
+    WaitInCall(Arc<Gate>),
+    /// At the first gate by its first run, at the second by any other.
+    WaitTwice(Arc<Gate>, Arc<Gate>),
+    /// Its end fails so often, then is done.
+    Refuse(Arc<AtomicUsize>, Refusal),
+}
+
+#[derive(Clone, Copy)]
+pub enum Refusal {
+    Passing,
+    Final,
+    Panic,
+}
+
+struct Scripted(Vec<(i64, Act)>);
+
+#[async_trait]
+impl Job for Scripted {
+    fn kind(&self) -> Kind {
+        Kind::Noop
+    }
+
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+        let act = self.0.iter().find(|(subject, _)| *subject == run.job.subject_id).map(|(_, act)| act.clone());
+        Ok(match act {
+            None => Box::new(Outcome::Done),
+            Some(Act::End(outcome)) => Box::new(outcome),
+            Some(Act::Wait(gate)) => {
+                gate.pass().await;
+                Box::new(Outcome::Done)
+            }
+            Some(Act::WaitInCall(gate)) => {
+                run.call(gate.pass()).await;
+                Box::new(Outcome::Done)
+            }
+            Some(Act::WaitTwice(first, second)) => {
+                let gate = if run.job.attempt == 1 { first } else { second };
+                gate.pass().await;
+                Box::new(Outcome::Done)
+            }
+            Some(Act::Refuse(times, how)) => Box::new(Refused(times, how)),
+        })
+    }
+}
+
+struct Refused(Arc<AtomicUsize>, Refusal);
+
+#[async_trait]
+impl Ending for Refused {
+    async fn write(&self, _tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
+        let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match (left, self.1) {
+            (Err(_), _) => Ok(Outcome::Done),
+            (Ok(_), Refusal::Passing) => Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
+            (Ok(_), Refusal::Final) => Err(StoreError::Decode("the test refuses this end".into())),
+            (Ok(_), Refusal::Panic) => panic!("this end panics, as the test wants"),
+        }
+    }
+}
+
+/// An engine that knows this kind alone; a job that is not told of is done at once.
+pub fn scripted(w: &TestWorker, acts: impl IntoIterator<Item = (i64, Act)>) -> Engine {
+    Engine::new(w.store.clone(), Registry::of([Arc::new(Scripted(acts.into_iter().collect())) as Arc<dyn Job>]), 64)
+}
+
+/// A job of the kind that nobody was rung for.
+pub async fn noop(w: &TestWorker, subject: i64) -> i64 {
+    let id = w.job(Kind::Noop, subject, None).await;
+    w.s.bell.take();
+    id
+}
+
+/// Runs an id, without waiting for it.
+pub fn start(engine: &Engine, id: i64) -> JoinHandle<bool> {
+    let engine = engine.clone();
+    tokio::spawn(async move { engine.run(id).await })
+}
