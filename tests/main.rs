@@ -5,6 +5,7 @@ mod architecture;
 mod commands;
 mod faults;
 mod jobs;
+mod metrics;
 mod platforms;
 mod readme;
 mod store;

@@ -16,6 +16,8 @@ pub struct Installation {
     env: BTreeMap<String, String>,
     split: Option<TestDatabase>,
     running: BTreeMap<&'static str, Child>,
+    /// Where each process serves its metrics.
+    ops: BTreeMap<&'static str, String>,
     http: HttpClient,
     url: String,
     key: String,
@@ -73,7 +75,8 @@ impl Installation {
             env.insert(name.to_owned(), value);
         }
         let http = HttpClient::trusted(Duration::from_secs(20), 4 << 20);
-        let mut this = Self { dir, env, split, running: BTreeMap::new(), http, url, key: String::new() };
+        let mut this =
+            Self { dir, env, split, running: BTreeMap::new(), ops: BTreeMap::new(), http, url, key: String::new() };
         if this.split.is_some() {
             this.command(&["migrate"]);
         }
@@ -130,11 +133,19 @@ impl Installation {
             .expect("the program starts");
         self.running.insert(name, child);
         let ready = format!("http://{ops}/readyz");
+        self.ops.insert(name, ops);
         self.until(&format!("{name} is ready"), || async {
             let answer = self.http.send(self.http.request(reqwest::Method::GET, &ready)).await.ok()?;
             answer.status.is_success().then_some(())
         })
         .await;
+    }
+
+    /// What a process shows as its metrics.
+    pub async fn metrics(&self, name: &str) -> String {
+        let url = format!("http://{}/metrics", self.ops[name]);
+        let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.expect("an answer");
+        String::from_utf8(answer.body.to_vec()).expect("text")
     }
 
     /// `kill -9`.
