@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Arg, ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crier_common::config::{Source, duration, keys};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::job::{Kind, State};
@@ -171,7 +171,8 @@ pub enum JobsCommand {
         after_help = "Examples:\n  crier jobs retry 42 43\n  crier jobs retry --dead --kind publish_target\n  crier jobs retry --dead --kind deliver_webhook --lane endpoint:7 --older-than 2h"
     )]
     Retry {
-        #[arg(required_unless_present = "dead")]
+        /// Of the jobs.
+        #[arg(required_unless_present = "dead", conflicts_with_all = ["kind", "lane", "older_than"])]
         ids: Vec<i64>,
         /// All dead jobs of a kind.
         #[arg(long, requires = "kind", conflicts_with = "ids")]
@@ -181,10 +182,12 @@ pub enum JobsCommand {
     },
     /// Cancel jobs that have not begun; what they act on is told.
     #[command(
+        group(ArgGroup::new("cancelled").args(["ids", "kind", "lane", "older_than"]).required(true).multiple(true)),
         after_help = "Examples:\n  crier jobs cancel 44 45\n  crier jobs cancel --kind deliver_webhook --state scheduled --lane endpoint:7\n\nWithout ids it takes a --kind, a --lane or an --older-than: all jobs of all kinds are never cancelled at once."
     )]
     Cancel {
-        #[arg(required_unless_present_any = ["kind", "lane", "older_than"])]
+        /// Of the jobs.
+        #[arg(conflicts_with_all = ["kind", "lane", "older_than"])]
         ids: Vec<i64>,
         #[command(flatten)]
         which: Which,

@@ -6,6 +6,7 @@ mod bench;
 mod commands;
 mod faults;
 mod jobs;
+mod metrics;
 mod platforms;
 mod readme;
 mod store;

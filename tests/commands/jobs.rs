@@ -96,8 +96,10 @@ async fn a_mistake_is_answered_with_what_would_be_right(w: TestWorker) {
         (&["retry"], "<IDS>"),
         (&["retry", "--dead"], "--kind"),
         (&["retry", "1", "--dead", "--kind", "noop"], "cannot be used with"),
-        (&["cancel"], "<IDS>"),
-        (&["cancel", "--state", "ready"], "<IDS>"),
+        (&["retry", "1", "--kind", "noop"], "cannot be used with"),
+        (&["cancel"], "--kind <KIND>"),
+        (&["cancel", "--state", "ready"], "--kind <KIND>"),
+        (&["cancel", "1", "--lane", "account:1"], "cannot be used with"),
         (&["cancel", "--kind", "noop", "--state", "running"], "a job that is running cannot be cancelled"),
     ] {
         let said = crier(&w, &[&["jobs"], args].concat());

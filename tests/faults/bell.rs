@@ -61,7 +61,13 @@ impl Listening {
         let tally = Arc::new(Tally::default());
         let engine = Engine::new(s.store.clone(), Registry::of([tally.clone() as Arc<dyn Job>]), 8);
         let stop = CancellationToken::new();
-        let worker = tokio::spawn(crier_worker::run(engine, bell.clone(), Concurrency::each(8), Duration::from_secs(30), stop.clone()));
+        let worker = tokio::spawn(crier_worker::run(
+            engine,
+            bell.clone(),
+            Concurrency::each(8),
+            Duration::from_secs(30),
+            stop.clone(),
+        ));
         Self { s, bell, tally, stop, worker }
     }
 

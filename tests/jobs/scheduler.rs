@@ -13,6 +13,7 @@ worker_on_both!(
     the_next_due_job_is_looked_for_in_time,
     a_crash_on_the_last_try_is_told,
     what_is_over_is_cleared_up_and_nothing_else,
+    clearing_up_goes_on_while_there_is_more,
     counting_reads_alone,
 );
 
@@ -84,6 +85,26 @@ async fn what_is_over_is_cleared_up_and_nothing_else(w: TestWorker) {
     w.clock.advance(TimeDelta::days(1_000));
     clean_up::run(&w.scheduler).await.unwrap();
     assert_eq!(count("events").await, 2, "and so do events and their deliveries");
+}
+
+/// A worker can end thousands of jobs a second: what is over is cleared up as fast, not some at each tick.
+async fn clearing_up_goes_on_while_there_is_more(w: TestWorker) {
+    let at = w.now().to_rfc3339();
+    let numbers = match w.s.is_postgres() {
+        true => "SELECT n FROM generate_series(1, 12000) n",
+        false => "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 12000) SELECT n FROM c",
+    };
+    w.sql(format!(
+        "INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at, finished_at) \
+         SELECT 'noop', n, 'done', '{at}', 5, '{at}', '{at}', '{at}' FROM ({numbers}) numbers"
+    ))
+    .await;
+    let kept = w.job(Kind::Noop, 1, None).await;
+    w.clock.advance(TimeDelta::days(8));
+    while let Some(wait) = clean_up::run(&w.scheduler).await.unwrap() {
+        assert_eq!(wait, std::time::Duration::ZERO);
+    }
+    assert_eq!((w.number("SELECT count(*) FROM jobs").await, w.state(kept).await), (1, State::Ready));
 }
 
 async fn counting_reads_alone(w: TestWorker) {

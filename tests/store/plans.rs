@@ -9,7 +9,7 @@ use crier_common::domain::job::{Kind, LEASE, NewJob, Outcome, State};
 use crier_common::store::db::Engine;
 use crier_common::store::jobs::operate::{self, Filter};
 use crier_common::store::jobs::{self, dispatch, engine};
-use crier_common::store::{Result, Tx, targets};
+use crier_common::store::{Result, Tx, idempotency, posts, targets};
 
 use crate::support::store::TestStore;
 
@@ -17,9 +17,9 @@ use crate::support::store::TestStore;
 const RUNS: usize = 8;
 const ROWS: i64 = 100_000;
 
-/// Scans of the table itself and entries that were met in its indexes, in this transaction so far.
+/// Scans of the tables themselves and entries that were met in their indexes, in this transaction so far.
 async fn reads(tx: &mut Tx) -> (i64, i64, Vec<(String, i64)>) {
-    const SQL: &str = "SELECT c.relname::text, c.relkind = 'r', pg_stat_get_xact_numscans(c.oid), pg_stat_get_xact_tuples_returned(c.oid) FROM pg_class c WHERE c.oid = 'jobs'::regclass OR c.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'jobs'::regclass) ORDER BY 1";
+    const SQL: &str = "SELECT c.relname::text, c.relkind = 'r', pg_stat_get_xact_numscans(c.oid), pg_stat_get_xact_tuples_returned(c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE coalesce(i.indrelid, c.oid) IN ('jobs'::regclass, 'posts'::regclass, 'idempotency_keys'::regclass) ORDER BY 1";
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
     let rows: Vec<(String, bool, i64, i64)> = sqlx::query_as(SQL).fetch_all(conn).await.unwrap();
     let scans = rows.iter().filter(|row| row.1).map(|row| row.2).sum();
@@ -129,6 +129,40 @@ async fn with_100_000_running_jobs_nothing_reads_the_whole_table() {
 #[tokio::test]
 async fn with_100_000_ended_jobs_nothing_reads_the_whole_table() {
     everything_is_bounded("done").await;
+}
+
+/// Clearing up deleted posts looks for the jobs of those alone, and stored answers are found by their age.
+#[tokio::test]
+async fn with_100_000_scheduled_jobs_clearing_up_reads_little() {
+    let s = filled("scheduled").await;
+    let w = s.world().await;
+    let key = s.key(w.user).await;
+    let now = s.now().to_rfc3339();
+    for sql in [
+        format!(
+            "INSERT INTO posts (brand_id, status, content, schedule_type, media, counted, deleted_at, created_at, updated_at) SELECT {}, 'published', 'x', 'now', '[]', TRUE, CASE WHEN n <= 1000 THEN '{now}'::timestamptz END, '{now}', '{now}' FROM generate_series(1, 20000) n",
+            w.brand
+        ),
+        format!(
+            "INSERT INTO post_targets (post_id, account_id, platform, position, status, options, created_at, updated_at) SELECT id, 1, 'sandbox', 0, 'published', '{{}}', '{now}', '{now}' FROM posts"
+        ),
+        format!(
+            "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, created_at) SELECT {key}, n::text, 'x', '{now}' FROM generate_series(1, 20000) n"
+        ),
+    ] {
+        s.sql(sql).await;
+    }
+    let mut tx = s.begin().await.unwrap();
+    bounded(&mut tx, "deleted posts", 5_000, async |tx| posts::purge(tx, 100).await).await;
+    bounded(&mut tx, "answers, of which none is old", 100, async |tx| idempotency::purge(tx, 100).await).await;
+    s.advance(86_400);
+    let mut tx = s.begin().await.unwrap();
+    bounded(&mut tx, "old answers", 5_000, async |tx| idempotency::purge(tx, 100).await).await;
+}
+
+#[tokio::test]
+async fn nothing_is_compiled_before_it_is_run() {
+    assert_eq!(TestStore::postgres().await.value::<String>("SHOW jit").await, "off");
 }
 
 /// What an operator looks for is found among 100,000 other jobs.

@@ -189,8 +189,12 @@ impl Installation {
 
     /// A metric of a process, by its whole name with the labels.
     pub async fn metric(&self, name: &str, metric: &str) -> Option<f64> {
-        let (_, body) = self.ask(name, "metrics").await?;
-        body.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse().ok())
+        self.metrics(name).await?.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse().ok())
+    }
+
+    /// What a process shows as its metrics.
+    pub async fn metrics(&self, name: &str) -> Option<String> {
+        Some(self.ask(name, "metrics").await?.1)
     }
 
     async fn ask(&self, name: &str, path: &str) -> Option<(u16, String)> {

@@ -11,6 +11,7 @@ use crier_common::config::Concurrency;
 use crier_common::domain::job::Kind;
 use crier_common::process::{Process, StartError};
 use crier_common::queue::{Heard, Transport};
+use crier_common::telemetry::metrics;
 use crier_common::webhooks::Sender;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +43,7 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     let concurrency = config.worker.concurrency.clone();
     let slots = config.worker.kinds.iter().map(|kind| concurrency.of(*kind)).sum();
     let engine = Engine::new(process.store.clone(), registry, slots);
+    metrics::worker_slots(0, slots);
     let beating = CancellationToken::new();
     let opener = process.clone();
     heartbeat::start(engine.clone(), move || opener.store_for_thread(), beating.clone())

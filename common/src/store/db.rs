@@ -91,6 +91,10 @@ impl Db {
             .acquire_timeout(ACQUIRE)
             // A connection that the server dropped is found by its failure; the ping before each use would double the trips.
             .test_before_acquire(false)
+            // All statements here are short. One that is merely thought to be long would be compiled first, for a second.
+            .after_connect(|conn, _| {
+                Box::pin(async move { sqlx::query("SET jit = off").execute(conn).await.map(drop) })
+            })
             .connect_lazy_with(options);
         Ok(Self::Pg(pool))
     }

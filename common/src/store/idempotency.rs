@@ -127,7 +127,10 @@ pub async fn release(tx: &mut Tx, slot: &Slot) -> Result<()> {
 
 /// Deletes answers that are over, at most `limit`; gives how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
-    const SQL: &str = "DELETE FROM idempotency_keys WHERE (api_key_id, key) IN (SELECT api_key_id, key FROM idempotency_keys WHERE created_at <= $1 LIMIT $2)";
+    let sql = tx.spelt(
+        "DELETE FROM idempotency_keys WHERE ctid = ANY(ARRAY(SELECT ctid FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT (SELECT $2)))",
+        "DELETE FROM idempotency_keys WHERE rowid IN (SELECT rowid FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT (SELECT $2))",
+    );
     let before = tx.now - KEPT;
-    Ok(execute!(tx, SQL, before, limit)?)
+    Ok(execute!(tx, sql, before, limit)?)
 }

@@ -1,32 +1,94 @@
-//! Deletes what is over, in small batches, so that no transaction is long: ended jobs after 7 days (dead ones 30), stored
-//! answers after a day, deleted posts once nothing of theirs runs. What tells a user what happened (targets, deliveries,
-//! attempts) stays.
+//! Deletes what is over: ended jobs after 7 days (dead ones 30), stored answers after a day, deleted posts once nothing of
+//! theirs runs. What tells a user what happened (targets, deliveries, attempts) stays.
+//!
+//! Nobody waits long for it, on SQLite's one writer least of all: each batch is a transaction, as large as can be deleted in
+//! a few milliseconds here, and between two of them the others have their turn. While there is more, it goes on.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_common::store::jobs::dispatch;
-use crier_common::store::{Result, idempotency, posts};
+use crier_common::store::{Result, Tx, idempotency, posts};
 
 use crate::Scheduler;
 
-const BATCH: i64 = 500;
-/// At most so many batches of each in one tick: the next tick goes on.
-const ROUNDS: usize = 20;
 const ENDED: TimeDelta = TimeDelta::days(7);
 const DEAD: TimeDelta = TimeDelta::days(30);
+/// How large a batch is at first, and at most.
+const FIRST: i64 = 100;
+const LARGEST: i64 = 1_000;
+/// How long a transaction may take; one that takes longer is followed by a smaller one.
+const HELD: Duration = Duration::from_millis(10);
+/// After how long a tick ends in which there is more; the next follows at once.
+const TICK: Duration = Duration::from_secs(2);
 
-pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    for _ in 0..ROUNDS {
-        let mut tx = s.store.begin().await?;
+const ALL: [Over; 3] = [Over::Jobs, Over::Answers, Over::Posts];
+
+#[derive(Clone, Copy)]
+enum Over {
+    Jobs,
+    Answers,
+    Posts,
+}
+
+impl Over {
+    async fn purge(self, tx: &mut Tx, limit: i64) -> Result<u64> {
         let now = tx.now;
-        let mut gone = dispatch::purge(&mut tx, now - ENDED, now - DEAD, BATCH).await?;
-        gone += idempotency::purge(&mut tx, BATCH).await?;
-        gone += posts::purge(&mut tx, BATCH).await?;
-        tx.commit().await?;
-        if gone == 0 {
-            break;
+        match self {
+            Self::Jobs => dispatch::purge(tx, now - ENDED, now - DEAD, limit).await,
+            Self::Answers => idempotency::purge(tx, limit).await,
+            Self::Posts => posts::purge(tx, limit).await,
         }
     }
-    Ok(None)
+}
+
+pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
+    let mut more = false;
+    for over in ALL {
+        more |= in_batches(s, over).await?;
+    }
+    Ok(more.then_some(Duration::ZERO))
+}
+
+/// Gives whether there is more.
+async fn in_batches(s: &Scheduler, over: Over) -> Result<bool> {
+    let (end, mut size) = (Instant::now() + TICK, FIRST);
+    while Instant::now() < end {
+        let mut tx = s.store.begin().await?;
+        let began = Instant::now();
+        let gone = over.purge(&mut tx, size).await?;
+        tx.commit().await?;
+        let took = began.elapsed();
+        if gone < size.unsigned_abs() {
+            return Ok(false);
+        }
+        size = next_size(size, took);
+        tokio::time::sleep(took.min(HELD)).await;
+    }
+    Ok(true)
+}
+
+fn next_size(size: i64, took: Duration) -> i64 {
+    let next = if took > HELD {
+        size / 2
+    } else if took < HELD / 3 {
+        size * 2
+    } else {
+        size
+    };
+    next.clamp(1, LARGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_grows_while_it_is_quick_and_shrinks_when_it_is_not() {
+        assert_eq!(next_size(100, HELD / 10), 200);
+        assert_eq!(next_size(800, HELD / 10), LARGEST);
+        assert_eq!(next_size(100, HELD / 2), 100);
+        assert_eq!(next_size(100, HELD * 2), 50);
+        assert_eq!(next_size(1, HELD * 2), 1);
+    }
 }

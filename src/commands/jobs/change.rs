@@ -24,6 +24,7 @@ const TRIES: usize = 3;
 
 type Stored<T> = std::result::Result<T, StoreError>;
 
+/// What is done with a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Retry,

@@ -1,0 +1,137 @@
+//! What each process shows at `/metrics`: every metric that was promised, its labels, and nothing that could grow without
+//! bound.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crier_common::domain::job::Kind;
+use crier_common::domain::platform::Platform;
+use serde_json::json;
+
+use crate::support::process::Installation;
+
+/// Name, labels, and the processes that show it.
+const PROMISED: &[(&str, &[&str], &[&str])] = &[
+    ("crier_build_info", &["version"], &[API, WORKER, SCHEDULER]),
+    ("crier_jobs", &["kind", "state"], &[SCHEDULER]),
+    ("crier_jobs_oldest_ready_seconds", &["kind"], &[SCHEDULER]),
+    ("crier_jobs_paused", &["kind"], &[SCHEDULER]),
+    ("crier_jobs_enqueued_total", &["kind"], &[API, WORKER, SCHEDULER]),
+    ("crier_jobs_finished_total", &["kind", "outcome"], &[WORKER]),
+    ("crier_jobs_rescued_total", &["reason"], &[WORKER, SCHEDULER]),
+    ("crier_jobs_redispatched_total", &[], &[WORKER, SCHEDULER]),
+    ("crier_job_lateness_seconds", &["kind"], &[WORKER]),
+    ("crier_job_duration_seconds", &["kind"], &[WORKER]),
+    ("crier_worker_slots", &["state"], &[WORKER]),
+    ("crier_publish_total", &["outcome", "platform"], &[WORKER]),
+    ("crier_webhook_attempts_total", &["outcome"], &[WORKER]),
+    ("crier_webhook_attempt_duration_seconds", &[], &[WORKER]),
+    ("crier_webhook_end_to_end_seconds", &[], &[WORKER]),
+    ("crier_platform_requests_total", &["platform", "status_class"], &[WORKER]),
+    ("crier_platform_rate_limited_total", &["platform"], &[WORKER]),
+    ("crier_webhook_endpoints", &["state"], &[SCHEDULER]),
+    ("crier_scheduler_last_tick_timestamp_seconds", &["task"], &[SCHEDULER]),
+    ("crier_http_requests_total", &["method", "route", "status"], &[API]),
+    ("crier_http_request_duration_seconds", &["method", "route"], &[API]),
+];
+const API: &str = "crier-api";
+const WORKER: &str = "crier-worker";
+const SCHEDULER: &str = "crier-scheduler";
+
+/// Series by the name of their metric, each as its labels.
+type Series = BTreeMap<String, BTreeSet<BTreeMap<String, String>>>;
+
+fn read(text: &str) -> Series {
+    let histograms: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" histogram")).collect();
+    let mut series = Series::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (series_of, _) = line.rsplit_once(' ').expect("a value");
+        let (name, labels) = series_of.split_once('{').unwrap_or((series_of, "}"));
+        let part_of = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        let name = part_of.filter(|name| histograms.contains(name)).unwrap_or(name);
+        let labels = labels.trim_end_matches('}').split_terminator("\",").map(|label| {
+            let (label, value) = label.split_once("=\"").expect("a label");
+            (label.to_owned(), value.trim_end_matches('"').to_owned())
+        });
+        series.entry(name.to_owned()).or_default().insert(labels.filter(|(label, _)| label != "le").collect());
+    }
+    series
+}
+
+/// Whether a label's value is one of few.
+fn is_bounded(label: &str, value: &str) -> bool {
+    match label {
+        "kind" => value.parse::<Kind>().is_ok(),
+        "platform" => value.parse::<Platform>().is_ok(),
+        "status" => value.len() == 3 && value.parse::<u16>().is_ok(),
+        "version" => value == env!("CARGO_PKG_VERSION"),
+        // The pattern that matched, not the path that was asked for.
+        "route" => {
+            value == "(none)" || value.starts_with('/') && !value.contains(|c: char| c.is_ascii_digit() && c != '1')
+        }
+        "status_class" => ["2xx", "3xx", "4xx", "5xx", "error"].contains(&value),
+        "outcome" | "state" | "reason" | "task" | "method" => {
+            value.len() < 20 && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        }
+        _ => false,
+    }
+}
+
+async fn shows_what_was_promised(crier: Installation) {
+    let (brand, account) = crier.sandbox("metrics").await;
+    let path = format!("/brands/{brand}/posts");
+    let post = json!({ "content": "Hello", "schedule_type": "now", "accounts": [account] });
+    let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
+    crier
+        .until("an end", || async {
+            let answer = crier.read(&format!("{path}/{post}/status")).await?;
+            (answer["data"]["status"] == "published").then_some(())
+        })
+        .await;
+    crier.call("GET", "/no/such/41975/page", None, "-").await;
+    for process in crier.names() {
+        let one_process = process == "crier";
+        let promised: BTreeMap<&str, &[&str]> = PROMISED
+            .iter()
+            .filter(|(_, _, by)| one_process || by.contains(&process))
+            .map(|(name, labels, _)| (*name, *labels))
+            .collect();
+        let text = crier
+            .until("the first tick of every task", || async {
+                let text = crier.metrics(process).await.expect("an answer");
+                let ticks = text.matches("crier_scheduler_last_tick_timestamp_seconds{").count();
+                (!promised.contains_key("crier_scheduler_last_tick_timestamp_seconds")
+                    || ticks == crier_scheduler::TASKS.len())
+                .then_some(text)
+            })
+            .await;
+        let series = read(&text);
+        let names: Vec<&str> = series.keys().map(String::as_str).collect();
+        assert_eq!(names, promised.keys().copied().collect::<Vec<_>>(), "{process}");
+        for (name, all) in &series {
+            assert!(text.contains(&format!("# HELP {name} ")), "{process}: {name} says what it is");
+            for labels in all {
+                let keys: Vec<&str> = labels.keys().map(String::as_str).collect();
+                assert_eq!(keys, promised[name.as_str()], "{process}: {name}");
+                for (label, value) in labels {
+                    assert!(is_bounded(label, value), "{process}: {name}: {label}=\"{value}\"");
+                }
+            }
+        }
+        if promised.contains_key("crier_worker_slots") {
+            let free = format!("crier_worker_slots{{state=\"free\"}} {}", 64 * Kind::ALL.len());
+            assert!(text.contains(&free), "the slots of all kinds are free: {text}");
+            assert!(text.contains("crier_publish_total{platform=\"sandbox\",outcome=\"published\"} 1"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn embedded() {
+    shows_what_was_promised(Installation::embedded().await).await;
+}
+
+#[tokio::test]
+async fn split() {
+    shows_what_was_promised(Installation::split().await).await;
+}
