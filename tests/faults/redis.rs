@@ -12,14 +12,6 @@ use crate::support::process::Installation;
 use crate::support::servers::RedisServer;
 use crate::support::sites::Sites;
 
-async fn ask<T: redis::FromRedisValue>(redis: &RedisServer, words: &[&str]) -> T {
-    let client = redis::Client::open(redis.url()).expect("a URL");
-    let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers");
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query_async(&mut connection).await.expect("an answer")
-}
-
 /// FLUSHALL with jobs rung for and jobs still to come, while nobody runs them.
 #[tokio::test]
 async fn emptied() {
@@ -36,13 +28,13 @@ async fn emptied() {
         last = Clock::system().now() + TimeDelta::seconds(5);
         posts.push(crier.schedule(brand, *account, text, last).await);
     }
-    let rung = async || ask::<u64>(&redis, &["LLEN", "crier:bell:publish_target"]).await;
+    let rung = async || redis.ask::<u64>(&["LLEN", "crier:bell:publish_target"]).await;
     until("a bell for each that is ready", || async { (rung().await >= 30).then_some(()) }).await;
-    let () = ask(&redis, &["FLUSHALL"]).await;
+    let () = redis.ask(&["FLUSHALL"]).await;
     // Those that come due are rung for, and forgotten as well.
     until("the others are rung for", || async { (Clock::system().now() > last && rung().await >= 20).then_some(()) })
         .await;
-    let () = ask(&redis, &["FLUSHALL"]).await;
+    let () = redis.ask(&["FLUSHALL"]).await;
     assert_eq!(sites.posts().len(), 0);
     crier.start_all().await;
     for target in crier.all_published(brand, &posts).await {

@@ -2,21 +2,17 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-
-use crate::support::client::until_true;
+use crate::support::client::{texts, until_true};
 use crate::support::process::Installation;
 use crate::support::sites::{Sites, Then};
 
 async fn stops_in_order(mut crier: Installation) {
     let handle = "sigterm";
     let (brand, account) = crier.sandbox(handle).await;
-    let path = format!("/brands/{brand}/posts");
+    let texts = texts("post", 30);
     let mut posts = Vec::new();
-    for n in 0..30 {
-        let body =
-            json!({ "content": format!("post number {n:03} ends"), "schedule_type": "now", "accounts": [account] });
-        posts.push(crier.write(&path, body).await["id"].as_i64().expect("an id"));
+    for text in &texts {
+        posts.push(crier.post(brand, account, text).await);
     }
     for name in crier.names() {
         assert_eq!(crier.terminate(name).await, Some(0), "{name}: {}", crier.log(name));
@@ -26,8 +22,8 @@ async fn stops_in_order(mut crier: Installation) {
         assert_eq!(target["attempts"], 1, "{target}");
     }
     let page = crier.page(handle).await;
-    for n in 0..30 {
-        assert_eq!(page.matches(&format!("post number {n:03} ends")).count(), 1, "post number {n} on the page");
+    for text in &texts {
+        assert_eq!(page.matches(text).count(), 1, "{text} on the page");
     }
 }
 

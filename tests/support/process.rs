@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crier_common::http::HttpClient;
 use serde_json::Value;
-use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection};
 
 use super::client::{Client, until};
 use super::servers::{self, TestDatabase};
@@ -254,7 +254,8 @@ impl Installation {
     }
 
     /// Changes rows behind everybody's back.
-    pub async fn execute(&self, sql: &'static str) {
+    pub async fn execute(&self, sql: &str) {
+        let sql = AssertSqlSafe(sql);
         let done = match self.env.get("CRIER_DATABASE_URL") {
             Some(url) => PgConnection::connect(url).await.expect("it answers").execute(sql).await.map(drop),
             None => SqliteConnection::connect(&self.file()).await.expect("it answers").execute(sql).await.map(drop),

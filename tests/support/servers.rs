@@ -135,6 +135,13 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
+    /// One command.
+    pub async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let client = redis::Client::open(self.url()).expect("a URL");
+        let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers");
+        redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.expect("an answer")
+    }
+
     /// Kills it at once; what it held is lost.
     pub fn stop(&mut self) {
         let _ = self.child.kill();
