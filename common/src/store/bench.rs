@@ -18,7 +18,7 @@ use crate::domain::job::{Kind, State};
 pub struct OwnDatabase {
     /// The installation's: only connected to, for `CREATE DATABASE` and `DROP DATABASE`.
     server: PgConnectOptions,
-    name: String,
+    pub name: String,
     /// With its password.
     pub url: String,
 }

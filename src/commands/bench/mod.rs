@@ -68,10 +68,14 @@ pub fn run(config: Config, args: BenchJobs) -> Result {
         bench.progress.set_message("clearing up");
         let cleared = bench.clear().await;
         bench.progress.finish_and_clear();
-        let figures = measured.unwrap_or_else(|_| refused("a measurement panicked"))?;
-        cleared?;
-        figure::print(&figures, bench.args.format.json);
-        Ok(())
+        match (measured.unwrap_or_else(|_| refused("a measurement panicked")), cleared) {
+            (Err(error), Err(left)) => refused(format!("{error}; {left}")),
+            (Err(error), Ok(())) => Err(error),
+            (Ok(figures), cleared) => {
+                figure::print(&figures, bench.args.format.json);
+                cleared
+            }
+        }
     })
 }
 

@@ -180,9 +180,12 @@ impl Place {
             let _ = tokio::time::timeout(CLOSE, closed).await;
         }
         let Holder::Server { database, redis, prefix } = &self.holder else { return Ok(()) };
-        let (dropped, deleted) = (database.remove().await, delete_keys(redis, prefix).await);
-        dropped?;
-        deleted.map_err(|error| CommandError::Refused(format!("the keys {prefix}:* could not be deleted: {error}")))
+        let left = |what: &str, error: &dyn std::fmt::Display| {
+            CommandError::Refused(format!("{what} of the benchmark could not be deleted: {error}"))
+        };
+        let (removed, deleted) = (database.remove().await, delete_keys(redis, prefix).await);
+        removed.map_err(|error| left(&format!("the database {}", database.name), &error))?;
+        deleted.map_err(|error| left(&format!("the keys {prefix}:*"), &error))
     }
 }
 
