@@ -7,6 +7,7 @@ use crier_common::domain::job::Kind;
 use crier_common::domain::platform::Platform;
 use serde_json::json;
 
+use crate::support::client::until;
 use crate::support::process::Installation;
 
 /// Name, labels, and the processes that show it.
@@ -82,12 +83,11 @@ async fn shows_what_was_promised(crier: Installation) {
     let path = format!("/brands/{brand}/posts");
     let post = json!({ "content": "Hello", "schedule_type": "now", "accounts": [account] });
     let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
-    crier
-        .until("an end", || async {
-            let answer = crier.read(&format!("{path}/{post}/status")).await?;
-            (answer["data"]["status"] == "published").then_some(())
-        })
-        .await;
+    until("an end", || async {
+        let answer = crier.read(&format!("{path}/{post}/status")).await?;
+        (answer["data"]["status"] == "published").then_some(())
+    })
+    .await;
     crier.call("GET", "/no/such/41975/page", None, "-").await;
     for process in crier.names() {
         let one_process = process == "crier";
@@ -96,15 +96,14 @@ async fn shows_what_was_promised(crier: Installation) {
             .filter(|(_, _, by)| one_process || by.contains(&process))
             .map(|(name, labels, _)| (*name, *labels))
             .collect();
-        let text = crier
-            .until("the first tick of every task", || async {
-                let text = crier.metrics(process).await.expect("an answer");
-                let ticks = text.matches("crier_scheduler_last_tick_timestamp_seconds{").count();
-                (!promised.contains_key("crier_scheduler_last_tick_timestamp_seconds")
-                    || ticks == crier_scheduler::TASKS.len())
-                .then_some(text)
-            })
-            .await;
+        let text = until("the first tick of every task", || async {
+            let text = crier.metrics(process).await?;
+            let ticks = text.matches("crier_scheduler_last_tick_timestamp_seconds{").count();
+            (!promised.contains_key("crier_scheduler_last_tick_timestamp_seconds")
+                || ticks == crier_scheduler::TASKS.len())
+            .then_some(text)
+        })
+        .await;
         let series = read(&text);
         let names: Vec<&str> = series.keys().map(String::as_str).collect();
         assert_eq!(names, promised.keys().copied().collect::<Vec<_>>(), "{process}");
