@@ -1,7 +1,5 @@
 //! The engine: drain, hand-back, batches, and what goes wrong beside what goes well.
 
-use std::sync::Arc;
-
 use crier_common::domain::job::{Kind, LEASE, Outcome, State};
 use crier_common::domain::post::TargetStatus;
 use crier_worker::heartbeat;
