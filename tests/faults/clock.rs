@@ -72,7 +72,7 @@ async fn posts_go_out_at_their_time_by_the_clock(w: TestWorker) {
     assert_eq!(w.fake.count("publish"), 5);
 }
 
-/// A post in the middle of its call, whose worker lives; and one whose worker is gone.
+/// A post in the middle of its call, and its worker, which lives.
 struct InCall {
     w: TestWorker,
     gate: std::sync::Arc<Gate>,

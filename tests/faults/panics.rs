@@ -13,10 +13,9 @@ use crier_common::store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{Ending, Job, Registry};
 
-use crate::jobs::engine::three_with_a_bad_one;
 use crate::support::fake_platform::Say;
 use crate::support::jobs::{TestWorker, worker_on_both};
-use crate::support::scripted::Refusal;
+use crate::support::scripted::{Refusal, three_with_a_bad_one};
 
 worker_on_both!(
     a_panic_is_tried_again_and_told_when_no_try_is_left,

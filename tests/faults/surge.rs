@@ -43,7 +43,7 @@ impl SmallBell {
         of_kind.drain(..most.min(of_kind.len())).collect()
     }
 
-    /// How many stand there, and those after the first `from`.
+    /// The ids that stand there, but for the first ones.
     fn after(&self, kind: Kind, from: usize) -> Vec<i64> {
         self.inside.lock().unwrap().get(&kind).map(|ids| ids[from..].to_vec()).unwrap_or_default()
     }
@@ -79,8 +79,8 @@ impl Transport for SmallBell {
 
 const SURGE: usize = 10_000;
 
-/// Law: each of 10,000 runs once, in the order of time and, among those rung for together, of priority; who comes due
-/// behind them and is of another kind is rung for in the next tick.
+/// Law: each of 10,000 runs once, those rung for together in the order of their priority; who comes due behind them and is
+/// of another kind is rung for in the next tick.
 async fn ten_thousand_due_at_once_pass_through_a_small_bell(w: TestWorker) {
     let bell = SmallBell::of(1_000);
     let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), bell.clone());

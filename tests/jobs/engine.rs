@@ -1,15 +1,12 @@
 //! The engine: drain, hand-back, batches, and what goes wrong beside what goes well.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-
 use crier_common::domain::job::{Kind, LEASE, Outcome, State};
 use crier_common::domain::post::TargetStatus;
 use crier_worker::heartbeat;
 
 use crate::support::fake_platform::{Gate, Say};
 use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
-use crate::support::scripted::{Act, Refusal, noop, scripted, start};
+use crate::support::scripted::{Act, Refusal, noop, scripted, start, three_with_a_bad_one};
 
 worker_on_both!(
     what_runs_is_finished_by_a_drain,
@@ -104,24 +101,6 @@ async fn jobs_that_come_together_end_together(w: TestWorker) {
     for (subject, id) in ids.iter().enumerate() {
         assert_eq!(w.state(*id).await, if subject == 7 { State::Dead } else { State::Done });
     }
-}
-
-/// Runs three jobs whose ends meet in one batch; the middle one's fails so often.
-pub(crate) async fn three_with_a_bad_one(w: &TestWorker, times: usize, how: Refusal) -> [State; 3] {
-    let left = Arc::new(AtomicUsize::new(times));
-    let engine = scripted(w, [(2, Act::Refuse(left, how))]);
-    let ids = [noop(w, 1).await, noop(w, 2).await, noop(w, 3).await];
-    futures::future::join_all(ids.iter().map(|id| engine.run(*id))).await;
-    let mut states = [State::Ready; 3];
-    for (state, id) in states.iter_mut().zip(ids) {
-        *state = w.state(id).await;
-    }
-    assert!(engine.held().is_empty());
-    // The engine still works.
-    let next = noop(w, 4).await;
-    assert!(engine.run(next).await);
-    assert_eq!(w.state(next).await, State::Done);
-    states
 }
 
 async fn one_bad_end_spoils_no_other(w: TestWorker) {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod accounts;
-pub(crate) mod engine;
+mod engine;
 mod pacing;
 mod publish;
 mod random;

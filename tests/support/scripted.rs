@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::domain::job::{Claimed, Kind, Outcome, State};
 use crier_common::store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{Ending, Job, Registry};
@@ -97,4 +97,22 @@ pub async fn noop(w: &TestWorker, subject: i64) -> i64 {
 pub fn start(engine: &Engine, id: i64) -> JoinHandle<bool> {
     let engine = engine.clone();
     tokio::spawn(async move { engine.run(id).await })
+}
+
+/// Runs three jobs whose ends meet in one batch; the middle one's fails so often.
+pub async fn three_with_a_bad_one(w: &TestWorker, times: usize, how: Refusal) -> [State; 3] {
+    let left = Arc::new(AtomicUsize::new(times));
+    let engine = scripted(w, [(2, Act::Refuse(left, how))]);
+    let ids = [noop(w, 1).await, noop(w, 2).await, noop(w, 3).await];
+    futures::future::join_all(ids.iter().map(|id| engine.run(*id))).await;
+    let mut states = [State::Ready; 3];
+    for (state, id) in states.iter_mut().zip(ids) {
+        *state = w.state(id).await;
+    }
+    assert!(engine.held().is_empty());
+    // The engine still works.
+    let next = noop(w, 4).await;
+    assert!(engine.run(next).await);
+    assert_eq!(w.state(next).await, State::Done);
+    states
 }
