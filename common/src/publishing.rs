@@ -9,13 +9,19 @@ use crate::store::targets::Ended;
 use crate::store::{Result, Tx, events, posts, targets};
 
 /// Ends a target (or leaves it waiting for its next try), moves its post on once all targets are terminal, and tells the
-/// endpoints. The post's row must be held ([`posts::lock`]).
-pub async fn end_target(tx: &mut Tx, target: &Target, ended: &Ended, trace: Option<&str>) -> Result<()> {
+/// endpoints. `post` is what [`posts::lock`] gave: its row is held.
+pub async fn end_target(
+    tx: &mut Tx,
+    post: (Post, bool),
+    target: &Target,
+    ended: &Ended,
+    trace: Option<&str>,
+) -> Result<()> {
     targets::end(tx, target.id, ended).await?;
     if !ended.status.is_terminal() {
         return Ok(());
     }
-    let Some((mut post, deleted)) = posts::lock(tx, target.post_id).await? else { return Ok(()) };
+    let (mut post, deleted) = post;
     let (name, data) = match (ended.status, &ended.error) {
         (TargetStatus::Published, _) => (
             EventName::PostPublished,
@@ -59,13 +65,14 @@ pub fn failed(target: &Target, failure: Failure) -> Ended {
 /// out of tries), or the operator cancelled it.
 pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
     let Some(Target { post_id, .. }) = targets::bare(tx, target_id).await? else { return Ok(()) };
-    let Some((post, _)) = posts::lock(tx, post_id).await? else { return Ok(()) };
+    let Some((mut post, deleted)) = posts::lock(tx, post_id).await? else { return Ok(()) };
     // Looked at again under the lock: its run may have ended while this waited.
     let Some(target) = targets::bare(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else { return Ok(()) };
     if post.status == PostStatus::Scheduled {
-        posts::update(tx, &Post { status: PostStatus::Publishing, ..post }).await?;
+        post.status = PostStatus::Publishing;
+        posts::update(tx, &post).await?;
     }
-    end_target(tx, &target, &failed(&target, failure), trace).await
+    end_target(tx, (post, deleted), &target, &failed(&target, failure), trace).await
 }
 
 /// A failed target is to be tried again by the operator's wish; `false` where it is not failed any more, or gone.

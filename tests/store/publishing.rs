@@ -52,8 +52,8 @@ fn rejected(target: &Target) -> Ended {
 async fn end(s: &TestStore, id: i64, ended: &Ended) {
     let target = target(s, id).await;
     s.write(async |tx| {
-        posts::lock(tx, target.post_id).await?;
-        publishing::end_target(tx, &target, ended, Some("req-1")).await
+        let post = posts::lock(tx, target.post_id).await?.unwrap();
+        publishing::end_target(tx, post, &target, ended, Some("req-1")).await
     })
     .await;
 }
@@ -113,8 +113,8 @@ async fn targets_that_end_at_once_leave_no_post_behind(s: TestStore) {
         let (store, target, ended) = (s.store.clone(), targets[n].clone(), ended.clone());
         async move {
             let mut tx = store.begin().await.unwrap();
-            posts::lock(&mut tx, target.post_id).await.unwrap();
-            publishing::end_target(&mut tx, &target, &ended, None).await.unwrap();
+            let post = posts::lock(&mut tx, target.post_id).await.unwrap().unwrap();
+            publishing::end_target(&mut tx, post, &target, &ended, None).await.unwrap();
             tx.commit().await.unwrap();
         }
     })
@@ -186,11 +186,11 @@ async fn a_dead_job_and_the_end_of_its_run_tell_one_story(s: TestStore) {
     let (post, ids) = s.post(w, &[1]).await;
     let running = target(&s, ids[0]).await;
     let mut ending = s.begin().await.unwrap();
-    posts::lock(&mut ending, post).await.unwrap();
+    let held = posts::lock(&mut ending, post).await.unwrap().unwrap();
     let died = s.write(async |tx| subjects::job_died(tx, Kind::PublishTarget, ids[0], None).await);
     let end = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        publishing::end_target(&mut ending, &running, &published(&s), None).await.unwrap();
+        publishing::end_target(&mut ending, held, &running, &published(&s), None).await.unwrap();
         ending.commit().await.unwrap();
     };
     tokio::join!(died, end);

@@ -8,6 +8,9 @@ use crate::domain::post::{Post, PostStatus};
 
 const SELECT: &str = "SELECT p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at, p.published_at, p.media, p.counted, p.created_at, p.updated_at FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 
+/// Holds the post's row; on SQLite a transaction that may write is alone anyway.
+const FOR_UPDATE: &str = "FOR UPDATE OF p";
+
 /// Stores a new post (its `id` is ignored) and gives the id.
 pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
     const SQL: &str = "INSERT INTO posts (brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) RETURNING id";
@@ -44,14 +47,14 @@ pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option
 
 /// The same, holding the post's row: every change of a post, and every start and end of a target, goes one at a time.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
-    execute!(tx, "UPDATE posts SET updated_at = updated_at WHERE id = $1 AND brand_id = $2", post_id, brand_id)?;
-    find(tx, brand_id, post_id).await
+    let sql =
+        format!("{SELECT} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {}", tx.spelt(FOR_UPDATE, ""));
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
 /// For the worker, which knows the target alone: also finds a post that was deleted while the target was in flight.
 /// Gives the post and whether it was deleted.
 pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
-    execute!(tx, "UPDATE posts SET updated_at = updated_at WHERE id = $1", post_id)?;
     #[derive(sqlx::FromRow)]
     struct Row {
         #[sqlx(flatten)]
@@ -59,8 +62,9 @@ pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
         deleted: bool,
     }
     let sql = format!(
-        "{} WHERE p.id = $1",
-        SELECT.replace("p.updated_at FROM", "p.updated_at, p.deleted_at IS NOT NULL AS deleted FROM")
+        "{} WHERE p.id = $1 {}",
+        SELECT.replace("p.updated_at FROM", "p.updated_at, p.deleted_at IS NOT NULL AS deleted FROM"),
+        tx.spelt(FOR_UPDATE, "")
     );
     let row: Option<Row> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_optional(c))?;
     Ok(row.map(|r| (r.post, r.deleted)))

@@ -101,9 +101,13 @@ pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
 
 /// Whether the job is still ours; holds its row until the end of the transaction.
 pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
-    const SQL: &str =
-        "UPDATE jobs SET fence = fence WHERE id = $1 AND fence = $2 AND worker = $3 AND state = 'running'";
-    Ok(execute!(tx, SQL, job.id, job.fence, &job.worker)? > 0)
+    let sql = tx.spelt(
+        "SELECT id FROM jobs WHERE id = $1 AND fence = $2 AND worker = $3 AND state || '' = 'running' FOR UPDATE",
+        "SELECT id FROM jobs WHERE id = $1 AND fence = $2 AND worker = $3 AND state = 'running'",
+    );
+    let (id, fence, worker) = (job.id, job.fence, &job.worker);
+    let held: Option<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(id).bind(fence).bind(worker).fetch_optional(c))?;
+    Ok(held.is_some())
 }
 
 /// Ends runs, in the transaction that writes their results. `false` where the lease of one was lost: roll back, nothing of

@@ -174,9 +174,9 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
 impl Ending for Ended {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         // The post first: every change of a post and its targets goes in this order.
-        if posts::lock(tx, self.target.post_id).await?.is_none() {
+        let Some(post) = posts::lock(tx, self.target.post_id).await? else {
             return Ok(Outcome::Cancelled("the post is gone".into()));
-        }
+        };
         let now = tx.now;
         let (how, next) = match &self.how {
             How::Again { at, open, .. } => match self.next(job, *at, *open, now) {
@@ -200,7 +200,7 @@ impl Ending for Ended {
         )
         .await?;
         self.touch_account(tx).await?;
-        publishing::end_target(tx, &self.target, &ended, job.trace.as_deref()).await?;
+        publishing::end_target(tx, post, &self.target, &ended, job.trace.as_deref()).await?;
         Ok(match next {
             Some(at) => Outcome::RetryAt(at, error.map(|e| e.message).unwrap_or_default()),
             None => Outcome::Done,
