@@ -88,7 +88,8 @@ impl Sandbox {
     }
 
     async fn put(&self, handle: &str, key: &str, text: &str) -> Result<i64, StoreError> {
-        let mut tx = self.store.begin().await?;
+        // Its caller stores the id firmly, and asks again by the key where it could not.
+        let mut tx = self.store.begin_soft().await?;
         let id = sandbox::publish(&mut tx, handle, key, text).await?;
         tx.commit().await?;
         Ok(id)

@@ -52,9 +52,18 @@ pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
-/// For the worker, which knows the target alone: also finds a post that was deleted while the target was in flight.
-/// Gives the post and whether it was deleted.
+/// For the worker, which asks for no brand: also finds a post that was deleted while a target of it was in flight. Gives the
+/// post and whether it was deleted.
 pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
+    lock_where(tx, "p.id = $1", post_id).await
+}
+
+/// The same by one of its targets.
+pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<(Post, bool)>> {
+    lock_where(tx, "p.id = (SELECT post_id FROM post_targets WHERE id = $1)", target_id).await
+}
+
+async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<(Post, bool)>> {
     #[derive(sqlx::FromRow)]
     struct Row {
         #[sqlx(flatten)]
@@ -62,11 +71,11 @@ pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
         deleted: bool,
     }
     let sql = format!(
-        "{} WHERE p.id = $1 {}",
+        "{} WHERE {which} {}",
         SELECT.replace("p.updated_at FROM", "p.updated_at, p.deleted_at IS NOT NULL AS deleted FROM"),
         tx.spelt(FOR_UPDATE, "")
     );
-    let row: Option<Row> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_optional(c))?;
+    let row: Option<Row> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
     Ok(row.map(|r| (r.post, r.deleted)))
 }
 

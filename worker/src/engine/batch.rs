@@ -9,7 +9,7 @@ use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Store, StoreError};
 use futures::FutureExt;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::jobs::Ending;
 
@@ -20,34 +20,23 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(500);
 /// How often a claim is begun again that stood in another's way.
 const CLAIM_TRIES: usize = 3;
 
-/// Hands items to one task that works on all that are there at once.
+/// Hands items to tasks, each of which works on all that are there at once.
 pub struct Batcher<I, O> {
     sender: mpsc::UnboundedSender<(I, oneshot::Sender<O>)>,
 }
 
 impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
-    /// `work` gives one answer for each item, in their order.
-    pub fn start<F, Fut>(work: F) -> Self
+    /// `work` gives one answer for each item, in their order; so many batches are worked on at once.
+    pub fn start<F, Fut>(at_once: usize, work: F) -> Self
     where
         F: Fn(Vec<I>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Vec<O>> + Send,
+        Fut: Future<Output = Vec<O>> + Send + 'static,
     {
-        let (sender, mut receiver) = mpsc::unbounded_channel::<(I, oneshot::Sender<O>)>();
-        tokio::spawn(async move {
-            let mut batch = Vec::new();
-            while receiver.recv_many(&mut batch, LARGEST).await > 0 {
-                let (items, answers): (Vec<I>, Vec<_>) = batch.drain(..).unzip();
-                // One batch that panics must not end all work for good.
-                match AssertUnwindSafe(async { work(items).await }).catch_unwind().await {
-                    Ok(done) => {
-                        for (answer, to) in done.into_iter().zip(answers) {
-                            let _ = to.send(answer);
-                        }
-                    }
-                    Err(_) => tracing::error!("a batch panicked"),
-                }
-            }
-        });
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let (receiver, work) = (Arc::new(Mutex::new(receiver)), Arc::new(work));
+        for _ in 0..at_once {
+            tokio::spawn(batches(receiver.clone(), work.clone()));
+        }
         Self { sender }
     }
 
@@ -56,6 +45,29 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         let (to, answer) = oneshot::channel();
         self.sender.send((item, to)).ok()?;
         answer.await.ok()
+    }
+}
+
+type Waiting<I, O> = mpsc::UnboundedReceiver<(I, oneshot::Sender<O>)>;
+
+/// One batch after the other, until nobody submits any more.
+async fn batches<I, O, F, Fut>(receiver: Arc<Mutex<Waiting<I, O>>>, work: Arc<F>)
+where
+    F: Fn(Vec<I>) -> Fut,
+    Fut: Future<Output = Vec<O>>,
+{
+    let mut batch = Vec::new();
+    while receiver.lock().await.recv_many(&mut batch, LARGEST).await > 0 {
+        let (items, answers): (Vec<I>, Vec<_>) = batch.drain(..).unzip();
+        // One batch that panics must not end all work for good.
+        match AssertUnwindSafe(async { work(items).await }).catch_unwind().await {
+            Ok(done) => {
+                for (answer, to) in done.into_iter().zip(answers) {
+                    let _ = to.send(answer);
+                }
+            }
+            Err(_) => tracing::error!("a batch panicked"),
+        }
     }
 }
 

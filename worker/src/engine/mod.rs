@@ -29,6 +29,10 @@ use batch::{Batcher, Settled, claim_batch, settle_batch};
 pub use run::Run;
 use run::{Active, Place, Queued, Slot};
 
+/// How many batches of claims, and of settles, are under way at once. One claims for all; the ends of runs write much, and a
+/// second transaction does its part while the first waits for the database or the disk.
+const CLAIMS: usize = 1;
+const SETTLES: usize = 3;
 /// Between two tries to store the end of a run.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 /// How often the end of a run is tried that the database refuses for good, rather than for the moment.
@@ -66,11 +70,11 @@ impl Engine {
         let worker = format!("{:016x}", crier_common::random::u64());
         let claims = {
             let (store, worker) = (store.clone(), worker.clone());
-            Batcher::start(move |ids| claim_batch(store.clone(), worker.clone(), ids))
+            Batcher::start(CLAIMS, move |ids| claim_batch(store.clone(), worker.clone(), ids))
         };
         let settles = {
             let store = store.clone();
-            Batcher::start(move |ends| settle_batch(store.clone(), ends))
+            Batcher::start(SETTLES, move |ends| settle_batch(store.clone(), ends))
         };
         Self(Arc::new(Inner {
             store,

@@ -22,14 +22,11 @@ impl PublishTarget {
     pub(super) async fn prepare(&self, run: &Run) -> Result<Preparation> {
         let not_wanted = |why| Ok(Preparation::Stop(Box::new(NotWanted { why })));
         let mut tx = self.store.begin().await?;
-        let Some(target) = targets::find(&mut tx, run.job.subject_id).await? else {
-            return not_wanted("the target is gone");
-        };
-        let Some((post, deleted)) = posts::lock(&mut tx, target.post_id).await? else {
+        let Some((post, deleted)) = posts::lock_of_target(&mut tx, run.job.subject_id).await? else {
             return not_wanted("the post is gone");
         };
         // Under the post's lock now: read the target as it is, and be sure that the job is still ours.
-        let Some(mut target) = targets::find(&mut tx, target.id).await? else {
+        let Some(mut target) = targets::find(&mut tx, run.job.subject_id).await? else {
             return not_wanted("the target is gone");
         };
         if !rows::still_held(&mut tx, &run.job).await? {
@@ -43,7 +40,6 @@ impl PublishTarget {
         if deleted && !open {
             return not_wanted("the post was deleted");
         }
-        targets::start(&mut tx, target.id).await?;
         target.attempts += 1;
         if post.status == PostStatus::Scheduled {
             posts::update(&mut tx, &Post { status: PostStatus::Publishing, ..post.clone() }).await?;
@@ -63,12 +59,13 @@ impl PublishTarget {
         let marker = target.marker.clone().unwrap_or_else(|| {
             connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
         });
-        if !open {
-            if let Some(ending) = self.hold_back(&mut tx, &target).await? {
-                tx.commit().await?;
-                return Ok(Preparation::Stop(ending));
-            }
-            targets::mark_call(&mut tx, target.id, &marker).await?;
+        if open {
+            targets::start(&mut tx, target.id).await?;
+        } else if let Some(ending) = self.hold_back(&mut tx, &target).await? {
+            tx.commit().await?;
+            return Ok(Preparation::Stop(ending));
+        } else {
+            targets::start_call(&mut tx, target.id, &marker).await?;
             target.call_started_at = Some(tx.now);
         }
         tx.commit().await?;
@@ -93,7 +90,8 @@ impl PublishTarget {
     }
 
     /// Keeps that a try was made, and ends without a call.
-    async fn stop(&self, tx: Tx, target: Target, how: How) -> Result<Preparation> {
+    async fn stop(&self, mut tx: Tx, target: Target, how: How) -> Result<Preparation> {
+        targets::start(&mut tx, target.id).await?;
         tx.commit().await?;
         Ok(Preparation::Stop(Box::new(Ended::without_call(target, how, self.store.now()))))
     }
