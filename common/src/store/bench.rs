@@ -82,7 +82,7 @@ pub async fn tidy(db: &Db) -> Result<()> {
 pub async fn engine(conn: &mut Conn) -> Result<(String, String)> {
     let sql = conn.spelt(
         "SELECT 'PostgreSQL ' || current_setting('server_version'), 'fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit')",
-        "SELECT 'SQLite ' || sqlite_version(), 'synchronous FULL'",
+        "SELECT 'SQLite ' || sqlite_version(), 'each commit synced to the disk, with those beside it'",
     );
     Ok(run!(conn, c => sqlx::query_as(sql).fetch_one(c))?)
 }

@@ -13,6 +13,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
 use super::error::StoreError;
+use super::wal::WalSync;
 
 /// How long a request waits for a connection before the database counts as unreachable.
 const ACQUIRE: Duration = Duration::from_secs(5);
@@ -24,7 +25,7 @@ const SQLITE_READERS: u32 = 4;
 #[derive(Clone, Debug)]
 pub enum Db {
     Pg(PgPool),
-    Sqlite { writer: SqlitePool, readers: SqlitePool },
+    Sqlite { writer: SqlitePool, readers: SqlitePool, log: WalSync },
 }
 
 /// A connection to read from, or a transaction.
@@ -105,8 +106,8 @@ impl Db {
             .filename(path)
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // An answer given is an answer kept: with NORMAL a power cut could take back the last commits.
-            .synchronous(SqliteSynchronous::Full)
+            // The wait for the disk comes after the commit, shared with others: `Db::sync`.
+            .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(BUSY)
             .foreign_keys(true)
             .statement_cache_capacity(256);
@@ -118,7 +119,8 @@ impl Db {
             .acquire_timeout(ACQUIRE)
             .test_before_acquire(false)
             .connect_lazy_with(options.read_only(true).create_if_missing(false));
-        Ok(Self::Sqlite { writer, readers })
+        let log = WalSync::start(path).map_err(sqlx::Error::Io)?;
+        Ok(Self::Sqlite { writer, readers, log })
     }
 
     /// A connection to read from, outside any transaction.
@@ -129,23 +131,31 @@ impl Db {
         })
     }
 
-    /// A transaction that may write. Dropped without a commit, it is rolled back.
+    /// A transaction that may write. Dropped without a commit, it is rolled back. On SQLite its commit is kept once
+    /// [`Db::sync`] has returned.
     pub async fn begin(&self) -> Result<Conn, StoreError> {
-        self.begin_with("BEGIN", "PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await
+        self.begin_with("BEGIN").await
     }
 
     /// A transaction whose commit does not wait for the disk. A power cut (or, on Postgres, a crash of the server) may undo
     /// it; a later firm commit, on whatever connection, keeps it as well.
     pub async fn begin_soft(&self) -> Result<Conn, StoreError> {
-        self.begin_with("BEGIN; SET LOCAL synchronous_commit = off", "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE")
-            .await
+        self.begin_with("BEGIN; SET LOCAL synchronous_commit = off").await
     }
 
-    async fn begin_with(&self, pg: &'static str, sqlite: &'static str) -> Result<Conn, StoreError> {
+    async fn begin_with(&self, pg: &'static str) -> Result<Conn, StoreError> {
         Ok(match self {
             Self::Pg(pool) => Conn::PgTx(pool.begin_with(pg).await?),
-            Self::Sqlite { writer, .. } => Conn::SqliteTx(begin_write(writer, sqlite).await?),
+            Self::Sqlite { writer, .. } => Conn::SqliteTx(begin_write(writer).await?),
         })
+    }
+
+    /// Returns once every commit before is on the disk. On Postgres a firm commit waits for that by itself.
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Pg(_) => Ok(()),
+            Self::Sqlite { log, .. } => Ok(log.sync().await.map_err(sqlx::Error::Io)?),
+        }
     }
 
     /// Brings the schema to this version. Safe when several processes do it at once.
@@ -157,6 +167,7 @@ impl Db {
                 let mut tx = writer.begin_with("BEGIN IMMEDIATE").await?;
                 sqlx::migrate!("../migrations/sqlite").run_direct(None, &mut *tx, false).await?;
                 tx.commit().await?;
+                self.sync().await?;
             }
         }
         Ok(())
@@ -190,7 +201,7 @@ impl Db {
     pub async fn close(&self) {
         match self {
             Self::Pg(pool) => pool.close().await,
-            Self::Sqlite { writer, readers } => {
+            Self::Sqlite { writer, readers, .. } => {
                 readers.close().await;
                 writer.close().await;
             }
@@ -200,11 +211,12 @@ impl Db {
 
 /// A transaction on the one connection that writes. Where a disk is full, SQLite rolls back by itself; sqlx does not notice,
 /// and takes the connection for one in a transaction for ever: a new one takes its place.
-async fn begin_write(writer: &SqlitePool, begin: &'static str) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
-    match writer.begin_with(begin).await {
+async fn begin_write(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
+    const BEGIN: &str = "BEGIN IMMEDIATE";
+    match writer.begin_with(BEGIN).await {
         Err(sqlx::Error::InvalidSavePointStatement) => {
             writer.acquire().await?.close().await?;
-            writer.begin_with(begin).await
+            writer.begin_with(BEGIN).await
         }
         begun => begun,
     }

@@ -33,6 +33,7 @@ pub mod sandbox;
 pub mod targets;
 pub mod usage;
 pub mod users;
+mod wal;
 pub mod webhooks;
 
 pub use db::{Conn, Db};
@@ -87,19 +88,20 @@ impl Store {
 
     /// The unit of work.
     pub async fn begin(&self) -> Result<Tx> {
-        Ok(self.tx(self.db.begin().await?))
+        Ok(self.tx(self.db.begin().await?, true))
     }
 
     /// A unit of work that does no harm where a power cut undoes it, and so does not wait for the disk: claims, renewed
     /// leases, bells rung again. What is built on it is committed firmly, and keeps it as well; a claim that was undone is
     /// made anew, under a worker's name of its own.
     pub async fn begin_soft(&self) -> Result<Tx> {
-        Ok(self.tx(self.db.begin_soft().await?))
+        Ok(self.tx(self.db.begin_soft().await?, false))
     }
 
-    fn tx(&self, conn: Conn) -> Tx {
+    fn tx(&self, conn: Conn, firm: bool) -> Tx {
         Tx {
             conn,
+            kept_by: firm.then(|| self.db.clone()),
             rings: Vec::new(),
             enqueued: Vec::new(),
             lanes: Vec::new(),
@@ -114,6 +116,8 @@ impl Store {
 /// commit, it leaves nothing.
 pub struct Tx {
     conn: Conn,
+    /// Where the commit is firm: whose [`Db::sync`] it waits for.
+    kept_by: Option<Db>,
     rings: Vec<Ring>,
     enqueued: Vec<Kind>,
     lanes: Vec<String>,
@@ -160,6 +164,9 @@ impl Tx {
             Conn::PgTx(tx) => tx.commit().await?,
             Conn::SqliteTx(tx) => tx.commit().await?,
             Conn::Pg(_) | Conn::Sqlite(_) => {}
+        }
+        if let Some(db) = self.kept_by {
+            db.sync().await?;
         }
         for kind in &self.enqueued {
             metrics::jobs_enqueued(kind.as_str(), 1);

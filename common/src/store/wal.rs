@@ -1,0 +1,87 @@
+//! Group commit for SQLite: transactions commit one after the other, and wait for the disk together.
+//!
+//! SQLite appends each commit to its write-ahead log. With `synchronous = FULL` it waits for the disk before the next one may
+//! begin, which is a few thousand commits a second however small they are. Here it does not wait (`NORMAL`): whoever needs
+//! the commit to be kept asks for a sync of the log afterwards, and all who ask while one is under way share the next. A sync
+//! keeps everything that was appended before it began; a power cut takes a tail of which nobody was told that it is kept.
+//! Before it copies the log into the database file, SQLite syncs it by itself.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio::sync::{mpsc, oneshot};
+
+/// Asks for syncs of one log. The thread that does them ends with the last clone.
+#[derive(Clone, Debug)]
+pub struct WalSync(mpsc::UnboundedSender<Waiting>);
+
+type Waiting = oneshot::Sender<Result<(), (io::ErrorKind, String)>>;
+
+impl WalSync {
+    /// For the database file at `path`.
+    pub fn start(path: &Path) -> io::Result<Self> {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        let (sender, receiver) = mpsc::unbounded_channel();
+        std::thread::Builder::new().name("wal-sync".into()).spawn(move || serve(&PathBuf::from(log), receiver))?;
+        Ok(Self(sender))
+    }
+
+    /// Returns once everything that was committed before is on the disk.
+    pub async fn sync(&self) -> io::Result<()> {
+        let ended = || io::Error::other("the thread that syncs the write-ahead log has ended");
+        let (sender, done) = oneshot::channel();
+        self.0.send(sender).map_err(|_| ended())?;
+        done.await.map_err(|_| ended())?.map_err(|(kind, text)| io::Error::new(kind, text))
+    }
+}
+
+fn serve(log: &Path, mut receiver: mpsc::UnboundedReceiver<Waiting>) {
+    let mut waiting = Vec::new();
+    while receiver.blocking_recv_many(&mut waiting, usize::MAX) > 0 {
+        let synced = sync(log).map_err(|error| (error.kind(), error.to_string()));
+        for one in waiting.drain(..) {
+            // Who went away meanwhile needs no answer.
+            let _ = one.send(synced.clone());
+        }
+    }
+}
+
+/// Opened anew each time, since the log's file may be another by now; SQLite holds no lock on it that a close would end.
+fn sync(log: &Path) -> io::Result<()> {
+    match File::open(log) {
+        Ok(log) => log.sync_data(),
+        // Copied into the database and gone, which SQLite does only with all of it on the disk.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn all_who_ask_are_answered() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let wal = WalSync::start(&dir.path().join("crier.db")).expect("a thread");
+        assert!(wal.sync().await.is_ok(), "there is no log yet");
+        std::fs::write(dir.path().join("crier.db-wal"), b"frames").expect("a file");
+        let mut all = tokio::task::JoinSet::new();
+        for _ in 0..100 {
+            let wal = wal.clone();
+            all.spawn(async move { wal.sync().await.is_ok() });
+        }
+        assert!(all.join_all().await.into_iter().all(|synced| synced));
+    }
+
+    #[tokio::test]
+    async fn a_log_that_cannot_be_reached_is_told() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("file");
+        std::fs::write(&file, b"").expect("a file");
+        let wal = WalSync::start(&file.join("crier.db")).expect("a thread");
+        assert!(wal.sync().await.is_err());
+    }
+}
