@@ -70,7 +70,11 @@ pub async fn fill(tx: &mut Tx, kind: Kind, state: State, subjects: Range<i64>, r
 /// Leaves a table that was filled as the server's own upkeep would, so that it does not come in the midst of a measurement.
 pub async fn tidy(db: &Db) -> Result<()> {
     match db {
-        Db::Pg(pool) => sqlx::raw_sql("VACUUM (ANALYZE) jobs").execute(pool).await.map(drop)?,
+        Db::Pg(pool) => {
+            sqlx::raw_sql("VACUUM (ANALYZE) jobs").execute(pool).await?;
+            // Where the user may.
+            let _ = sqlx::raw_sql("CHECKPOINT").execute(pool).await;
+        }
         Db::Sqlite { writer, .. } => {
             sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(writer).await.map(drop)?
         }

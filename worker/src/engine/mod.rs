@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crier_common::domain::job::{Claimed, Kind, Outcome};
 use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Store, Tx};
+use crier_common::store::{Db, Result, Store, Tx};
 use crier_common::telemetry::metrics::{self, JobOutcome};
 use futures::FutureExt;
 use tokio::sync::RwLock;
@@ -29,10 +29,8 @@ use batch::{Batcher, Settled, claim_batch, settle_batch};
 pub use run::Run;
 use run::{Active, Place, Queued, Slot};
 
-/// How many batches of claims, and of settles, are under way at once. One claims for all; the ends of runs write much, and a
-/// second transaction does its part while the first waits for the database or the disk.
+/// How many batches of claims are under way at once: one claims for all.
 const CLAIMS: usize = 1;
-const SETTLES: usize = 3;
 /// Between two tries to store the end of a run.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 /// How often the end of a run is tried that the database refuses for good, rather than for the moment.
@@ -74,7 +72,7 @@ impl Engine {
         };
         let settles = {
             let store = store.clone();
-            Batcher::start(SETTLES, move |ends| settle_batch(store.clone(), ends))
+            Batcher::start(settles_at_once(&store), move |ends| settle_batch(store.clone(), ends))
         };
         Self(Arc::new(Inner {
             store,
@@ -239,6 +237,15 @@ impl Engine {
         if let Err(error) = released.await {
             tracing::warn!(job = job.id, %error, "a job could not be handed back; it will be rescued");
         }
+    }
+}
+
+/// How many batches of settles are under way at once. They write much: on Postgres one does its part while another waits for
+/// the server or the disk. On SQLite there is one writer, so the larger the batch the better.
+fn settles_at_once(store: &Store) -> usize {
+    match store.db() {
+        Db::Pg(_) => 3,
+        Db::Sqlite { .. } => 1,
     }
 }
 
