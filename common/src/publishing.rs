@@ -64,9 +64,8 @@ pub fn failed(target: &Target, failure: Failure) -> Ended {
 /// The target is given up without an end of its run's own: its job died (its process was killed again and again, or it ran
 /// out of tries), or the operator cancelled it.
 pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
-    let Some(Target { post_id, .. }) = targets::bare(tx, target_id).await? else { return Ok(()) };
-    let Some((mut post, deleted)) = posts::lock(tx, post_id).await? else { return Ok(()) };
-    // Looked at again under the lock: its run may have ended while this waited.
+    let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
+    // Under the lock: its run may have ended while this waited.
     let Some(target) = targets::bare(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else { return Ok(()) };
     if post.status == PostStatus::Scheduled {
         post.status = PostStatus::Publishing;
@@ -77,8 +76,7 @@ pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Optio
 
 /// A failed target is to be tried again by the operator's wish; `false` where it is not failed any more, or gone.
 pub async fn revive(tx: &mut Tx, target_id: i64) -> Result<bool> {
-    let Some(Target { post_id, .. }) = targets::find(tx, target_id).await? else { return Ok(false) };
-    let Some((post, deleted)) = posts::lock(tx, post_id).await? else { return Ok(false) };
+    let Some((post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(false) };
     let failed = targets::find(tx, target_id).await?.is_some_and(|t| t.status == TargetStatus::Failed);
     let Ok(status) = post.status.to(PostStatus::Publishing) else { return Ok(false) };
     if deleted || !failed {

@@ -10,11 +10,7 @@ use crate::store::{Conn, Result, Tx, deliveries, posts, targets};
 /// subject comes first everywhere, so that nobody waits for another who waits for him.
 pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
     match kind {
-        Kind::PublishTarget => {
-            if let Some(target) = targets::find(tx, subject_id).await? {
-                posts::lock(tx, target.post_id).await?;
-            }
-        }
+        Kind::PublishTarget => drop(posts::lock_of_target(tx, subject_id).await?),
         Kind::DeliverWebhook => drop(deliveries::lock(tx, subject_id).await?),
         Kind::Noop => {}
     }

@@ -151,8 +151,7 @@ struct NotWanted {
 impl Ending for NotWanted {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let cancelled = Outcome::Cancelled(self.why.to_owned());
-        let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };
-        let Some((post, false)) = posts::lock(tx, target.post_id).await? else { return Ok(cancelled) };
+        let Some((post, false)) = posts::lock_of_target(tx, job.subject_id).await? else { return Ok(cancelled) };
         let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };
         let at = match post.status {
             PostStatus::Scheduled => post.scheduled_at,
