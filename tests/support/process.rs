@@ -13,7 +13,7 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection};
 
 use super::client::{Client, until};
-use super::servers::{self, TestDatabase};
+use super::servers::{self, TestDatabase, free_port};
 
 /// Which processes there are; as a [`Client`] it talks to them.
 pub struct Installation {
@@ -38,11 +38,6 @@ impl Deref for Installation {
     fn deref(&self) -> &Client {
         &self.client
     }
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// The program of a process, built beside `crier`.

@@ -13,6 +13,17 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
+/// A port that nobody listens at, for a process that is to listen at it, and again after a restart: below the range from
+/// which the system lends ports to connections, and below that of `scripts/servers`.
+pub fn free_port() -> u16 {
+    loop {
+        let port = 10_000 + u16::try_from(RandomState::new().build_hasher().finish() % 10_000).expect("it is small");
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 /// A Postgres database that is dropped with this value.
 pub struct TestDatabase {
     pub url: String,
@@ -121,9 +132,7 @@ impl RedisServer {
     pub fn start() -> Self {
         // Free a moment ago; on the rare day when somebody else was faster, another.
         for _ in 0..5 {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let port = listener.local_addr().expect("an address").port();
-            drop(listener);
+            let port = free_port();
             if let Some(child) = spawn_redis(port) {
                 return Self { port, child };
             }
@@ -198,9 +207,7 @@ impl PostgresServer {
             .stdout(Stdio::null())
             .status();
         assert!(made.expect("initdb runs").success());
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
+        let port = free_port();
         let child = spawn_postgres(dir.path(), port);
         Self { dir, port, child }
     }
