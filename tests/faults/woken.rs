@@ -1,9 +1,12 @@
 //! A worker that is frozen past its lease and wakes: before it prepares, in the call, before it stores the end. The law: what
 //! it does after it woke changes nothing, here or on the platform; one that is merely slow is not taken for frozen.
 
+use std::time::Duration;
+
 use crier_common::domain::job::{Kind, Outcome, State};
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::store::jobs::engine as rows;
+use crier_common::store::posts;
 use crier_worker::engine::Run;
 use crier_worker::heartbeat;
 
@@ -11,6 +14,7 @@ use super::crash::{is_out_once, publish_to};
 use crate::support::fake_platform::{Gate, Say};
 use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
 use crate::support::scripted::{Act, noop, scripted, start};
+use crate::support::store::TestStore;
 
 worker_on_both!(
     a_frozen_worker_writes_nothing,
@@ -20,6 +24,23 @@ worker_on_both!(
     a_frozen_run_that_ends_leaves_its_successor_held,
     a_drain_longer_than_the_lease_loses_nothing,
 );
+
+/// Law: one that sleeps in the middle of a transaction does not keep the rows that it holds from the others. On SQLite all are
+/// one process.
+#[tokio::test]
+async fn who_sleeps_in_a_transaction_gives_back_what_it_holds() {
+    let w = TestWorker::over(TestStore::postgres().await).await;
+    w.listen_at("http://127.0.0.1:1/").await;
+    let (post, target) = w.publish_one().await;
+    let mut asleep = w.another().await.begin().await.unwrap();
+    posts::lock(&mut asleep, post).await.unwrap();
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, w.run_jobs()).await.expect("the row is free long before it wakes");
+    w.run_to_the_end().await;
+    is_out_once(&w, post, target).await;
+    let error = asleep.commit().await.expect_err("its transaction is over");
+    assert!(error.is_unavailable(), "{error}");
+}
 
 async fn a_frozen_worker_writes_nothing(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;

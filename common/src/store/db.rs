@@ -20,6 +20,10 @@ const ACQUIRE: Duration = Duration::from_secs(5);
 /// How long SQLite waits for another process (a `crier` command) to finish its write.
 const BUSY: Duration = Duration::from_secs(10);
 const SQLITE_READERS: u32 = 4;
+/// Of each connection to Postgres. All statements are short: one that is merely thought to be long would be compiled first,
+/// for a second. And no transaction waits for anything but the database: one that does nothing for so long is of a process
+/// that sleeps, or of a machine that is gone, and gives back the rows that it holds, well within a lease.
+const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout = '10s'";
 
 /// The database.
 #[derive(Clone, Debug)]
@@ -92,10 +96,7 @@ impl Db {
             .acquire_timeout(ACQUIRE)
             // A connection that the server dropped is found by its failure; the ping before each use would double the trips.
             .test_before_acquire(false)
-            // All statements here are short. One that is merely thought to be long would be compiled first, for a second.
-            .after_connect(|conn, _| {
-                Box::pin(async move { sqlx::query("SET jit = off").execute(conn).await.map(drop) })
-            })
+            .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
             .connect_lazy_with(options);
         Ok(Self::Pg(pool))
     }

@@ -28,11 +28,15 @@ impl StoreError {
         match error {
             Io(_) | PoolTimedOut | PoolClosed | Tls(_) | WorkerCrashed | Protocol(_) => true,
             Database(e) => e.code().is_some_and(|code| {
-                // Postgres: connection trouble, shutting down, out of resources (disk, connections). SQLite: busy, locked,
+                // Postgres: connection trouble, shutting down, out of resources (disk, connections), a transaction that slept
+                // too long. SQLite: busy, locked,
                 // I/O, full, cannot open.
                 let code = code.as_ref();
                 code.len() == 5
-                    && (code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") || code == "58030")
+                    && (code.starts_with("08")
+                        || code.starts_with("57P")
+                        || code.starts_with("53")
+                        || matches!(code, "58030" | "25P03"))
                     || code.parse::<u32>().is_ok_and(|c| code.len() < 5 && matches!(c & 0xff, 5 | 6 | 10 | 13 | 14))
             }),
             _ => false,
