@@ -199,6 +199,9 @@ async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
     s.sql("ALTER TABLE jobs SET (autovacuum_enabled = false)").await;
     // The connection whose statements are kept is held all along, in one transaction after another.
     let mut kept = s.begin().await.unwrap();
+    // It does nothing while the table is filled, which may take longer than a transaction may sleep.
+    let Engine::Pg(conn) = kept.engine() else { panic!("this is for Postgres") };
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
     for subject in 0..4 {
         jobs::enqueue(&mut kept, &NewJob::new(Kind::Noop, subject, s.now())).await.unwrap();
     }
