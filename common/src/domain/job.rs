@@ -12,8 +12,8 @@
 //! changes nothing when it wakes. A ready job over its lane's cap is `waiting`: it takes no worker's slot and is not
 //! polled; whoever leaves the lane wakes the next.
 //!
-//! **To add a kind:** its line in [`Kind`] and in [`Kind::rules`], `worker/src/jobs/<kind>.rs`, one line in the worker's
-//! registry, and a test.
+//! **To add a kind:** its line in [`Kind`] and in [`Kind::rules`], its word in `store::jobs`' `known!`, its arms in
+//! `subjects`, `worker/src/jobs/<kind>.rs`, one line in the worker's registry, and a test.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
