@@ -111,7 +111,7 @@ async fn show(cx: &Context, id: i64, json: bool) -> Result {
     let lane = match &job.lane {
         Some(name) => {
             let lane = operate::lane(&mut conn, name, cx.store.now()).await?;
-            json!({ "name": name, "running": lane.running, "cap": job.kind.rules().lane_cap, "waiting": lane.waiting,
+            json!({ "name": name, "running": lane.running, "cap": lane.places.or(job.kind.rules().lane_cap), "waiting": lane.waiting,
                 "paused_until": lane.paused_until })
         }
         None => Value::Null,

@@ -1,6 +1,7 @@
 //! Events: who hears of them, and what they are sent.
 
 use crier_common::domain::access::Role;
+use crier_common::domain::circuit::Health;
 use crier_common::domain::event::EventName;
 use crier_common::domain::job::{Kind, State};
 use crier_common::domain::webhook::{DeliveryStatus, MAX_ATTEMPTS};
@@ -110,7 +111,9 @@ async fn an_endpoint_that_is_deleted_meanwhile_spoils_nothing(s: TestStore) {
     assert_eq!(s.number("SELECT webhook_id FROM webhook_deliveries").await, kept.id);
     // An endpoint that only counts its failures holds nobody up.
     let mut failing = s.begin().await.unwrap();
-    webhooks::failed(&mut failing, kept.id).await.unwrap();
+    let bad = Health { failing_since: None, strikes: 1 };
+    webhooks::records(&mut failing, &[kept.id], true).await.unwrap();
+    webhooks::set_record(&mut failing, kept.id, bad).await.unwrap();
     let at_once = tokio::time::timeout(std::time::Duration::from_secs(5), emit(&s, w.brand, PUBLISHED, &nothing));
     assert_eq!(at_once.await.expect("it waits for an endpoint's record"), 1);
     failing.commit().await.unwrap();

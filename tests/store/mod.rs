@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod accounts;
+mod attempts;
 mod errors;
 mod events;
 mod idempotency;

@@ -1,10 +1,10 @@
-//! Webhook endpoints, their deliveries and every try at them.
+//! Webhook endpoints and their deliveries.
 
+use crier_common::domain::circuit::Health;
 use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{Delivery, DeliveryStatus};
-use crier_common::store::deliveries::{self, AttemptRow};
+use crier_common::domain::webhook::Delivery;
 use crier_common::store::webhooks::{self, NewWebhook};
-use crier_common::store::{PageOf, StoreError, events};
+use crier_common::store::{PageOf, StoreError, deliveries, events};
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -14,14 +14,10 @@ on_both![
     an_endpoint_comes_back_as_it_was_stored,
     an_endpoint_is_of_its_user,
     secrets_are_sealed_and_bound_to_their_row,
-    an_update_switched_on_again_starts_clean,
-    failures_are_dated_from_the_first,
+    an_endpoint_switched_on_again_starts_clean,
+    records_that_are_clean_are_left_out,
     endpoints_are_counted,
     deliveries_are_of_their_endpoint,
-    attempts_leave_the_delivery_as_they_say,
-    a_replay_allows_one_more_attempt,
-    giving_up_spares_what_has_ended,
-    replays_and_attempts_go_one_at_a_time,
 ];
 
 const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
@@ -30,10 +26,6 @@ async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
     let page = deliveries::list(&mut s.conn().await, webhook, PageOf { page: 1, per_page: 1 }).await.unwrap();
     page.rows.into_iter().next().unwrap()
-}
-
-async fn again(s: &TestStore, id: i64) -> Delivery {
-    deliveries::find_any(&mut s.conn().await, id).await.unwrap().unwrap()
 }
 
 async fn an_endpoint_comes_back_as_it_was_stored(s: TestStore) {
@@ -69,64 +61,74 @@ async fn an_endpoint_is_of_its_user(s: TestStore) {
 async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
     let w = s.world().await;
     let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &BOTH).await);
-    let recipient = async |id| webhooks::recipient(&mut s.conn().await, &cipher(), id).await;
-    let found = recipient(one.id).await.unwrap().unwrap();
-    assert_eq!(
-        (found.url.as_str(), found.is_active, plain(&found.secret)),
-        (one.url.as_str(), true, "whsec_of_the_tests")
-    );
+    let (first, second) = (delivery(&s, w, one.id).await.id, delivery(&s, w, two.id).await.id);
+    let secret = async |delivery| {
+        let found = deliveries::outgoing(&mut s.conn().await, &cipher(), &[delivery]).await?;
+        Ok(plain(&found[0].secret).to_owned())
+    };
+    assert_eq!(secret(first).await.unwrap(), "whsec_of_the_tests");
     let sealed: Vec<u8> = s.value(format!("SELECT secret FROM webhooks WHERE id = {}", one.id)).await;
     assert!(!sealed.windows(5).any(|bytes| bytes == b"whsec"));
     s.advance(1);
     s.write(async |tx| webhooks::set_secret(tx, one.id, &SecretString::from("whsec_new")).await).await;
-    assert_eq!(plain(&recipient(one.id).await.unwrap().unwrap().secret), "whsec_new");
+    assert_eq!(secret(first).await.unwrap(), "whsec_new");
     assert_eq!(webhooks::find(&mut s.conn().await, w.user, one.id).await.unwrap().unwrap().updated_at, s.now());
     s.sql(format!(
         "UPDATE webhooks SET secret = (SELECT secret FROM webhooks WHERE id = {}) WHERE id = {}",
         one.id, two.id
     ))
     .await;
-    assert!(matches!(recipient(two.id).await, Err(StoreError::Secret(_))));
-    assert!(recipient(999).await.unwrap().is_none());
+    assert!(matches!(secret(second).await, Err(StoreError::Secret(_))));
 }
 
-async fn an_update_switched_on_again_starts_clean(s: TestStore) {
+/// The record of an endpoint, whether it is clean or not.
+async fn record(s: &TestStore, id: i64) -> Health {
+    s.write(async |tx| webhooks::records(tx, &[id], true).await).await[0].1
+}
+
+async fn an_endpoint_switched_on_again_starts_clean(s: TestStore) {
     let w = s.world().await;
     let mut webhook = s.webhook(w.user, &BOTH).await;
-    let since = s.now();
-    s.write(async |tx| webhooks::failed(tx, webhook.id).await).await;
+    let bad = Health { failing_since: Some(s.now()), strikes: 12 };
+    s.write(async |tx| webhooks::set_record(tx, webhook.id, bad).await).await;
     s.advance(5);
     // Changed while it is on: its record stays.
     webhook.url = "https://other.test".to_owned();
     webhook.events = vec![EventName::PostFailed];
     s.write(async |tx| webhooks::update(tx, &webhook).await).await;
-    assert_eq!(s.write(async |tx| webhooks::failed(tx, webhook.id).await).await, Some(since));
-    s.write(async |tx| webhooks::disable(tx, webhook.id, "no success in 5 days").await).await;
+    assert_eq!(record(&s, webhook.id).await, bad);
+    let disable = async |why| s.write(async |tx| webhooks::disable(tx, webhook.id, why).await).await;
+    assert!(disable("no success in 5 days").await);
     let found = webhooks::find(&mut s.conn().await, w.user, webhook.id).await.unwrap().unwrap();
     assert_eq!((found.is_active, found.disabled_reason.as_deref()), (false, Some("no success in 5 days")));
     assert_eq!((found.url.as_str(), found.events), ("https://other.test", vec![EventName::PostFailed]));
     // The reason of one that is off already stays as it is.
-    s.write(async |tx| webhooks::disable(tx, webhook.id, "another").await).await;
+    assert!(!disable("another").await);
     let found = webhooks::find(&mut s.conn().await, w.user, webhook.id).await.unwrap().unwrap();
     assert_eq!(found.disabled_reason.as_deref(), Some("no success in 5 days"));
     webhook.is_active = true;
     webhook.disabled_reason = None;
     s.write(async |tx| webhooks::update(tx, &webhook).await).await;
-    assert_eq!(s.write(async |tx| webhooks::failed(tx, webhook.id).await).await, Some(s.now()));
+    assert_eq!(record(&s, webhook.id).await, Health::default());
 }
 
-async fn failures_are_dated_from_the_first(s: TestStore) {
+async fn records_that_are_clean_are_left_out(s: TestStore) {
     let w = s.world().await;
-    let webhook = s.webhook(w.user, &BOTH).await;
-    let failed = async || s.write(async |tx| webhooks::failed(tx, webhook.id).await).await;
-    let first = s.now();
-    assert_eq!(failed().await, Some(first));
-    s.advance(60);
-    assert_eq!(failed().await, Some(first));
-    s.write(async |tx| webhooks::succeeded(tx, webhook.id).await).await;
-    s.advance(60);
-    assert_eq!(failed().await, Some(s.now()));
-    assert_eq!(s.write(async |tx| webhooks::failed(tx, 999).await).await, None);
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(s.webhook(w.user, &BOTH).await.id);
+    }
+    let bad = [
+        (ids[2], Health { failing_since: None, strikes: 3 }),
+        (ids[3], Health { failing_since: Some(s.now()), strikes: 1 }),
+    ];
+    for (id, health) in bad {
+        s.write(async |tx| webhooks::set_record(tx, id, health).await).await;
+    }
+    let records =
+        async |all| s.write(async |tx| webhooks::records(tx, &[ids[3], ids[0], ids[2], 999], all).await).await;
+    assert_eq!(records(false).await, bad);
+    assert_eq!(records(true).await, [(ids[0], Health::default()), bad[0], bad[1]]);
 }
 
 async fn endpoints_are_counted(s: TestStore) {
@@ -161,104 +163,4 @@ async fn deliveries_are_of_their_endpoint(s: TestStore) {
     assert!(deliveries::find(&mut s.conn().await, one.id, ids[0]).await.unwrap().is_some());
     assert!(deliveries::find(&mut s.conn().await, two.id, ids[0]).await.unwrap().is_none());
     assert!(deliveries::find_any(&mut s.conn().await, 999).await.unwrap().is_none());
-}
-
-fn attempt(s: &TestStore, delivery: &Delivery, number: i32) -> AttemptRow {
-    AttemptRow {
-        delivery_id: delivery.id,
-        number,
-        started_at: s.now(),
-        duration_ms: 31,
-        outcome: "5xx",
-        response_code: Some(503),
-        error: Some("HTTP 503".to_owned()),
-        response_body: Some("später".to_owned()),
-    }
-}
-
-async fn attempts_leave_the_delivery_as_they_say(s: TestStore) {
-    let w = s.world().await;
-    let webhook = s.webhook(w.user, &BOTH).await;
-    let d = delivery(&s, w, webhook.id).await;
-    let (row, next) = (attempt(&s, &d, 1), Some(s.later(5)));
-    s.write(async |tx| deliveries::record(tx, &row, DeliveryStatus::Retrying, next).await).await;
-    let found = again(&s, d.id).await;
-    assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Retrying, 1, Some(503)));
-    assert_eq!((found.error.as_deref(), found.response_body.as_deref()), (Some("HTTP 503"), Some("später")));
-    assert_eq!((found.next_attempt_at, found.last_attempt_at, found.duration_ms), (next, Some(s.now()), Some(31)));
-    s.advance(5);
-    let row =
-        AttemptRow { outcome: "2xx", response_code: Some(204), error: None, response_body: None, ..attempt(&s, &d, 2) };
-    s.write(async |tx| deliveries::record(tx, &row, DeliveryStatus::Succeeded, None).await).await;
-    let found = again(&s, d.id).await;
-    assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Succeeded, 2, Some(204)));
-    assert_eq!((found.error, found.response_body, found.next_attempt_at), (None, None, None));
-    assert_eq!((found.last_attempt_at, found.updated_at), (Some(s.now()), s.now()));
-    assert_eq!(s.number("SELECT count(*) FROM webhook_attempts").await, 2);
-}
-
-async fn a_replay_allows_one_more_attempt(s: TestStore) {
-    let w = s.world().await;
-    let webhook = s.webhook(w.user, &BOTH).await;
-    for ended in [DeliveryStatus::Succeeded, DeliveryStatus::Failed] {
-        let d = delivery(&s, w, webhook.id).await;
-        let row = attempt(&s, &d, 8);
-        s.write(async |tx| deliveries::record(tx, &row, ended, None).await).await;
-        s.advance(60);
-        s.write(async |tx| deliveries::replay(tx, d.id).await).await;
-        let found = again(&s, d.id).await;
-        assert_eq!((found.status, found.attempts, found.max_attempts), (DeliveryStatus::Pending, 8, 9));
-        assert_eq!(found.next_attempt_at, Some(s.now()));
-    }
-    let d = delivery(&s, w, webhook.id).await;
-    let (row, next) = (attempt(&s, &d, 1), Some(s.later(300)));
-    s.write(async |tx| deliveries::record(tx, &row, DeliveryStatus::Retrying, next).await).await;
-    s.write(async |tx| deliveries::replay(tx, d.id).await).await;
-    let found = again(&s, d.id).await;
-    assert_eq!((found.status, found.max_attempts, found.next_attempt_at), (DeliveryStatus::Retrying, 9, Some(s.now())));
-}
-
-async fn giving_up_spares_what_has_ended(s: TestStore) {
-    let w = s.world().await;
-    let webhook = s.webhook(w.user, &BOTH).await;
-    let give_up = async |id| s.write(async |tx| deliveries::give_up(tx, id, "inactive").await).await;
-    let (open, done) = (delivery(&s, w, webhook.id).await, delivery(&s, w, webhook.id).await);
-    let row = AttemptRow { error: None, ..attempt(&s, &done, 1) };
-    s.write(async |tx| deliveries::record(tx, &row, DeliveryStatus::Succeeded, None).await).await;
-    give_up(open.id).await;
-    give_up(done.id).await;
-    let (open, done) = (again(&s, open.id).await, again(&s, done.id).await);
-    assert_eq!(
-        (open.status, open.error.as_deref(), open.next_attempt_at),
-        (DeliveryStatus::Failed, Some("inactive"), None)
-    );
-    assert_eq!((done.status, done.error), (DeliveryStatus::Succeeded, None));
-}
-
-async fn replays_and_attempts_go_one_at_a_time(s: TestStore) {
-    let w = s.world().await;
-    let webhook = s.webhook(w.user, &BOTH).await;
-    let d = delivery(&s, w, webhook.id).await;
-    crate::support::store::at_once(6, |_| {
-        let store = s.store.clone();
-        async move {
-            let mut tx = store.begin().await.unwrap();
-            let held = deliveries::lock(&mut tx, d.id).await.unwrap().unwrap();
-            let row = AttemptRow {
-                delivery_id: held.id,
-                number: held.attempts + 1,
-                started_at: tx.now,
-                duration_ms: 1,
-                outcome: "2xx",
-                response_code: Some(200),
-                error: None,
-                response_body: None,
-            };
-            deliveries::record(&mut tx, &row, DeliveryStatus::Succeeded, None).await.unwrap();
-            tx.commit().await.unwrap();
-        }
-    })
-    .await;
-    assert_eq!(again(&s, d.id).await.attempts, 6);
-    assert!(s.write(async |tx| deliveries::lock(tx, 999).await).await.is_none());
 }

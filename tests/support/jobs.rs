@@ -351,8 +351,8 @@ impl TestWorker {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let store = self.s.another_on(&runtime).await;
-        let (registry, own) = (registry(&store, &self.platforms, Kind::ALL), store.clone());
-        let made = runtime.spawn(async move { Engine::new(own, registry, 64) });
+        let (own, platforms) = (store.clone(), self.platforms.clone());
+        let made = runtime.spawn(async move { Engine::new(own.clone(), registry(&own, &platforms, Kind::ALL), 64) });
         Doomed { engine: made.await.expect("an engine"), store, runtime: Some(runtime) }
     }
 }

@@ -97,7 +97,7 @@ async fn listen(
             .build(move |heard: Heard| {
                 let engine = engine.clone();
                 async move {
-                    engine.run(heard.id).await;
+                    engine.run_in_place(heard.id).await;
                     drop(heard.place);
                 }
             });

@@ -51,8 +51,8 @@ impl Kind {
     pub const fn rules(self) -> Rules {
         match self {
             Self::PublishTarget => Rules { max_attempts: 8, lane_cap: Some(4) },
-            // The delivery's own `max_attempts` decides; a replay raises it.
-            Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(16) },
+            // The delivery's own `max_attempts` decides; a replay raises it. An endpoint that fails has fewer places.
+            Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(64) },
             Self::Noop => Rules { max_attempts: 5, lane_cap: None },
         }
     }
@@ -99,6 +99,8 @@ impl NewJob {
 pub enum Lane {
     Account(i64),
     Endpoint(i64),
+    /// What a person asks for at an endpoint: made at once, whatever waits there.
+    AskedOf(i64),
     Brand(i64),
 }
 
@@ -107,6 +109,7 @@ impl std::fmt::Display for Lane {
         match self {
             Self::Account(id) => write!(f, "account:{id}"),
             Self::Endpoint(id) => write!(f, "endpoint:{id}"),
+            Self::AskedOf(id) => write!(f, "endpoint:{id}:asked"),
             Self::Brand(id) => write!(f, "brand:{id}"),
         }
     }

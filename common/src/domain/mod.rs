@@ -5,6 +5,7 @@ mod text_enum;
 pub mod access;
 pub mod account;
 pub mod brand;
+pub mod circuit;
 pub mod event;
 pub mod failure;
 pub mod job;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -66,6 +67,11 @@ macro_rules! execute {
     };
 }
 pub(crate) use {execute, run};
+
+/// A time as both engines take it from inside a JSON text; on SQLite, where times are texts, in the form that a bound one has.
+pub(crate) fn time_text(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, false)
+}
 
 impl Conn {
     pub fn engine(&mut self) -> Engine<'_> {

@@ -1,11 +1,18 @@
 //! Deliveries of events to endpoints, and every try at them.
 
-use chrono::{DateTime, Utc};
+use std::collections::{BTreeSet, HashMap};
 
-use super::db::{execute, run};
-use super::{Conn, Page, PageOf, Result, Tx};
+use chrono::{DateTime, Utc};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use super::db::{execute, run, time_text};
+use super::jobs::{id_list, list_sql};
+use super::{Conn, Page, PageOf, Result, Tx, webhooks};
+use crate::domain::event::EventName;
 use crate::domain::job::Try;
 use crate::domain::webhook::{Delivery, DeliveryStatus};
+use crate::secrets::Cipher;
 
 const SELECT: &str = "SELECT d.id, d.webhook_id, e.id AS event_id, e.name AS event, d.status, d.response_code, d.attempts, d.max_attempts, d.duration_ms, d.error, d.response_body, e.payload, d.next_attempt_at, d.last_attempt_at, d.created_at, d.updated_at FROM webhook_deliveries d JOIN events e ON e.id = d.event_id";
 
@@ -48,7 +55,93 @@ pub async fn tries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<Try>> {
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
 }
 
-/// How an attempt ended.
+/// A delivery as it goes out, with what it needs of its endpoint.
+#[derive(Debug)]
+pub struct Outgoing {
+    pub id: i64,
+    pub webhook_id: i64,
+    pub event_id: i64,
+    pub event: EventName,
+    pub status: DeliveryStatus,
+    pub attempts: i32,
+    pub max_attempts: i32,
+    pub created_at: DateTime<Utc>,
+    pub payload: String,
+    pub url: String,
+    pub is_active: bool,
+    pub secret: SecretString,
+}
+
+/// Those of the deliveries that are there, in any order.
+pub async fn outgoing(conn: &mut Conn, cipher: &Cipher, ids: &[i64]) -> Result<Vec<Outgoing>> {
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        id: i64,
+        webhook_id: i64,
+        event_id: i64,
+        name: EventName,
+        status: DeliveryStatus,
+        attempts: i32,
+        max_attempts: i32,
+        created_at: DateTime<Utc>,
+        payload: String,
+        url: String,
+        is_active: bool,
+        secret: Vec<u8>,
+    }
+    let sql = list_sql!(
+        conn,
+        "SELECT d.id, d.webhook_id, d.event_id, e.name, d.status, d.attempts, d.max_attempts, d.created_at, e.payload, w.url, w.is_active, w.secret FROM webhook_deliveries d JOIN events e ON e.id = d.event_id JOIN webhooks w ON w.id = d.webhook_id WHERE d.id",
+        ""
+    );
+    let list = id_list(ids);
+    let rows: Vec<Row> = run!(conn, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
+    let open = |row: Row| {
+        let secret = webhooks::open_secret(cipher, row.webhook_id, &row.secret)?;
+        let Row {
+            id,
+            webhook_id,
+            event_id,
+            name: event,
+            status,
+            attempts,
+            max_attempts,
+            created_at,
+            payload,
+            url,
+            is_active,
+            ..
+        } = row;
+        Ok(Outgoing {
+            id,
+            webhook_id,
+            event_id,
+            event,
+            status,
+            attempts,
+            max_attempts,
+            created_at,
+            payload,
+            url,
+            is_active,
+            secret,
+        })
+    };
+    rows.into_iter().map(open).collect()
+}
+
+/// How many attempts each of the deliveries has, of those that are there; their rows are held, in one order.
+pub async fn hold_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
+    let sql = tx.spelt(
+        "SELECT id, max_attempts FROM webhook_deliveries WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') ORDER BY id FOR NO KEY UPDATE",
+        "SELECT id, max_attempts FROM webhook_deliveries WHERE id IN (SELECT value FROM json_each($1))",
+    );
+    let list = id_list(ids);
+    let held: Vec<(i64, i32)> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
+    Ok(held.into_iter().collect())
+}
+
+/// How an attempt ended, and where it leaves its delivery.
 #[derive(Debug, Clone)]
 pub struct AttemptRow {
     pub delivery_id: i64,
@@ -59,46 +152,64 @@ pub struct AttemptRow {
     pub response_code: Option<i32>,
     pub error: Option<String>,
     pub response_body: Option<String>,
+    pub status: DeliveryStatus,
+    pub next_attempt_at: Option<DateTime<Utc>>,
 }
 
-/// Records an attempt and where it leaves the delivery.
-pub async fn record(
-    tx: &mut Tx,
-    attempt: &AttemptRow,
-    status: DeliveryStatus,
-    next_attempt_at: Option<DateTime<Utc>>,
-) -> Result<()> {
-    const ATTEMPT: &str = "INSERT INTO webhook_attempts (delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-    const DELIVERY: &str = "UPDATE webhook_deliveries SET status = $2, attempts = $3, response_code = $4, duration_ms = $5, error = $6, response_body = $7, next_attempt_at = $8, last_attempt_at = $9, updated_at = $10 WHERE id = $1";
-    let now = tx.now;
-    let a = attempt;
-    execute!(
-        tx,
-        ATTEMPT,
-        a.delivery_id,
-        a.number,
-        a.started_at,
-        a.duration_ms,
-        a.outcome,
-        a.response_code,
-        &a.error,
-        &a.response_body
-    )?;
-    execute!(
-        tx,
-        DELIVERY,
-        a.delivery_id,
-        status,
-        a.number,
-        a.response_code,
-        a.duration_ms,
-        &a.error,
-        &a.response_body,
-        next_attempt_at,
-        a.started_at,
-        now
-    )?;
-    Ok(())
+/// The attempts in `$1` as rows of SQL. Named `a`; about the `|| ''` see [`list_sql!`].
+macro_rules! attempts {
+    (pg) => {
+        "(SELECT (value ->> 0)::bigint AS delivery_id, (value ->> 1)::integer AS number, (value ->> 2)::timestamptz AS started_at, (value ->> 3)::bigint AS duration_ms, value ->> 4 AS outcome, (value ->> 5)::integer AS response_code, value ->> 6 AS error, value ->> 7 AS response_body, value ->> 8 AS status, (value ->> 9)::timestamptz AS next_attempt_at FROM json_array_elements($1::json) WHERE value ->> 0 = (value ->> 0) || '') a"
+    };
+    (sqlite) => {
+        "(SELECT value ->> 0 AS delivery_id, value ->> 1 AS number, value ->> 2 AS started_at, value ->> 3 AS duration_ms, value ->> 4 AS outcome, value ->> 5 AS response_code, value ->> 6 AS error, value ->> 7 AS response_body, value ->> 8 AS status, value ->> 9 AS next_attempt_at FROM json_each($1)) a"
+    };
+}
+
+/// Records attempts at different deliveries, and where they leave them: in two statements, however many there are. Gives
+/// the deliveries that are still there; of the others nothing is written.
+pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64>> {
+    macro_rules! update {
+        ($engine:ident) => {
+            concat!("UPDATE webhook_deliveries AS d SET status = a.status, attempts = a.number, response_code = a.response_code, duration_ms = a.duration_ms, error = a.error, response_body = a.response_body, next_attempt_at = a.next_attempt_at, last_attempt_at = a.started_at, updated_at = $2 FROM ", attempts!($engine), " WHERE d.id = a.delivery_id RETURNING id")
+        };
+    }
+    macro_rules! insert {
+        ($engine:ident) => {
+            concat!("INSERT INTO webhook_attempts (delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body) SELECT delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body FROM ", attempts!($engine))
+        };
+    }
+    let (update, now) = (tx.spelt(update!(pg), update!(sqlite)), tx.now);
+    let rows = as_json(attempts);
+    let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(update).bind(&rows).bind(now).fetch_all(c))?;
+    let found: BTreeSet<i64> = found.into_iter().collect();
+    let rows = match attempts.iter().all(|a| found.contains(&a.delivery_id)) {
+        true => rows,
+        false => as_json(attempts.iter().filter(|a| found.contains(&a.delivery_id))),
+    };
+    let insert = tx.spelt(insert!(pg), insert!(sqlite));
+    execute!(tx, insert, &rows)?;
+    Ok(found)
+}
+
+fn as_json<'a>(attempts: impl IntoIterator<Item = &'a AttemptRow>) -> String {
+    let row = |a: &AttemptRow| {
+        let (started, next) = (time_text(a.started_at), a.next_attempt_at.map(time_text));
+        let (status, outcome) = (a.status.as_str(), a.outcome);
+        json!([
+            a.delivery_id,
+            a.number,
+            started,
+            a.duration_ms,
+            outcome,
+            a.response_code,
+            a.error,
+            a.response_body,
+            status,
+            next
+        ])
+    };
+    Value::from_iter(attempts.into_iter().map(row)).to_string()
 }
 
 /// No attempt will be made any more, and why (the endpoint is inactive, the job is dead).

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::db::run;
+use super::jobs::{self, id_list};
 use super::{Result, Tx};
 use crate::domain::event::EventName;
 use crate::domain::job::{Kind, Lane, NewJob};
@@ -16,16 +17,20 @@ pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, tra
         return Ok(0);
     }
     const EVENT: &str = "INSERT INTO events (brand_id, name, payload, created_at) VALUES ($1, $2, $3, $4) RETURNING id";
-    const DELIVERY: &str = "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) VALUES ($1, $2, 'pending', $3, $4, $4, $4) RETURNING id";
     let payload = serde_json::json!({ "event": name, "data": data }).to_string();
     let now = tx.now;
     let event: i64 =
         run!(tx, c => sqlx::query_scalar(EVENT).bind(brand_id).bind(name).bind(&payload).bind(now).fetch_one(c))?;
-    for webhook in &listeners {
-        let delivery: i64 = run!(tx, c => sqlx::query_scalar(DELIVERY).bind(webhook).bind(event).bind(MAX_ATTEMPTS).bind(now).fetch_one(c))?;
-        let job = NewJob::new(Kind::DeliverWebhook, delivery, now).lane(Lane::Endpoint(*webhook));
-        super::jobs::enqueue(tx, &job.trace(trace.map(str::to_owned))).await?;
-    }
+    let sql = tx.spelt(
+        "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value::bigint, $2, 'pending', $3, $4, $4, $4 FROM json_array_elements_text($1::json) RETURNING id, webhook_id",
+        "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value, $2, 'pending', $3, $4, $4, $4 FROM json_each($1) RETURNING id, webhook_id",
+    );
+    let list = id_list(&listeners);
+    let deliveries: Vec<(i64, i64)> =
+        run!(tx, c => sqlx::query_as(sql).bind(&list).bind(event).bind(MAX_ATTEMPTS).bind(now).fetch_all(c))?;
+    let subjects: Vec<_> = deliveries.into_iter().map(|(id, webhook)| (id, Lane::Endpoint(webhook))).collect();
+    let job = NewJob::new(Kind::DeliverWebhook, 0, now).trace(trace.map(str::to_owned));
+    jobs::enqueue_each(tx, &job, &subjects).await?;
     Ok(listeners.len())
 }
 

@@ -7,6 +7,7 @@
 //! **To add a table:** the same file in `migrations/postgres` and `migrations/sqlite`, a domain type, `store/<table>.rs`,
 //! and its tests in `tests/store/`, which run on both engines.
 
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -104,7 +105,7 @@ impl Store {
             kept_by: firm.then(|| self.db.clone()),
             rings: Vec::new(),
             enqueued: Vec::new(),
-            lanes: Vec::new(),
+            places: BTreeMap::new(),
             now: self.clock.now(),
             cipher: self.cipher.clone(),
             bell: self.bell.clone(),
@@ -120,7 +121,8 @@ pub struct Tx {
     kept_by: Option<Db>,
     rings: Vec<Ring>,
     enqueued: Vec<Kind>,
-    lanes: Vec<String>,
+    /// Lanes in which places came free, and how many.
+    places: BTreeMap<String, i64>,
     /// The time of the whole unit of work.
     pub now: DateTime<Utc>,
     pub cipher: Cipher,
@@ -153,13 +155,19 @@ impl Tx {
 
     /// Remembers that a job left its lane: whoever waits for the place is woken at the commit.
     pub fn leave_lane(&mut self, lane: &str) {
-        self.lanes.push(lane.to_owned());
+        self.free_places(lane, 1);
+    }
+
+    /// The same for several places.
+    pub fn free_places(&mut self, lane: &str, places: i64) {
+        let free = self.places.entry(lane.to_owned()).or_default();
+        *free = free.saturating_add(places);
     }
 
     /// Wakes who waits for the lanes that were left, commits, then rings.
     pub async fn commit(mut self) -> Result<()> {
-        let left = std::mem::take(&mut self.lanes);
-        jobs::engine::wake_lanes(&mut self, &left).await?;
+        let places = std::mem::take(&mut self.places);
+        jobs::engine::wake_lanes(&mut self, &places).await?;
         match self.conn {
             Conn::PgTx(tx) => tx.commit().await?,
             Conn::SqliteTx(tx) => tx.commit().await?,

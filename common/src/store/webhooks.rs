@@ -1,12 +1,14 @@
 //! Webhook endpoints; the signing secret is sealed.
 
-use chrono::{DateTime, Utc};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
+use super::jobs::{engine, id_list};
 use super::{Conn, Result, StoreError, Tx};
+use crate::domain::circuit::Health;
 use crate::domain::event::EventName;
+use crate::domain::job::{Kind, Lane};
 use crate::domain::webhook::Webhook;
 use crate::secrets::{Cipher, Place};
 
@@ -62,10 +64,14 @@ pub async fn find_for_update(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Resu
     find(tx, user_id, webhook_id).await
 }
 
-/// Stores what may change of an endpoint; switched on again, it starts with a clean record.
+/// Stores what may change of an endpoint; switched on or off, it starts with a clean record.
 pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
-    const SQL: &str = "UPDATE webhooks SET url = $2, events = $3, is_active = $4, disabled_reason = $5, description = $7, failing_since = CASE WHEN $4 AND NOT is_active THEN NULL ELSE failing_since END, updated_at = $6 WHERE id = $1";
+    const SQL: &str = "UPDATE webhooks SET url = $2, events = $3, is_active = $4, disabled_reason = $5, description = $7, updated_at = $6 WHERE id = $1";
+    const SWITCH: &str = "UPDATE webhooks SET failing_since = NULL, strikes = 0 WHERE id = $1 AND is_active <> $2";
     let now = tx.now;
+    if execute!(tx, SWITCH, webhook.id, webhook.is_active)? > 0 {
+        free(tx, webhook.id).await?;
+    }
     execute!(
         tx,
         SQL,
@@ -82,50 +88,61 @@ pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
 
 /// Deletes an endpoint with its deliveries; their jobs find no subject and end.
 pub async fn delete(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Result<bool> {
-    Ok(execute!(tx, "DELETE FROM webhooks WHERE user_id = $1 AND id = $2", user_id, webhook_id)? > 0)
+    let deleted = execute!(tx, "DELETE FROM webhooks WHERE user_id = $1 AND id = $2", user_id, webhook_id)? > 0;
+    if deleted {
+        free(tx, webhook_id).await?;
+    }
+    Ok(deleted)
 }
 
-/// What a delivery needs of its endpoint.
-#[derive(Debug)]
-pub struct Recipient {
-    pub url: String,
-    pub is_active: bool,
-    pub secret: SecretString,
-}
-
-pub async fn recipient(conn: &mut Conn, cipher: &Cipher, webhook_id: i64) -> Result<Option<Recipient>> {
-    const SQL: &str = "SELECT url, is_active, secret FROM webhooks WHERE id = $1";
-    let row: Option<(String, bool, Vec<u8>)> = run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).fetch_optional(c))?;
-    let Some((url, is_active, sealed)) = row else { return Ok(None) };
-    let plain = cipher.open(&place(&webhook_id.to_string()), &sealed)?;
+/// The secret of an endpoint as its row holds it, opened.
+pub(super) fn open_secret(cipher: &Cipher, webhook_id: i64, sealed: &[u8]) -> Result<SecretString> {
+    let plain = cipher.open(&place(&webhook_id.to_string()), sealed)?;
     let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("a signing secret is no text".into()))?;
-    Ok(Some(Recipient { url, is_active, secret: SecretString::from(text) }))
+    Ok(SecretString::from(text))
 }
 
-/// An attempt succeeded: the endpoint's record is clean.
-pub async fn succeeded(tx: &mut Tx, webhook_id: i64) -> Result<()> {
-    const SQL: &str = "UPDATE webhooks SET failing_since = NULL WHERE id = $1 AND failing_since IS NOT NULL";
-    execute!(tx, SQL, webhook_id)?;
+/// The records of those of the endpoints that have one that is not clean, or of `all` of them; held until the end of the
+/// transaction, in one order.
+pub async fn records(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, Health)>> {
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        id: i64,
+        #[sqlx(flatten)]
+        health: Health,
+    }
+    // Not `FOR UPDATE`: a delivery that is made at the same time refers to the row, and need not wait.
+    let sql = tx.spelt(
+        "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json)) AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id FOR NO KEY UPDATE",
+        "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value FROM json_each($1)) AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id",
+    );
+    let list = id_list(ids);
+    let rows: Vec<Row> = run!(tx, c => sqlx::query_as(sql).bind(&list).bind(all).fetch_all(c))?;
+    Ok(rows.into_iter().map(|row| (row.id, row.health)).collect())
+}
+
+pub async fn set_record(tx: &mut Tx, webhook_id: i64, health: Health) -> Result<()> {
+    const SQL: &str = "UPDATE webhooks SET failing_since = $2, strikes = $3 WHERE id = $1";
+    execute!(tx, SQL, webhook_id, health.failing_since, health.strikes)?;
     Ok(())
 }
 
-/// An attempt failed; gives since when none has succeeded.
-pub async fn failed(tx: &mut Tx, webhook_id: i64) -> Result<Option<DateTime<Utc>>> {
-    const SQL: &str =
-        "UPDATE webhooks SET failing_since = coalesce(failing_since, $2) WHERE id = $1 RETURNING failing_since";
-    let now = tx.now;
-    let since: Option<Option<DateTime<Utc>>> =
-        run!(tx, c => sqlx::query_scalar(SQL).bind(webhook_id).bind(now).fetch_optional(c))?;
-    Ok(since.flatten())
-}
-
-/// Disables an endpoint for a reason that its owner can read.
-pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<()> {
+/// Disables an endpoint for a reason that its owner can read; `false` where it was off already.
+pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool> {
     const SQL: &str =
         "UPDATE webhooks SET is_active = FALSE, disabled_reason = $2, updated_at = $3 WHERE id = $1 AND is_active";
     let now = tx.now;
-    execute!(tx, SQL, webhook_id, reason, now)?;
-    Ok(())
+    let disabled = execute!(tx, SQL, webhook_id, reason, now)? > 0;
+    if disabled {
+        // What waits for it is given up, and need not wait for that.
+        free(tx, webhook_id).await?;
+    }
+    Ok(disabled)
+}
+
+/// Lifts whatever holds an endpoint's deliveries back.
+async fn free(tx: &mut Tx, webhook_id: i64) -> Result<()> {
+    engine::widen_lane(tx, Kind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await
 }
 
 /// How many endpoints are active, inactive by their owner's wish, and disabled by the service.

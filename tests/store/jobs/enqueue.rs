@@ -9,6 +9,7 @@ on_both![
     a_due_job_is_ready_and_rung_for,
     a_later_job_is_scheduled_and_not_rung_for,
     a_rollback_leaves_no_job_and_no_ring,
+    jobs_that_are_alike_are_enqueued_together,
     a_subject_has_one_job_of_a_kind_at_a_time,
     only_one_of_many_at_once_enqueues,
     cancelling_a_subject_spares_what_runs,
@@ -55,6 +56,27 @@ async fn a_rollback_leaves_no_job_and_no_ring(s: TestStore) {
     drop(tx);
     assert_eq!(s.number("SELECT count(*) FROM jobs").await, 0);
     assert!(s.bell.take().is_empty());
+}
+
+async fn jobs_that_are_alike_are_enqueued_together(s: TestStore) {
+    let like = NewJob::new(Kind::DeliverWebhook, 0, s.now()).trace(Some("req-1".to_owned()));
+    let subjects: Vec<_> = (0..250).map(|n| (n, Lane::Endpoint(n % 3))).collect();
+    let all = async || s.write(async |tx| jobs::enqueue_each(tx, &like, &subjects).await).await;
+    all().await;
+    let rung = s.bell.take();
+    assert_eq!(rung.len(), 250);
+    for (id, (subject, lane)) in rung.iter().zip(&subjects) {
+        let row = s.show(*id).await;
+        assert_eq!((row.subject_id, row.lane, row.state), (*subject, Some(lane.to_string()), State::Ready));
+        assert_eq!((row.kind, row.max_attempts, row.trace.as_deref()), (Kind::DeliverWebhook, 1_000, Some("req-1")));
+        assert_eq!((row.run_at, row.created_at), (s.now(), s.now()));
+    }
+    all().await;
+    assert!(s.bell.take().is_empty(), "each has its job");
+    let later = NewJob { run_at: s.later(5), ..like.clone() };
+    s.write(async |tx| jobs::enqueue_each(tx, &later, &[(900, Lane::Endpoint(1))]).await).await;
+    assert!(s.bell.take().is_empty(), "its time is to come");
+    assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
 }
 
 async fn a_subject_has_one_job_of_a_kind_at_a_time(s: TestStore) {

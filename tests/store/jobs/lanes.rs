@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crier_common::domain::job::{Claimed, Kind, LEASE, Outcome, State};
-use crier_common::store::jobs::{dispatch, engine, operate};
+use crier_common::domain::job::{Claimed, Kind, LEASE, Lane, NewJob, Outcome, State};
+use crier_common::store::jobs::{self, dispatch, engine, operate};
 
 use crate::support::store::{TestStore, at_once, on_both};
 
@@ -20,6 +20,8 @@ on_both![
     a_paused_lane_rests_until_its_time,
     the_longer_pause_stays,
     every_stranded_lane_is_swept_however_many_are_full,
+    a_narrow_lane_lets_few_through_until_it_is_widened,
+    what_is_hastened_leaves_the_lane_that_it_waited_for,
 ];
 
 const CAP: i64 = 4;
@@ -305,4 +307,39 @@ async fn every_stranded_lane_is_swept_however_many_are_full(s: TestStore) {
     sweep(&s).await;
     let stranded = s.number("SELECT id FROM jobs WHERE lane = 'account:01099'").await;
     assert_eq!(s.bell.take(), [stranded]);
+}
+
+async fn a_narrow_lane_lets_few_through_until_it_is_widened(s: TestStore) {
+    let ids = publishes(&s, "account:1", 0..9).await;
+    s.write(async |tx| engine::narrow_lane(tx, "account:1", 3).await).await;
+    s.write(async |tx| engine::narrow_lane(tx, "account:1", 2).await).await;
+    s.write(async |tx| engine::pause_lane(tx, "account:1", s.later(60)).await).await;
+    assert!(s.claim(&ids, "w").await.is_empty(), "it is paused as well");
+    s.advance(60);
+    sweep(&s).await;
+    assert_eq!(s.bell.take(), ids[..2], "as many as it has places");
+    let held = s.claim(&ids, "w").await;
+    assert_eq!((ids_of(&held).as_slice(), waiting(&s).await), (&ids[..2], 7));
+    sweep(&s).await;
+    assert!(s.bell.take().is_empty(), "it is full");
+    let other = publishes(&s, "account:2", 20..26).await;
+    assert_eq!(s.claim(&other, "w").await.len(), 4, "another lane is as wide as ever");
+    let lane = operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap();
+    assert_eq!((lane.running, lane.waiting, lane.places), (2, 7, Some(2)));
+    s.write(async |tx| engine::pause_lane(tx, "account:1", s.later(60)).await).await;
+    s.write(async |tx| engine::widen_lane(tx, Kind::PublishTarget, "account:1").await).await;
+    let woken = s.bell.take();
+    assert_eq!(woken, ids[2..6], "at once, pause or not");
+    assert_eq!(ids_of(&s.claim(&woken, "w").await), ids[2..4], "the cap is the kind's again");
+}
+
+async fn what_is_hastened_leaves_the_lane_that_it_waited_for(s: TestStore) {
+    let ids = publishes(&s, "endpoint:1", 0..5).await;
+    s.claim(&ids, "w").await;
+    assert_eq!(waiting(&s).await, 1);
+    let asked = NewJob::new(Kind::PublishTarget, 4, s.now()).lane(Lane::AskedOf(1));
+    s.write(async |tx| jobs::hasten(tx, &asked).await).await;
+    assert_eq!(s.bell.take(), [ids[4]]);
+    assert_eq!(ids_of(&s.claim(&ids, "w").await), [ids[4]]);
+    assert_eq!(s.show(ids[4]).await.lane.as_deref(), Some("endpoint:1:asked"));
 }

@@ -172,9 +172,9 @@ async fn what_waits_for_its_lane_stands_apart_in_the_overview(s: TestStore) {
     let until = s.later(60);
     s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
     let lane = operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap();
-    assert_eq!(lane, LaneRow { running: cap, waiting: 2, paused_until: Some(until) });
+    assert_eq!(lane, LaneRow { running: cap, waiting: 2, paused_until: Some(until), places: None });
     let other = operate::lane(&mut s.conn().await, "account:2", s.now()).await.unwrap();
-    assert_eq!(other, LaneRow { running: 0, waiting: 0, paused_until: None });
+    assert_eq!(other, LaneRow { running: 0, waiting: 0, paused_until: None, places: None });
 }
 
 async fn going_through_all_jobs_meets_each_once(s: TestStore) {

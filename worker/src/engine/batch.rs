@@ -11,7 +11,7 @@ use crier_common::store::{Store, StoreError};
 use futures::FutureExt;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::jobs::Ending;
+use crate::jobs::{End, Registry};
 
 /// How many items share a transaction at most.
 const LARGEST: usize = 100;
@@ -102,20 +102,18 @@ async fn claim(store: &Store, worker: &str, ids: &[i64]) -> Result<Vec<Claimed>,
 /// How a settle ended; `Ok(None)`: the lease was lost, nothing was written.
 pub type Settled = Result<Option<Outcome>, Arc<StoreError>>;
 
-type End = (Claimed, Arc<dyn Ending>);
-
 /// Settles together; where one of them spoils the transaction (a lost lease, an error, a panic), each goes alone.
-pub async fn settle_batch(store: Store, mut ends: Vec<End>) -> Vec<Settled> {
+pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<End>) -> Vec<Settled> {
     // One order for all workers: two batches that touch the same rows then queue instead of standing in each other's way.
     let order: Vec<_> = ends.iter().map(|(job, _)| key(job)).collect();
     ends.sort_by_key(|(job, ending)| (job.kind, ending.order(), job.subject_id));
     let mut answers: HashMap<(i64, i64), Settled> = HashMap::new();
-    let together = if ends.len() > 1 { settle(&store, &ends).await.ok().flatten() } else { None };
+    let together = if ends.len() > 1 { settle(&store, &registry, &ends).await.ok().flatten() } else { None };
     if let Some(outcomes) = together {
         answers.extend(ends.iter().map(|(job, _)| key(job)).zip(outcomes.into_iter().map(|o| Ok(Some(o)))));
     } else {
         for end in &ends {
-            let settled = settle(&store, std::slice::from_ref(end)).await;
+            let settled = settle(&store, &registry, std::slice::from_ref(end)).await;
             let settled = settled.map(|outcomes| outcomes.and_then(|mut outcomes| outcomes.pop()));
             answers.insert(key(&end.0), settled.map_err(Arc::new));
         }
@@ -129,13 +127,14 @@ fn key(job: &Claimed) -> (i64, i64) {
 }
 
 /// All in one transaction; `None` and nothing where a lease was lost.
-async fn settle(store: &Store, ends: &[End]) -> Result<Option<Vec<Outcome>>, StoreError> {
+async fn settle(store: &Store, registry: &Registry, ends: &[End]) -> Result<Option<Vec<Outcome>>, StoreError> {
     let settled = AssertUnwindSafe(async {
         let mut tx = store.begin().await?;
-        let mut settled = Vec::with_capacity(ends.len());
-        for (job, ending) in ends {
-            settled.push((job, ending.write(&mut tx, job).await?));
+        let mut outcomes = Vec::with_capacity(ends.len());
+        for ends in ends.chunk_by(|(one, _), (other, _)| one.kind == other.kind) {
+            outcomes.extend(registry.end(&mut tx, ends).await?);
         }
+        let settled: Vec<_> = ends.iter().map(|(job, _)| job).zip(outcomes).collect();
         if !rows::settle(&mut tx, &settled).await? {
             tx.rollback().await?;
             return Ok(None);

@@ -16,16 +16,18 @@ use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Db, Result, Store, Tx};
 use crier_common::telemetry::metrics::{self, JobOutcome};
 use futures::FutureExt;
-use tokio::sync::RwLock;
+use tokio::sync::{Notify, RwLock, Semaphore};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::jobs::{Ending, Job, Registry};
+use crate::jobs::{End, Ending, Job, Registry};
 
 mod batch;
 mod run;
 
-use batch::{Batcher, Settled, claim_batch, settle_batch};
+pub use batch::Batcher;
+use batch::{Settled, claim_batch, settle_batch};
 pub use run::Run;
 use run::{Active, Place, Queued, Slot};
 
@@ -33,6 +35,8 @@ use run::{Active, Place, Queued, Slot};
 const CLAIMS: usize = 1;
 /// Between two tries to store the end of a run.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
+/// How many runs that wait for others may have given their places back.
+const WAITING: usize = 1_024;
 /// How often the end of a run is tried that the database refuses for good, rather than for the moment.
 const SETTLE_TRIES: usize = 3;
 
@@ -48,6 +52,8 @@ struct Inner {
     held: Mutex<HashSet<(i64, i64)>>,
     slots: usize,
     busy: AtomicUsize,
+    /// One for each run that waits without a place.
+    waiting: Arc<Semaphore>,
     /// Calls of [`Engine::run`] that have not ended: claims under way, too.
     active: AtomicUsize,
     /// Read by a run among others, written by one that must be alone.
@@ -58,7 +64,7 @@ struct Inner {
     /// The grace is over: runs are broken off.
     abort: CancellationToken,
     claims: Batcher<i64, Option<Claimed>>,
-    settles: Batcher<(Claimed, Arc<dyn Ending>), Settled>,
+    settles: Batcher<End, Settled>,
 }
 
 impl Engine {
@@ -71,8 +77,8 @@ impl Engine {
             Batcher::start(CLAIMS, move |ids| claim_batch(store.clone(), worker.clone(), ids))
         };
         let settles = {
-            let store = store.clone();
-            Batcher::start(settles_at_once(&store), move |ends| settle_batch(store.clone(), ends))
+            let (store, registry) = (store.clone(), registry.clone());
+            Batcher::start(settles_at_once(&store), move |ends| settle_batch(store.clone(), registry.clone(), ends))
         };
         Self(Arc::new(Inner {
             store,
@@ -81,6 +87,7 @@ impl Engine {
             held: Mutex::default(),
             slots,
             busy: AtomicUsize::new(0),
+            waiting: Arc::new(Semaphore::new(WAITING)),
             active: AtomicUsize::new(0),
             gate: Arc::default(),
             queued: Mutex::default(),
@@ -125,23 +132,33 @@ impl Engine {
 
     /// Runs the job of an id that was rung, if it is still to be run. Gives whether it was.
     pub async fn run(&self, id: i64) -> bool {
-        let (engine, active) = (self.clone(), Active::enter(&self.0));
-        // A task of its own: whoever waits for it may go away, and the job that was claimed is run to its end all the same.
-        let run = tokio::spawn(async move {
-            let _active = active;
-            engine.claim_and_run(id).await
-        });
-        run.await.unwrap_or(false)
+        self.spawn(id, Arc::default()).await.unwrap_or(false)
     }
 
-    async fn claim_and_run(&self, id: i64) -> bool {
+    /// The same, until the run is at its end or waits for others for so long that it gives its place back.
+    pub async fn run_in_place(&self, id: i64) {
+        let left = Arc::<Notify>::default();
+        let run = self.spawn(id, left.clone());
+        tokio::select! { _ended = run => {}, () = left.notified() => {} }
+    }
+
+    /// A task of its own: whoever waits for it may go away, and the job that was claimed is run to its end all the same.
+    fn spawn(&self, id: i64, left: Arc<Notify>) -> JoinHandle<bool> {
+        let (engine, active) = (self.clone(), Active::enter(&self.0));
+        tokio::spawn(async move {
+            let _active = active;
+            engine.claim_and_run(id, left).await
+        })
+    }
+
+    async fn claim_and_run(&self, id: i64, left: Arc<Notify>) -> bool {
         let Some((job, place)) = self.claim(id).await else { return false };
-        let slot = Slot::take(&self.0, &job);
+        let slot = Slot::take(&self.0, &job, left);
         match self.0.registry.get(job.kind).filter(|_| !self.0.draining.is_cancelled()) {
-            Some(handler) => self.run_claimed(job, handler).await,
+            Some(handler) => self.run_claimed(Run::in_slot(job, slot), handler).await,
             None => self.release(&job).await,
         }
-        drop((slot, place));
+        drop(place);
         true
     }
 
@@ -169,11 +186,10 @@ impl Engine {
         self.0.claims.submit(id).await.flatten()
     }
 
-    async fn run_claimed(&self, job: Claimed, handler: Arc<dyn Job>) {
-        let started = Instant::now();
+    async fn run_claimed(&self, run: Run, handler: Arc<dyn Job>) {
+        let (job, started) = (run.job.clone(), Instant::now());
         let lateness = (self.0.store.now() - job.run_at).to_std().unwrap_or_default();
         metrics::job_started(job.kind.as_str(), lateness);
-        let run = Run::new(job.clone());
         let span = tracing::info_span!("job", id = job.id, kind = %job.kind, subject = job.subject_id, attempt = job.attempt, trace = job.trace.as_deref());
         let ended = tokio::select! {
             biased;

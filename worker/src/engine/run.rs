@@ -1,26 +1,37 @@
 //! What one run shares with the engine: whether it is in the middle of a call, its slot, its place beside the others.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crier_common::domain::job::Claimed;
 use crier_common::telemetry::metrics;
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit};
 
 use super::Inner;
 
+/// How long a run waits for others before it gives its place to another.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// The state that a run shares with the engine.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Run {
     pub job: Claimed,
     /// Set while a call with an effect outside is under way: a run that is broken off then is like a crash in its middle.
     in_call: Arc<AtomicBool>,
+    slot: Option<Arc<Slot>>,
 }
 
 impl Run {
+    /// A run outside the engine, for tests.
     pub fn new(job: Claimed) -> Self {
-        Self { job, in_call: Arc::default() }
+        Self { job, in_call: Arc::default(), slot: None }
+    }
+
+    pub(super) fn in_slot(job: Claimed, slot: Slot) -> Self {
+        Self { job, in_call: Arc::default(), slot: Some(Arc::new(slot)) }
     }
 
     /// Runs a call with an effect outside.
@@ -29,6 +40,15 @@ impl Run {
         let out = call.await;
         self.in_call.store(false, Ordering::SeqCst);
         out
+    }
+
+    /// The same for a call to somebody who may let us wait: it needs nothing of ours then, and its place goes to another
+    /// job, as long as not too many wait so.
+    pub async fn call_and_wait<T>(&self, call: impl Future<Output = T>) -> T {
+        let mut call = pin!(self.call(call));
+        tokio::select! { out = &mut call => return out, () = tokio::time::sleep(PATIENCE) => {} }
+        let _waiting = self.slot.as_deref().and_then(Slot::give_back);
+        call.await
     }
 
     pub(super) fn is_in_call(&self) -> bool {
@@ -64,29 +84,48 @@ impl Drop for Active {
     }
 }
 
-/// A job held: in the heartbeat's set, and counted as a busy slot.
+/// A job held: in the heartbeat's set, and counted as a busy slot until it ends or gives its place back.
 pub(super) struct Slot {
     inner: Arc<Inner>,
     /// With the fence, as a frozen run of a job may end while the one that was rescued goes on.
     key: (i64, i64),
+    busy: AtomicBool,
+    /// Told when the place is given back.
+    left: Arc<Notify>,
 }
 
 impl Slot {
-    pub fn take(inner: &Arc<Inner>, job: &Claimed) -> Self {
+    pub fn take(inner: &Arc<Inner>, job: &Claimed, left: Arc<Notify>) -> Self {
         let key = (job.id, job.fence);
         insert(&inner.held, key);
-        let busy = inner.busy.fetch_add(1, Ordering::SeqCst) + 1;
-        metrics::worker_slots(busy, inner.slots.saturating_sub(busy));
-        Self { inner: inner.clone(), key }
+        count(inner, inner.busy.fetch_add(1, Ordering::SeqCst) + 1);
+        Self { inner: inner.clone(), key, busy: AtomicBool::new(true), left }
+    }
+
+    /// The place goes to another; `None` where too many wait without one.
+    fn give_back(&self) -> Option<OwnedSemaphorePermit> {
+        let waiting = self.inner.waiting.clone().try_acquire_owned().ok()?;
+        self.leave();
+        self.left.notify_one();
+        Some(waiting)
+    }
+
+    fn leave(&self) {
+        if self.busy.swap(false, Ordering::SeqCst) {
+            count(&self.inner, self.inner.busy.fetch_sub(1, Ordering::SeqCst) - 1);
+        }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         remove(&self.inner.held, &self.key);
-        let busy = self.inner.busy.fetch_sub(1, Ordering::SeqCst) - 1;
-        metrics::worker_slots(busy, self.inner.slots.saturating_sub(busy));
+        self.leave();
     }
+}
+
+fn count(inner: &Inner, busy: usize) {
+    metrics::worker_slots(busy, inner.slots.saturating_sub(busy));
 }
 
 /// An id that waits until it can run alone; once, however often it is rung for meanwhile.

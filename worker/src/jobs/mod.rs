@@ -3,6 +3,7 @@
 //! **To add a kind:** its line in `domain::job::Kind` (with its rules) and in `common::subjects`, a file here with a [`Job`],
 //! one line in [`Registry::new`], and its tests in `tests/jobs/`.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -27,6 +28,16 @@ pub trait Job: Send + Sync {
     /// An error is one of the database: the job is tried again.
     async fn run(&self, run: &Run) -> Result<Box<dyn Ending>>;
 
+    /// Writes the ends of several runs, in the transaction that settles them; one outcome each. A kind that ends often
+    /// does so in a few statements for all of them.
+    async fn end(&self, tx: &mut Tx, ends: &[End]) -> Result<Vec<Outcome>> {
+        let mut outcomes = Vec::with_capacity(ends.len());
+        for (job, ending) in ends {
+            outcomes.push(ending.write(tx, job).await?);
+        }
+        Ok(outcomes)
+    }
+
     /// After how long a run is tried again that ended in an error or a panic; `attempt` from 1.
     fn pause(&self, attempt: i32) -> TimeDelta {
         TimeDelta::seconds(10) * attempt.clamp(1, 60)
@@ -36,7 +47,7 @@ pub trait Job: Send + Sync {
 /// How a run ends, as a value: it is written in the transaction that settles the job, and may be written again when that
 /// transaction failed.
 #[async_trait]
-pub trait Ending: Send + Sync {
+pub trait Ending: Any + Send + Sync {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome>;
 
     /// What is locked first: ends that share a transaction are written in this order, in every worker.
@@ -47,6 +58,9 @@ pub trait Ending: Send + Sync {
     /// Called once, after the commit: for metrics.
     fn observe(&self, _outcome: &Outcome) {}
 }
+
+/// A run and how it ended.
+pub type End = (Claimed, Arc<dyn Ending>);
 
 /// A run that changed nothing but its job.
 #[async_trait]
@@ -90,6 +104,14 @@ impl Registry {
 
     pub fn get(&self, kind: Kind) -> Option<Arc<dyn Job>> {
         self.0.iter().find(|job| job.kind() == kind).cloned()
+    }
+
+    /// Writes the ends of runs of one kind.
+    pub async fn end(&self, tx: &mut Tx, ends: &[End]) -> Result<Vec<Outcome>> {
+        match ends.first().and_then(|(job, _)| self.get(job.kind)) {
+            Some(kind) => kind.end(tx, ends).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     pub fn kinds(&self) -> Vec<Kind> {

@@ -33,7 +33,7 @@ async fn retry(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         return Err(ApiError::new(Code::WebhookInactive, message));
     }
     deliveries::replay(tx, delivery).await?;
-    let job = NewJob::new(Kind::DeliverWebhook, delivery, tx.now).lane(Lane::Endpoint(webhook.id));
+    let job = NewJob::new(Kind::DeliverWebhook, delivery, tx.now).lane(Lane::AskedOf(webhook.id));
     jobs::hasten(tx, &job.trace(cx.trace().map(str::to_owned))).await?;
     let replayed = deliveries::find(tx, webhook.id, delivery).await?.ok_or_else(missing)?;
     Answer::ok(Delivery::from(replayed))

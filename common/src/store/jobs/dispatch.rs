@@ -147,11 +147,11 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     const WAITING: &str = concat!(
         "WITH RECURSIVE lanes (lane) AS (SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting ORDER BY lane LIMIT 1) UNION ALL SELECT (SELECT j.lane FROM jobs j WHERE j.state = 'ready' AND j.waiting AND j.lane > lanes.lane ORDER BY j.lane LIMIT 1) FROM lanes WHERE lanes.lane IS NOT NULL) SELECT lane, (SELECT kind FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'ready' AND j.waiting AND ",
         known!(),
-        " ORDER BY run_at, id LIMIT 1), (SELECT count(*) FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'running') FROM lanes WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)"
+        " ORDER BY run_at, id LIMIT 1), (SELECT count(*) FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'running'), (SELECT places FROM narrow_lanes n WHERE n.lane = lanes.lane) FROM lanes WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)"
     );
-    let lanes: Vec<(String, Option<Kind>, i64)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
-    let room = |kind: Kind, busy| kind.rules().lane_cap.unwrap_or(i64::MAX) - busy;
-    let lanes = lanes.into_iter().filter_map(|(lane, kind, busy)| Some((lane, room(kind?, busy))));
+    let lanes: Vec<(String, Option<Kind>, i64, Option<i64>)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
+    let room = |kind: Kind, busy, places: Option<i64>| places.or(kind.rules().lane_cap).unwrap_or(i64::MAX) - busy;
+    let lanes = lanes.into_iter().filter_map(|(lane, kind, busy, places)| Some((lane, room(kind?, busy, places))));
     let mut free: Vec<(String, i64)> = lanes.filter(|(_, room)| *room > 0).collect();
     // In the order of all who lock several lanes.
     free.sort();

@@ -31,13 +31,13 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     );
     let list = id_list(ids);
     let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
-    let mut busy = lanes_busy(tx, candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane)).await?;
+    let mut lanes = lanes(tx, candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane)).await?;
     let (mut take, mut park) = (Vec::new(), Vec::new());
     for candidate in &candidates {
-        match candidate.capped().and_then(|(lane, cap)| Some((busy.get_mut(lane)?, cap))) {
-            Some((busy, cap)) if *busy >= cap => park.push(candidate.id),
-            Some((busy, _)) => {
-                *busy += 1;
+        match candidate.capped().and_then(|(lane, cap)| Some((lanes.get_mut(lane)?, cap))) {
+            Some((lane, cap)) if lane.paused || lane.running >= lane.places.unwrap_or(cap) => park.push(candidate.id),
+            Some((lane, _)) => {
+                lane.running += 1;
                 take.push(candidate.id);
             }
             None => take.push(candidate.id),
@@ -59,9 +59,19 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).fetch_all(c))?)
 }
 
-/// How many jobs run in each lane; a paused one counts as full. Holds the lanes' locks until the end of the transaction, so
-/// that two workers cannot both fill the last place (on SQLite there is one writer anyway).
-async fn lanes_busy<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<HashMap<String, i64>> {
+/// How full a lane is.
+#[derive(sqlx::FromRow)]
+struct Lane {
+    lane: String,
+    running: i64,
+    paused: bool,
+    /// Fewer than its kind's, while it is narrow.
+    places: Option<i64>,
+}
+
+/// How full the lanes are. Holds their locks until the end of the transaction, so that two workers cannot both fill the
+/// last place (on SQLite there is one writer anyway).
+async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<HashMap<String, Lane>> {
     let lanes: BTreeSet<&str> = lanes.collect();
     if lanes.is_empty() {
         return Ok(HashMap::new());
@@ -69,13 +79,12 @@ async fn lanes_busy<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Re
     let sorted = serde_json::json!(lanes).to_string();
     lock_lanes(tx, &sorted).await?;
     let sql = tx.spelt(
-        "SELECT value, CASE WHEN value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) THEN $3 ELSE (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) END FROM json_array_elements_text($1::json)",
-        "SELECT value, CASE WHEN value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) THEN $3 ELSE (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) END FROM json_each($1)",
+        "SELECT value AS lane, (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running, value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused, (SELECT places FROM narrow_lanes WHERE lane = value) AS places FROM json_array_elements_text($1::json)",
+        "SELECT value AS lane, (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running, value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused, (SELECT places FROM narrow_lanes WHERE lane = value) AS places FROM json_each($1)",
     );
     let now = tx.now;
-    let busy: Vec<(String, i64)> =
-        run!(tx, c => sqlx::query_as(sql).bind(&sorted).bind(now).bind(i64::MAX).fetch_all(c))?;
-    Ok(busy.into_iter().collect())
+    let lanes: Vec<Lane> = run!(tx, c => sqlx::query_as(sql).bind(&sorted).bind(now).fetch_all(c))?;
+    Ok(lanes.into_iter().map(|lane| (lane.lane.clone(), lane)).collect())
 }
 
 /// Locks lanes until the end of the transaction, in the order in which they are given: a JSON array, sorted.
@@ -162,13 +171,9 @@ pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<()> {
     Ok(())
 }
 
-/// Wakes as many jobs as left each lane: last thing in a transaction, and in one order. Whoever holds a lane's lock thus
+/// Wakes as many jobs as places came free in each lane: last thing in a transaction, and in one order. Whoever holds a lane's lock thus
 /// waits for no row, and for no lane that comes before, so that two transactions never stand in each other's way.
-pub(in crate::store) async fn wake_lanes(tx: &mut Tx, left: &[String]) -> Result<()> {
-    let mut places = BTreeMap::<&str, i64>::new();
-    for lane in left {
-        *places.entry(lane).or_default() += 1;
-    }
+pub(in crate::store) async fn wake_lanes(tx: &mut Tx, places: &BTreeMap<String, i64>) -> Result<()> {
     if places.is_empty() {
         return Ok(());
     }
@@ -181,7 +186,7 @@ pub(in crate::store) async fn wake_lanes(tx: &mut Tx, left: &[String]) -> Result
     );
     let waited_for: Vec<String> = run!(tx, c => sqlx::query_scalar(sql).bind(&sorted).fetch_all(c))?;
     for lane in waited_for {
-        wake_lane(tx, &lane, places.get(lane.as_str()).copied().unwrap_or(0)).await?;
+        wake_lane(tx, &lane, places.get(&lane).copied().unwrap_or(0)).await?;
     }
     Ok(())
 }
@@ -202,6 +207,21 @@ pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
 pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "INSERT INTO paused_lanes (lane, paused_until) VALUES ($1, $2) ON CONFLICT (lane) DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN paused_lanes.paused_until ELSE excluded.paused_until END";
     execute!(tx, SQL, lane, until)?;
+    Ok(())
+}
+
+/// Gives a lane fewer places than its kind has, until it is widened. Jobs that run already are left to end.
+pub async fn narrow_lane(tx: &mut Tx, lane: &str, places: i64) -> Result<()> {
+    const SQL: &str = "INSERT INTO narrow_lanes (lane, places) VALUES ($1, $2) ON CONFLICT (lane) DO UPDATE SET places = excluded.places";
+    execute!(tx, SQL, lane, places)?;
+    Ok(())
+}
+
+/// Lifts whatever narrows or pauses a lane of this kind, and wakes who waits for it.
+pub async fn widen_lane(tx: &mut Tx, kind: Kind, lane: &str) -> Result<()> {
+    execute!(tx, "DELETE FROM narrow_lanes WHERE lane = $1", lane)?;
+    execute!(tx, "DELETE FROM paused_lanes WHERE lane = $1", lane)?;
+    tx.free_places(lane, kind.rules().lane_cap.unwrap_or(i64::MAX));
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use chrono::SubsecRound;
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
-use crate::domain::job::{Claimed, Kind, NewJob, Ring};
+use crate::domain::job::{Claimed, Kind, Lane, NewJob, Ring};
 
 pub mod dispatch;
 pub mod engine;
@@ -106,6 +106,28 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     Ok(id)
 }
 
+/// Enqueues a job like this one for each subject and its lane: in one statement, however many there are. A subject that
+/// has a job already gets no other.
+pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[(i64, Lane)]) -> Result<()> {
+    let sql = tx.spelt(
+        "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $8 FROM json_array_elements($1::json) ON CONFLICT DO NOTHING RETURNING id",
+        "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $8 FROM json_each($1) WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
+    );
+    let (now, due) = (tx.now, like.run_at <= tx.now);
+    let state = if due { "ready" } else { "scheduled" };
+    let list: Vec<_> = subjects.iter().map(|(id, lane)| (id, lane.to_string())).collect();
+    let list = serde_json::json!(list).to_string();
+    let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(like.kind).bind(state).bind(like.priority)
+        .bind(like.run_at.trunc_subsecs(6)).bind(like.kind.rules().max_attempts).bind(&like.trace).bind(now).fetch_all(c))?;
+    for id in ids {
+        tx.count_enqueued(like.kind);
+        if due {
+            tx.ring_later(Ring { kind: like.kind, id });
+        }
+    }
+    Ok(())
+}
+
 /// Cancels the subject's job if it has not begun; `true` where one is running, which goes on.
 pub async fn cancel_subject(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready')";
@@ -135,12 +157,11 @@ pub async fn forgive(tx: &mut Tx, job: &Claimed) -> Result<()> {
     Ok(())
 }
 
-/// Makes the subject's waiting job due now, or enqueues a new one.
+/// Makes the subject's waiting job due now, in the lane that is given, or enqueues a new one.
 pub async fn hasten(tx: &mut Tx, job: &NewJob) -> Result<()> {
-    const SQL: &str = "UPDATE jobs SET state = 'ready', run_at = $3, dispatched_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready') RETURNING id";
+    const SQL: &str = "UPDATE jobs SET state = 'ready', waiting = FALSE, lane = $4, run_at = $3, dispatched_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready') RETURNING id";
     let now = tx.now;
-    let id: Option<i64> =
-        run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now).fetch_optional(c))?;
+    let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now).bind(&job.lane).fetch_optional(c))?;
     match id {
         Some(id) => tx.ring_later(Ring { kind: job.kind, id }),
         None => {

@@ -109,10 +109,12 @@ pub struct LaneRow {
     pub running: i64,
     pub waiting: i64,
     pub paused_until: Option<DateTime<Utc>>,
+    /// Fewer than its kind's, while it is narrow.
+    pub places: Option<i64>,
 }
 
 pub async fn lane(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<LaneRow> {
-    const SQL: &str = "SELECT (SELECT count(*) FROM jobs WHERE lane = $1 AND state = 'running') AS running, (SELECT count(*) FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting) AS waiting, (SELECT paused_until FROM paused_lanes WHERE lane = $1 AND paused_until > $2) AS paused_until";
+    const SQL: &str = "SELECT (SELECT count(*) FROM jobs WHERE lane = $1 AND state = 'running') AS running, (SELECT count(*) FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting) AS waiting, (SELECT paused_until FROM paused_lanes WHERE lane = $1 AND paused_until > $2) AS paused_until, (SELECT places FROM narrow_lanes WHERE lane = $1) AS places";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(lane).bind(now).fetch_one(c))?)
 }
 

@@ -1,0 +1,133 @@
+//! How an endpoint has done lately, and how much of Crier it may therefore hold.
+//!
+//! ```text
+//!            ten strikes in a row
+//!   closed ───────────────────────> open      four attempts at once at most; after a failure none for 1 s, 2 s, … 30 s
+//!      ▲                              │
+//!      └────── a quick success ───────┘
+//! ```
+//! A strike is an attempt that failed, or one that succeeded slowly: either holds a connection that others could use. What
+//! waits for an open circuit uses up no attempts. The attempts that are let through find out by themselves when the
+//! endpoint is well again.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+/// How many strikes in a row open the circuit: more than the attempts of one delivery, so that a lone one keeps its times.
+pub const OPENS_AT: i32 = 10;
+/// How many attempts at once an open circuit lets through.
+pub const PLACES: i64 = 4;
+/// A success that took longer is a strike.
+pub const SLOW: Duration = Duration::from_secs(5);
+
+const LONGEST_PAUSE: TimeDelta = TimeDelta::seconds(30);
+
+/// How one attempt ended, as far as its endpoint is judged by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Quick,
+    Slow,
+    Failed,
+}
+
+impl Verdict {
+    pub fn of(success: bool, took: Duration) -> Self {
+        match success {
+            true if took <= SLOW => Self::Quick,
+            true => Self::Slow,
+            false => Self::Failed,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Circuit {
+    Closed,
+    Open,
+}
+
+/// The record of an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct Health {
+    /// The first failure since the last success.
+    pub failing_since: Option<DateTime<Utc>>,
+    /// In a row.
+    pub strikes: i32,
+}
+
+impl Health {
+    /// The record after one attempt more, which ended at `at`.
+    pub fn after(self, verdict: Verdict, at: DateTime<Utc>) -> Self {
+        let strikes = self.strikes.saturating_add(1);
+        match verdict {
+            Verdict::Quick => Self::default(),
+            Verdict::Slow => Self { failing_since: None, strikes },
+            Verdict::Failed => Self { failing_since: self.failing_since.or(Some(at)), strikes },
+        }
+    }
+
+    pub fn circuit(self) -> Circuit {
+        if self.strikes < OPENS_AT { Circuit::Closed } else { Circuit::Open }
+    }
+
+    /// How long an open circuit lets nothing through after a failure.
+    pub fn pause(self) -> Option<TimeDelta> {
+        let failed = self.circuit() == Circuit::Open && self.failing_since.is_some();
+        failed.then(|| TimeDelta::seconds(1 << (self.strikes - OPENS_AT).min(5)).min(LONGEST_PAUSE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(second: usize) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::seconds(i64::try_from(second).unwrap_or_default())
+    }
+
+    fn after(verdicts: &[Verdict]) -> Health {
+        let attempts = verdicts.iter().enumerate();
+        attempts.fold(Health::default(), |health, (n, verdict)| health.after(*verdict, at(n)))
+    }
+
+    #[test]
+    fn ten_strikes_open_it_and_a_quick_success_closes_it() {
+        let mut verdicts = vec![Verdict::Failed; 9];
+        assert_eq!((after(&verdicts).circuit(), after(&verdicts).pause()), (Circuit::Closed, None));
+        let pauses: Vec<_> = (0..7)
+            .map_while(|_| {
+                verdicts.push(Verdict::Failed);
+                after(&verdicts).pause().map(|pause| pause.num_seconds())
+            })
+            .collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+        verdicts.push(Verdict::Slow);
+        // It works, slowly: no pause, but no more connections either.
+        assert_eq!((after(&verdicts).circuit(), after(&verdicts).pause()), (Circuit::Open, None));
+        verdicts.push(Verdict::Quick);
+        assert_eq!(after(&verdicts), Health::default());
+    }
+
+    #[test]
+    fn a_verdict_is_of_the_answer_and_the_time() {
+        let of = |success, seconds| Verdict::of(success, Duration::from_secs(seconds));
+        assert_eq!([of(true, 5), of(true, 6), of(false, 0)], [Verdict::Quick, Verdict::Slow, Verdict::Failed]);
+    }
+
+    proptest! {
+        /// Law: the record tells the strikes since the last quick success, and the first failure since the last success.
+        #[test]
+        fn the_record_is_of_what_came_last(verdicts in prop::collection::vec(prop::sample::select(vec![Verdict::Quick, Verdict::Slow, Verdict::Failed]), 0..40)) {
+            let health = after(&verdicts);
+            let strikes = verdicts.iter().rev().take_while(|v| **v != Verdict::Quick).count();
+            let failures = verdicts.iter().rev().take_while(|v| **v == Verdict::Failed).count();
+            prop_assert_eq!(usize::try_from(health.strikes).ok(), Some(strikes));
+            prop_assert_eq!(health.failing_since, (failures > 0).then(|| at(verdicts.len() - failures)));
+            prop_assert_eq!(health.circuit() == Circuit::Open, strikes >= 10);
+            prop_assert_eq!(health.pause().is_some(), strikes >= 10 && failures > 0);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Endpoints that fail, hang or come back: how much of the worker they hold, and that the others notice nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crier_common::config::Concurrency;
+use crier_common::domain::circuit::{OPENS_AT, PLACES};
+use crier_common::domain::event::EventName;
+use crier_common::domain::job::Kind;
+use crier_common::domain::webhook::{DeliveryStatus, Webhook};
+use crier_common::queue::memory::MemoryBell;
+use crier_common::store::jobs::operate;
+use crier_common::store::{Store, events, webhooks};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::webhooks::{Receiver, advance_to, attempt, replay, tell, told};
+use crate::support::client::until;
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::store::cipher;
+
+worker_on_both!(
+    failures_open_the_circuit_and_a_success_closes_it,
+    one_delivery_alone_keeps_its_times,
+    what_a_person_asks_for_passes_an_open_circuit,
+    an_endpoint_switched_off_and_on_starts_with_a_closed_circuit,
+    a_disabled_endpoint_s_backlog_is_given_up_at_once,
+    hanging_endpoints_give_their_places_back,
+);
+
+/// How many places the endpoint's lane has, while it is narrow.
+async fn places(w: &TestWorker, webhook: &Webhook) -> Option<i64> {
+    let lane = format!("endpoint:{}", webhook.id);
+    operate::lane(&mut w.conn().await, &lane, w.clock.now()).await.unwrap().places
+}
+
+async fn waiting(w: &TestWorker) -> i64 {
+    w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND waiting").await
+}
+
+const BACKLOG: i64 = 40;
+
+/// An endpoint that has failed until its circuit opened, with a backlog.
+async fn opened(w: &TestWorker) -> (Receiver, Webhook) {
+    let (receiver, webhook, _) = told(w).await;
+    for _ in 1..BACKLOG {
+        tell(w).await;
+    }
+    receiver.answers(std::iter::repeat_n(500, usize::try_from(OPENS_AT).unwrap()));
+    for id in w.s.bell.take() {
+        w.engine.run(id).await;
+    }
+    assert_eq!(places(w, &webhook).await, Some(PLACES));
+    (receiver, webhook)
+}
+
+async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
+    let (receiver, webhook) = opened(&w).await;
+    let failed = usize::try_from(OPENS_AT).unwrap();
+    assert_eq!(receiver.requests().await.len(), failed, "nothing more is sent for a while");
+    assert_eq!(waiting(&w).await, BACKLOG - i64::from(OPENS_AT));
+    w.run_jobs().await;
+    assert_eq!(receiver.requests().await.len(), failed, "not in the pause");
+    assert_eq!(w.number("SELECT sum(attempts) FROM webhook_deliveries").await, i64::from(OPENS_AT));
+    // The pauses grow as long as it fails, and few are tried after each.
+    receiver.answers(std::iter::repeat_n(500, 4));
+    w.advance(1);
+    w.scheduler.tick().await.unwrap();
+    let tried = w.s.bell.take();
+    assert_eq!(tried.len(), usize::try_from(PLACES).unwrap());
+    for id in tried {
+        w.engine.run(id).await;
+    }
+    let requests = receiver.requests().await.len();
+    assert_eq!((requests, places(&w, &webhook).await), (failed + 1, Some(PLACES)), "the first failure pauses it again");
+    // It is well again: the next one that is let through frees the others, and what failed comes at its own time.
+    receiver.forget_answers();
+    w.advance(30);
+    w.run_jobs().await;
+    assert_eq!(places(&w, &webhook).await, None);
+    w.advance(3_600);
+    w.run_jobs().await;
+    let done = "SELECT count(*) FROM webhook_deliveries WHERE status = 'succeeded' AND attempts <= 2";
+    assert_eq!((w.number(done).await, waiting(&w).await), (BACKLOG, 0));
+    let paused = "SELECT (SELECT count(*) FROM narrow_lanes) + (SELECT count(*) FROM paused_lanes)";
+    assert_eq!(w.number(paused).await, 0, "nothing is left of it");
+}
+
+/// Law: the promised times hold for an endpoint that gets little: eight failures open nothing.
+async fn one_delivery_alone_keeps_its_times(w: TestWorker) {
+    let (receiver, webhook, id) = told(&w).await;
+    receiver.answers([500; 8]);
+    for _ in 0..7 {
+        attempt(&w).await;
+        advance_to(&w, w.delivery(id).await.next_attempt_at.unwrap()).await;
+    }
+    attempt(&w).await;
+    assert_eq!((w.delivery(id).await.status, places(&w, &webhook).await), (DeliveryStatus::Failed, None));
+}
+
+async fn what_a_person_asks_for_passes_an_open_circuit(w: TestWorker) {
+    let (receiver, webhook) = opened(&w).await;
+    let last = w.number("SELECT max(id) FROM webhook_deliveries").await;
+    replay(&w, &webhook, last).await;
+    assert!(w.engine.run(w.rung()).await);
+    assert_eq!(w.delivery(last).await.status, DeliveryStatus::Succeeded);
+    assert_eq!(receiver.requests().await.len(), usize::try_from(OPENS_AT).unwrap() + 1);
+    assert_eq!(places(&w, &webhook).await, None, "and its success closes the circuit");
+}
+
+async fn an_endpoint_switched_off_and_on_starts_with_a_closed_circuit(w: TestWorker) {
+    let (_receiver, webhook) = opened(&w).await;
+    w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
+    assert_eq!(places(&w, &webhook).await, None);
+    w.run_jobs().await;
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await, 0, "what waited is given up");
+    w.write(async |tx| webhooks::update(tx, &webhook).await).await;
+    let id = tell(&w).await;
+    w.run_jobs().await;
+    assert_eq!(w.delivery(id).await.status, DeliveryStatus::Succeeded);
+}
+
+async fn a_disabled_endpoint_s_backlog_is_given_up_at_once(w: TestWorker) {
+    let (receiver, webhook) = opened(&w).await;
+    receiver.answers([410]);
+    w.advance(1);
+    w.run_jobs().await;
+    let failed = "SELECT count(*) FROM webhook_deliveries WHERE status = 'failed'";
+    assert_eq!(w.number(failed).await, BACKLOG - i64::from(OPENS_AT), "all but those that wait for their next attempt");
+    assert_eq!(places(&w, &webhook).await, None);
+    assert!(!webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap().is_active);
+}
+
+/// Two endpoints take connections and never answer, with more deliveries each than this worker has places: a third hears
+/// of its events all the same.
+async fn hanging_endpoints_give_their_places_back(w: TestWorker) {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    for _ in 0..2 {
+        w.listen_at(&url).await;
+    }
+    let bell = Arc::new(MemoryBell::default());
+    let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), bell.clone());
+    let stop = CancellationToken::new();
+    let engine = w.engine_for(store.clone(), &[Kind::DeliverWebhook]);
+    let worker =
+        tokio::spawn(crier_worker::run(engine.clone(), bell, Concurrency::each(4), Duration::ZERO, stop.clone()));
+    let emit = async || {
+        let mut tx = store.begin().await.unwrap();
+        let data = serde_json::json!({});
+        events::emit(&mut tx, w.world.brand, EventName::PostPublished, &data, None).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    for _ in 0..6 {
+        emit().await;
+    }
+    until("all hang", || async { (engine.held().len() == 12).then_some(()) }).await;
+    let live = Receiver::start().await;
+    w.listen_at(&live.url()).await;
+    emit().await;
+    until("the third is told", || async { (live.requests().await.len() == 1).then_some(()) }).await;
+    stop.cancel();
+    worker.await.unwrap();
+}

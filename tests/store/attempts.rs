@@ -1,0 +1,185 @@
+//! Attempts at deliveries, and where they leave them.
+
+use crier_common::domain::event::EventName;
+use crier_common::domain::webhook::{Delivery, DeliveryStatus};
+use crier_common::store::deliveries::{self, AttemptRow};
+use crier_common::store::events;
+use serde_json::json;
+
+use crate::support::store::{TestStore, World, at_once, cipher, on_both, plain};
+
+on_both![
+    what_goes_out_is_read_together,
+    attempts_leave_the_delivery_as_they_say,
+    attempts_are_recorded_together,
+    what_is_gone_spoils_nothing,
+    a_replay_allows_one_more_attempt,
+    giving_up_spares_what_has_ended,
+    replays_and_attempts_go_one_at_a_time,
+];
+
+/// An endpoint hears of something: its newest delivery.
+async fn delivery(s: &TestStore, w: World) -> Delivery {
+    s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
+    again(s, s.number("SELECT max(id) FROM webhook_deliveries").await).await
+}
+
+async fn again(s: &TestStore, id: i64) -> Delivery {
+    deliveries::find_any(&mut s.conn().await, id).await.unwrap().unwrap()
+}
+
+async fn listened_to(s: &TestStore) -> World {
+    let w = s.world().await;
+    s.webhook(w.user, &[EventName::BrandCreated]).await;
+    w
+}
+
+async fn record(s: &TestStore, attempts: &[AttemptRow]) -> Vec<i64> {
+    s.write(async |tx| deliveries::record(tx, attempts).await).await.into_iter().collect()
+}
+
+fn attempt(s: &TestStore, delivery: &Delivery, number: i32) -> AttemptRow {
+    AttemptRow {
+        delivery_id: delivery.id,
+        number,
+        started_at: s.now(),
+        duration_ms: 31,
+        outcome: "5xx",
+        response_code: Some(503),
+        error: Some("HTTP 503".to_owned()),
+        response_body: Some("später".to_owned()),
+        status: DeliveryStatus::Retrying,
+        next_attempt_at: Some(s.later(5)),
+    }
+}
+
+fn success(s: &TestStore, delivery: &Delivery, number: i32) -> AttemptRow {
+    AttemptRow {
+        outcome: "2xx",
+        response_code: Some(204),
+        error: None,
+        response_body: None,
+        status: DeliveryStatus::Succeeded,
+        next_attempt_at: None,
+        ..attempt(s, delivery, number)
+    }
+}
+
+async fn what_goes_out_is_read_together(s: TestStore) {
+    let w = listened_to(&s).await;
+    let (one, two) = (delivery(&s, w).await, delivery(&s, w).await);
+    let mut found = deliveries::outgoing(&mut s.conn().await, &cipher(), &[two.id, 999, one.id]).await.unwrap();
+    found.sort_by_key(|d| d.id);
+    assert_eq!(found.len(), 2);
+    for (found, d) in found.iter().zip([&one, &two]) {
+        assert_eq!((found.id, found.webhook_id, found.event_id), (d.id, d.webhook_id, d.event_id));
+        assert_eq!((found.event, found.status, found.attempts), (d.event, d.status, d.attempts));
+        assert_eq!((found.max_attempts, found.created_at, &found.payload), (d.max_attempts, d.created_at, &d.payload));
+        assert!(found.is_active && found.url.starts_with("https://") && plain(&found.secret) == "whsec_of_the_tests");
+    }
+}
+
+async fn attempts_leave_the_delivery_as_they_say(s: TestStore) {
+    let w = listened_to(&s).await;
+    let d = delivery(&s, w).await;
+    let first = attempt(&s, &d, 1);
+    assert_eq!(record(&s, std::slice::from_ref(&first)).await, [d.id]);
+    let found = again(&s, d.id).await;
+    assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Retrying, 1, Some(503)));
+    assert_eq!((found.error.as_deref(), found.response_body.as_deref()), (Some("HTTP 503"), Some("später")));
+    assert_eq!((found.next_attempt_at, found.last_attempt_at), (first.next_attempt_at, Some(s.now())));
+    assert_eq!((found.duration_ms, found.updated_at), (Some(31), s.now()));
+    // Bound or inside a text, a time is stored alike.
+    let alike = "SELECT count(*) FROM webhook_deliveries d JOIN webhook_attempts a ON a.started_at = d.updated_at AND a.started_at = d.last_attempt_at WHERE d.created_at = d.updated_at";
+    assert_eq!(s.number(alike).await, 1);
+    s.advance(5);
+    record(&s, &[success(&s, &d, 2)]).await;
+    let found = again(&s, d.id).await;
+    assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Succeeded, 2, Some(204)));
+    assert_eq!((found.error, found.response_body, found.next_attempt_at), (None, None, None));
+    assert_eq!((found.last_attempt_at, found.updated_at), (Some(s.now()), s.now()));
+    let tries = deliveries::tries(&mut s.conn().await, d.id).await.unwrap();
+    let told: Vec<_> = tries.iter().map(|t| (t.number, t.outcome.as_str(), t.error.as_deref())).collect();
+    assert_eq!(told, [(1, "5xx", Some("HTTP 503")), (2, "2xx", None)]);
+}
+
+async fn attempts_are_recorded_together(s: TestStore) {
+    let w = listened_to(&s).await;
+    let mut rows = Vec::new();
+    for number in 1..=120 {
+        let d = delivery(&s, w).await;
+        let body = format!("{number} \"quoted\" \\ \u{1} naïve ☃ 'x' $1 \u{10ffff}");
+        rows.push(AttemptRow { response_body: Some(body), ..attempt(&s, &d, number) });
+    }
+    let ids: Vec<i64> = rows.iter().map(|row| row.delivery_id).collect();
+    assert_eq!(record(&s, &rows).await, ids);
+    for row in &rows {
+        let found = again(&s, row.delivery_id).await;
+        assert_eq!((found.attempts, found.response_body), (row.number, row.response_body.clone()));
+        assert_eq!(deliveries::tries(&mut s.conn().await, row.delivery_id).await.unwrap().len(), 1);
+    }
+    let same = "SELECT count(*) FROM webhook_attempts a JOIN webhook_deliveries d ON d.id = a.delivery_id AND d.response_body = a.response_body AND d.error = a.error AND d.attempts = a.number";
+    assert_eq!(s.number(same).await, 120);
+}
+
+async fn what_is_gone_spoils_nothing(s: TestStore) {
+    let w = listened_to(&s).await;
+    let (kept, gone) = (delivery(&s, w).await, delivery(&s, w).await);
+    s.sql(format!("DELETE FROM webhook_deliveries WHERE id = {}", gone.id)).await;
+    assert_eq!(record(&s, &[attempt(&s, &gone, 1), attempt(&s, &kept, 1)]).await, [kept.id]);
+    assert_eq!(s.number("SELECT delivery_id FROM webhook_attempts").await, kept.id);
+    let held = s.write(async |tx| deliveries::hold_each(tx, &[gone.id, kept.id]).await).await;
+    assert_eq!(held.into_iter().collect::<Vec<_>>(), [(kept.id, 8)]);
+    assert!(record(&s, &[attempt(&s, &gone, 1)]).await.is_empty());
+}
+
+async fn a_replay_allows_one_more_attempt(s: TestStore) {
+    let w = listened_to(&s).await;
+    for ended in [DeliveryStatus::Succeeded, DeliveryStatus::Failed] {
+        let d = delivery(&s, w).await;
+        record(&s, &[AttemptRow { status: ended, next_attempt_at: None, ..attempt(&s, &d, 8) }]).await;
+        s.advance(60);
+        s.write(async |tx| deliveries::replay(tx, d.id).await).await;
+        let found = again(&s, d.id).await;
+        assert_eq!((found.status, found.attempts, found.max_attempts), (DeliveryStatus::Pending, 8, 9));
+        assert_eq!(found.next_attempt_at, Some(s.now()));
+    }
+    let d = delivery(&s, w).await;
+    record(&s, &[attempt(&s, &d, 1)]).await;
+    s.write(async |tx| deliveries::replay(tx, d.id).await).await;
+    let found = again(&s, d.id).await;
+    assert_eq!((found.status, found.max_attempts, found.next_attempt_at), (DeliveryStatus::Retrying, 9, Some(s.now())));
+}
+
+async fn giving_up_spares_what_has_ended(s: TestStore) {
+    let w = listened_to(&s).await;
+    let give_up = async |id| s.write(async |tx| deliveries::give_up(tx, id, "inactive").await).await;
+    let (open, done) = (delivery(&s, w).await, delivery(&s, w).await);
+    record(&s, &[success(&s, &done, 1)]).await;
+    give_up(open.id).await;
+    give_up(done.id).await;
+    let (open, done) = (again(&s, open.id).await, again(&s, done.id).await);
+    assert_eq!(
+        (open.status, open.error.as_deref(), open.next_attempt_at),
+        (DeliveryStatus::Failed, Some("inactive"), None)
+    );
+    assert_eq!((done.status, done.error), (DeliveryStatus::Succeeded, None));
+}
+
+async fn replays_and_attempts_go_one_at_a_time(s: TestStore) {
+    let w = listened_to(&s).await;
+    let d = delivery(&s, w).await;
+    let success = success(&s, &d, 1);
+    at_once(6, |_| {
+        let (store, success) = (s.store.clone(), success.clone());
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let held = deliveries::lock(&mut tx, success.delivery_id).await.unwrap().unwrap();
+            deliveries::record(&mut tx, &[AttemptRow { number: held.attempts + 1, ..success }]).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(again(&s, d.id).await.attempts, 6);
+    assert!(s.write(async |tx| deliveries::lock(tx, 999).await).await.is_none());
+}
