@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::until;
 use crate::support::command::Said;
+use crate::support::page;
 use crate::support::process::{Installation, program};
 use crate::support::servers::{free_port, signal};
 
@@ -111,6 +112,9 @@ async fn real_deliveries_are_shown_and_their_signatures_checked() {
     assert_eq!((&shown["again"], &headers["x-webhook-event"]), (&json!(false), &json!("brand.created")));
     let body = shown["body"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(body).unwrap()["data"]["brand_id"], brand);
+    let guide = page::read("docs/webhooks.md").to_lowercase();
+    let told = |name: &&String| name.starts_with("x-webhook-") && guide.contains(&format!("\n| `{name}` |"));
+    assert_eq!(headers.as_object().unwrap().keys().filter(told).count(), 5, "the guide has them all: {headers}");
     let at = headers["x-webhook-timestamp"].as_str().unwrap().parse().unwrap();
     assert_eq!(headers["x-webhook-signature"], sign(&SecretString::from(secret), at, body.as_bytes()));
 
