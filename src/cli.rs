@@ -1,5 +1,6 @@
 //! The command line: commands, and every configuration key as a flag.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,13 +9,14 @@ use clap::{Arg, ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser
 use crier_common::config::{Source, duration, keys};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::job::{Kind, State};
+use secrecy::SecretString;
 
 /// Publishes posts to social platforms, on your own machine.
 #[derive(Parser, Debug)]
 #[command(
     name = "crier",
     version,
-    after_help = "Examples:\n  crier                                  start everything, on SQLite in ./crier-data\n  crier user add ann@example.com         a user with a workspace of her own\n  crier key create --user ann@example.com\n  crier jobs list --state dead --json\n  crier bench jobs                       how fast the jobs are on this machine"
+    after_help = "Examples:\n  crier                                  start everything, on SQLite in ./crier-data\n  crier user add ann@example.com         a user with a workspace of her own\n  crier key create --user ann@example.com\n  crier jobs list --state dead --json\n  crier webhooks listen                  show what webhooks bring, on a local port\n  crier bench jobs                       how fast the jobs are on this machine"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -42,6 +44,9 @@ pub enum Command {
     /// Jobs: the work that waits, runs or died.
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Webhooks: try them out.
+    #[command(subcommand)]
+    Webhooks(WebhooksCommand),
     /// Measure this version on this machine, beside the installation and without touching it.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -204,6 +209,37 @@ pub enum JobsCommand {
 }
 
 #[derive(Subcommand, Debug)]
+pub enum WebhooksCommand {
+    /// Take deliveries on a local port and show each, until Ctrl-C. It needs no installation here.
+    #[command(
+        after_help = "Crier delivers to public https addresses alone, unless it was started with CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8. docs/webhooks.md says what a receiver does.\n\nExamples:\n  crier webhooks listen\n  crier webhooks listen --secret whsec_…             check the signatures\n  crier webhooks listen --status 503                 see deliveries being tried again\n  crier webhooks listen --count 1 --json | jq -r .body"
+    )]
+    Listen(ListenWebhooks),
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct ListenWebhooks {
+    /// 0 for any that is free.
+    #[arg(long, default_value_t = 9999)]
+    pub port: u16,
+    /// Where to listen; whoever reaches it is shown.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub addr: IpAddr,
+    /// The endpoint's secret, to check the signatures; what is wrong is shown, and answered as all else.
+    #[arg(long, value_name = "whsec_…", value_parser = webhook_secret)]
+    pub secret: Option<SecretString>,
+    /// What to answer.
+    #[arg(long, default_value_t = 204, value_parser = clap::value_parser!(u16).range(200..=599))]
+    pub status: u16,
+    /// Print JSON: one object a line. Bytes of a body that are no UTF-8 are shown as U+FFFD.
+    #[arg(long)]
+    pub json: bool,
+    /// End after so many requests.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+}
+
+#[derive(Subcommand, Debug)]
 pub enum BenchCommand {
     /// Measure the job engine: some three minutes, on a database of its own that is deleted at the end.
     #[command(
@@ -264,6 +300,13 @@ pub struct Which {
 fn age(text: &str) -> Result<TimeDelta, String> {
     let age = duration(text, Duration::ZERO, Duration::from_secs(3_650 * 86_400))?;
     TimeDelta::from_std(age).map_err(|error| error.to_string())
+}
+
+fn webhook_secret(text: &str) -> Result<SecretString, String> {
+    match text.starts_with("whsec_") {
+        true => Ok(SecretString::from(text)),
+        false => Err("a secret begins with whsec_, and the whole text is the key".to_owned()),
+    }
 }
 
 fn not_begun(word: &str) -> Result<State, String> {

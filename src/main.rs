@@ -12,6 +12,10 @@ mod serve;
 
 fn main() -> ExitCode {
     let (command, source) = cli::parse();
+    // Of an installation it needs nothing, so nothing of one can be wrong for it.
+    if let Some(cli::Command::Webhooks(command)) = command {
+        return commands::webhooks(command);
+    }
     let config = match crier_common::config::Config::load(&source, crier_common::config::Role::Crier) {
         Ok(config) => config,
         Err(error) => return error.exit(),

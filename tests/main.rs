@@ -5,6 +5,7 @@ mod architecture;
 mod bench;
 mod commands;
 mod faults;
+mod guide;
 mod jobs;
 mod metrics;
 mod platforms;

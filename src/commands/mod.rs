@@ -9,8 +9,9 @@ use crier_common::domain::job::Silent;
 use crier_common::process::{StartError, open_store};
 use crier_common::store::{Store, StoreError};
 use crier_common::telemetry::logs;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::{BenchCommand, Command};
+use crate::cli::{BenchCommand, Command, WebhooksCommand};
 
 mod bench;
 mod jobs;
@@ -19,6 +20,7 @@ mod member;
 mod migrate;
 mod plan;
 mod user;
+mod webhooks;
 
 /// What a command works with.
 pub struct Context {
@@ -70,6 +72,19 @@ pub fn run(config: Config, command: Command) -> ExitCode {
     exit(done)
 }
 
+pub fn webhooks(command: WebhooksCommand) -> ExitCode {
+    let WebhooksCommand::Listen(args) = command;
+    exit(webhooks::listen(args))
+}
+
+/// Until somebody ends the command: Ctrl-C or SIGTERM.
+async fn interrupted() -> Result {
+    let listen = |kind| signal(kind).map_err(|error| StartError::Io { what: "signals".into(), error });
+    let (mut int, mut term) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+    Ok(())
+}
+
 fn exit(done: Result) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,7 +99,7 @@ fn exit(done: Result) -> ExitCode {
 
 async fn dispatch(cx: &Context, command: Command) -> Result {
     match command {
-        Command::Serve | Command::Bench(_) => Ok(()),
+        Command::Serve | Command::Bench(_) | Command::Webhooks(_) => Ok(()),
         Command::Migrate => migrate::run(cx).await,
         Command::User(command) => user::run(cx, command).await,
         Command::Member(command) => member::run(cx, command).await,

@@ -1,0 +1,187 @@
+//! `crier webhooks listen`: a receiver to try webhooks out with. It shows each delivery as it came and says whether its
+//! signature is right; what it answers is chosen beforehand, so that retries can be watched too.
+//!
+//! It stands in for code that a developer has not written yet, and takes anything without breaking: what is no HTTP, no
+//! JSON, too large or too slow. [`received`] is what it shows of a request.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crier_common::clock::Clock;
+use crier_common::process::StartError;
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{CommandError, Result, interrupted};
+use crate::cli::ListenWebhooks;
+use crate::output::line;
+
+mod received;
+
+use received::Received;
+
+/// The largest body that is taken; Crier's own are a few KiB.
+const MAX_BODY: usize = 1024 * 1024;
+/// A client that has not sent its request's head by then is sent away.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// One request and its answer.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections at once; more wait to be accepted.
+const MAX_CONNECTIONS: usize = 64;
+/// How long the last answers may take to go out.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+pub fn listen(args: ListenWebhooks) -> Result {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| StartError::Io { what: "the runtime".into(), error })?;
+    runtime.block_on(async {
+        tokio::select! {
+            // In this order, so that signals are heard before anybody is told where it listens.
+            biased;
+            ended = interrupted() => ended,
+            ended = serve(args) => ended,
+        }
+    })
+}
+
+/// Until it has shown as many requests as it was asked for.
+async fn serve(args: ListenWebhooks) -> Result {
+    let addr = SocketAddr::new(args.addr, args.port);
+    let bound = async {
+        let listener = TcpListener::bind(addr).await?;
+        Ok((listener.local_addr()?, listener))
+    };
+    let (addr, listener) = bound.await.map_err(|error: std::io::Error| {
+        CommandError::Refused(format!("{addr} cannot be listened on ({error}); choose another --port"))
+    })?;
+    tell(welcome(addr, &args));
+    let desk = Arc::new(Desk::new(args));
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = desk.done.cancelled() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                Ok((stream, from)) => drop(connections.spawn(connection(stream, from, desk.clone()))),
+                Err(error) => {
+                    tell(format_args!("a connection could not be accepted: {error}"));
+                    // Out of file descriptors, most likely: asking again at once would only burn a core.
+                    sleep(Duration::from_millis(100)).await;
+                }
+            },
+        }
+    }
+    let _ = timeout(LAST_ANSWERS, async { while connections.join_next().await.is_some() {} }).await;
+    Ok(())
+}
+
+fn welcome(addr: SocketAddr, args: &ListenWebhooks) -> String {
+    let (url, status) = (format!("http://{addr}/"), args.status);
+    let listening = format!("Listening on {url} and answering {status}; Ctrl-C ends it.");
+    if args.json {
+        return listening;
+    }
+    let network = match addr.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() => "127.0.0.0/8".to_owned(),
+        IpAddr::V4(ip) => format!("{ip}/32"),
+        IpAddr::V6(ip) => format!("{ip}/128"),
+    };
+    let secret = match args.secret {
+        Some(_) => "",
+        None => "\nIts answer has the secret: with --secret whsec_… signatures are checked.\n",
+    };
+    format!(
+        "{listening}\n\nCrier delivers to it when it runs with CRIER_ALLOWED_PRIVATE_NETWORKS={network} (the worker and the API), else to public https addresses alone. Register it:\n\n  curl -X POST \"$API/webhooks\" -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' -H \"Idempotency-Key: $(date +%s)\" -d '{{\"url\":\"{url}\",\"events\":[\"post.published\",\"post.failed\"]}}'\n{secret}"
+    )
+}
+
+/// For the person in front of it; stdout has what came, and nothing else.
+fn tell(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// One request, then the connection is closed: none can be held open.
+async fn connection(stream: TcpStream, from: SocketAddr, desk: Arc<Desk>) {
+    let service = service_fn(move |request| {
+        let desk = desk.clone();
+        async move {
+            let mut response = Response::new(Empty::<Bytes>::new());
+            *response.status_mut() = desk.take(request).await;
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    match timeout(CONNECTION_TIMEOUT, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tell(format_args!("{from} sent no whole HTTP request: {error}")),
+        Err(_) => tell(format_args!("{from} was too slow and was sent away")),
+    }
+}
+
+/// Where requests come in, one after the other.
+struct Desk {
+    args: ListenWebhooks,
+    clock: Clock,
+    heard: Mutex<Heard>,
+    /// As many were shown as were asked for.
+    done: CancellationToken,
+}
+
+struct Heard {
+    deliveries: HashSet<i64>,
+    left: Option<u64>,
+}
+
+impl Desk {
+    fn new(args: ListenWebhooks) -> Self {
+        let heard = Mutex::new(Heard { deliveries: HashSet::new(), left: args.count });
+        Self { args, clock: Clock::system(), heard, done: CancellationToken::new() }
+    }
+
+    /// Shows a request; gives what is answered.
+    async fn take(&self, request: Request<Incoming>) -> StatusCode {
+        let (head, body) = request.into_parts();
+        let body = match Limited::new(body, MAX_BODY).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => {
+                tell(format_args!("{} {}: refused, the body is larger than 1 MiB", head.method, head.uri));
+                return StatusCode::PAYLOAD_TOO_LARGE;
+            }
+            // The connection says why.
+            Err(_) => return StatusCode::BAD_REQUEST,
+        };
+        // Held while it is printed: one whole request after the other.
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.left == Some(0) {
+            return StatusCode::SERVICE_UNAVAILABLE;
+        }
+        let mut received = Received::new(head, body, self.args.secret.as_ref(), self.clock.now());
+        received.again = received.delivery_id().is_some_and(|id| !heard.deliveries.insert(id));
+        match self.args.json {
+            true => line(received.json()),
+            false => line(format_args!("{received}\n")),
+        }
+        heard.left = heard.left.map(|left| left - 1);
+        if heard.left == Some(0) {
+            self.done.cancel();
+        }
+        // The command line lets through nothing that is no status.
+        StatusCode::from_u16(self.args.status).unwrap_or(StatusCode::NO_CONTENT)
+    }
+}

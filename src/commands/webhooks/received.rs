@@ -1,0 +1,145 @@
+//! A request that came, as it is shown: for people, or as a JSON object for programs.
+
+use std::fmt::{self, Display, Formatter};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use crier_common::webhooks::signature::{SignatureError, TOLERANCE, verify};
+use hyper::HeaderMap;
+use hyper::body::Bytes;
+use hyper::http::request::Parts;
+use secrecy::SecretString;
+use serde_json::{Map, Value, json};
+
+pub struct Received {
+    head: Parts,
+    body: Bytes,
+    at: DateTime<Utc>,
+    signature: Verdict,
+    /// A request with this delivery's id came before.
+    pub again: bool,
+}
+
+/// What is to be said of a signature.
+enum Verdict {
+    Right,
+    Wrong(SignatureError),
+    Missing,
+    /// Nobody said what the secret is.
+    Unchecked,
+}
+
+impl Received {
+    pub fn new(head: Parts, body: Bytes, secret: Option<&SecretString>, at: DateTime<Utc>) -> Self {
+        let signature = match (header(&head.headers, "x-webhook-signature"), secret) {
+            (None, _) => Verdict::Missing,
+            (Some(_), None) => Verdict::Unchecked,
+            (Some(signature), Some(secret)) => match verify(secret, &signature, &body, at.timestamp(), TOLERANCE) {
+                Ok(()) => Verdict::Right,
+                Err(error) => Verdict::Wrong(error),
+            },
+        };
+        Self { head, body, at, signature, again: false }
+    }
+
+    pub fn delivery_id(&self) -> Option<i64> {
+        self.header("x-webhook-delivery-id")?.parse().ok()
+    }
+
+    fn header(&self, name: &str) -> Option<String> {
+        header(&self.head.headers, name)
+    }
+
+    pub fn json(&self) -> Value {
+        let headers: Map<String, Value> = self
+            .head
+            .headers
+            .keys()
+            .filter_map(|name| Some((name.to_string(), self.header(name.as_str())?.into())))
+            .collect();
+        json!({
+            "received_at": self.at.to_rfc3339_opts(SecondsFormat::Micros, true),
+            "method": self.head.method.as_str(),
+            "path": self.head.uri.to_string(),
+            "headers": headers,
+            "body": String::from_utf8_lossy(&self.body),
+            "again": self.again,
+            "signature": self.signature.word(),
+        })
+    }
+}
+
+impl Verdict {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Right => "ok",
+            Self::Wrong(SignatureError::Malformed) => "malformed",
+            Self::Wrong(SignatureError::Mismatch) => "mismatch",
+            Self::Wrong(SignatureError::Expired) => "expired",
+            Self::Missing => "missing",
+            Self::Unchecked => "unchecked",
+        }
+    }
+}
+
+impl Display for Verdict {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Right => write!(f, "signature ok"),
+            Self::Wrong(error) => write!(f, "SIGNATURE WRONG: {error}; {}", what_to_look_at(*error)),
+            Self::Missing => {
+                write!(f, "SIGNATURE MISSING: there is no X-Webhook-Signature, so Crier did not send this")
+            }
+            Self::Unchecked => write!(f, "signature not checked; give --secret whsec_… as POST /webhooks answered it"),
+        }
+    }
+}
+
+const fn what_to_look_at(error: SignatureError) -> &'static str {
+    match error {
+        SignatureError::Malformed => "did something on the way change it?",
+        SignatureError::Mismatch => {
+            "is --secret this endpoint's, and its newest, and does nothing on the way change the body?"
+        }
+        SignatureError::Expired => "is a clock wrong, or is this a request of more than 5 minutes ago?",
+    }
+}
+
+impl Display for Received {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let shown = |name| self.header(name).unwrap_or_else(|| "(none)".to_owned());
+        let head = format!(
+            "{at}  {event}  delivery {delivery}{again}  event {id}  {method} {path}\n{signature}\n",
+            at = self.at.to_rfc3339_opts(SecondsFormat::Secs, true),
+            event = shown("x-webhook-event"),
+            delivery = shown("x-webhook-delivery-id"),
+            again = if self.again { " (again)" } else { "" },
+            id = shown("x-webhook-event-id"),
+            method = self.head.method,
+            path = self.head.uri,
+            signature = self.signature,
+        );
+        write!(f, "{}{}", printable(&head), printable(&pretty(&self.body)))
+    }
+}
+
+/// A body as people read it: JSON over several lines, all else as it is.
+fn pretty(body: &[u8]) -> String {
+    let value = serde_json::from_slice::<Value>(body);
+    match value.map(|value| serde_json::to_string_pretty(&value)) {
+        Ok(Ok(text)) => text,
+        _ => format!("(no JSON, {} bytes) {}", body.len(), String::from_utf8_lossy(body)),
+    }
+}
+
+/// Whoever reaches the port chooses what is printed; the terminal is not to take orders from it.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+/// All values under a name, as one.
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    let values: Vec<_> = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    (!values.is_empty()).then(|| values.join(", "))
+}

@@ -1,0 +1,230 @@
+//! `crier webhooks listen`, as a developer runs it: in a directory of its own, without an installation.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use crier_common::webhooks::signature::sign;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+
+use crate::support::client::until;
+use crate::support::command::Said;
+use crate::support::page;
+use crate::support::process::{Installation, program};
+use crate::support::servers::{free_port, signal};
+
+const SECRET: &str = "whsec_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN";
+
+/// The command, listening.
+struct Listening {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    addr: SocketAddr,
+    dir: tempfile::TempDir,
+}
+
+/// Not yet started; one that does not end by itself is ended, so that a test fails and does not hang.
+fn command(dir: &tempfile::TempDir, args: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after", "1", "90"]).arg(program("crier")).args(["webhooks", "listen"]).args(args);
+    command.env_clear().current_dir(dir.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Listening {
+    fn start(args: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // An installation's configuration, and a wrong one: nothing of it matters here.
+        std::fs::write(dir.path().join("crier.toml"), "database_url = 5").unwrap();
+        let mut child = command(&dir, args).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut first = String::new();
+        stderr.read_line(&mut first).unwrap();
+        let addr = first.strip_prefix("Listening on http://").and_then(|rest| rest.split_once('/')?.0.parse().ok());
+        let addr = addr.unwrap_or_else(|| panic!("{first}"));
+        Self { child, stderr, addr, dir }
+    }
+
+    /// Sends these bytes; gives the whole answer. Where more was sent than is read, it may be lost with the connection.
+    fn send(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.addr).unwrap();
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap()
+    }
+
+    fn post(&self, headers: &str, body: &[u8]) -> String {
+        let head = format!("POST /hook?a=b HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+        self.send(&[head.as_bytes(), body].concat())
+    }
+
+    /// Waits for its end.
+    fn end(mut self) -> Said {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.stderr.read_to_string(&mut err).unwrap();
+        let status = self.child.wait().unwrap().code();
+        let left: Vec<_> =
+            std::fs::read_dir(self.dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, ["crier.toml"], "it makes no files");
+        Said { status, out, err }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+fn objects(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// An endpoint at a port of this machine for `brand.created`: its id and its secret.
+async fn register(crier: &Installation, port: u16) -> (i64, String) {
+    let url = format!("http://127.0.0.1:{port}/");
+    let made = crier.write("/webhooks", json!({ "url": url, "events": ["brand.created"] })).await;
+    (made["id"].as_i64().unwrap(), made["secret"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn real_deliveries_are_shown_and_their_signatures_checked() {
+    let crier = Installation::embedded().await;
+    let ports = [free_port(), free_port(), free_port()];
+    let [port, other, failing] = ports.map(|port| port.to_string());
+    let (_, secret) = register(&crier, ports[0]).await;
+    register(&crier, ports[1]).await;
+    let (webhook, refused) = register(&crier, ports[2]).await;
+    let right = Listening::start(&["--port", &port, "--secret", &secret, "--json", "--count", "1"]);
+    let wrong = Listening::start(&["--port", &other, "--secret", &secret, "--count", "1"]);
+    let again =
+        Listening::start(&["--port", &failing, "--secret", &refused, "--status", "503", "--json", "--count", "2"]);
+    let brand = crier.brand().await;
+
+    let said = right.end();
+    let [shown] = objects(said.done()).try_into().unwrap();
+    let headers = &shown["headers"];
+    assert_eq!((&shown["method"], &shown["path"], &shown["signature"]), (&json!("POST"), &json!("/"), &json!("ok")));
+    assert_eq!((&shown["again"], &headers["x-webhook-event"]), (&json!(false), &json!("brand.created")));
+    let body = shown["body"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(body).unwrap()["data"]["brand_id"], brand);
+    let guide = page::read("docs/webhooks.md").to_lowercase();
+    let told = |name: &&String| name.starts_with("x-webhook-") && guide.contains(&format!("\n| `{name}` |"));
+    assert_eq!(headers.as_object().unwrap().keys().filter(told).count(), 5, "the guide has them all: {headers}");
+    let at = headers["x-webhook-timestamp"].as_str().unwrap().parse().unwrap();
+    assert_eq!(headers["x-webhook-signature"], sign(&SecretString::from(secret), at, body.as_bytes()));
+
+    let said = wrong.end();
+    let out = said.done();
+    assert!(out.contains("  brand.created  delivery ") && out.contains("POST /\nSIGNATURE WRONG: "), "{out}");
+    assert!(out.contains("does not match the body; is --secret this endpoint's") && out.contains("\"brand_id\": "));
+
+    // The status that it was told is what Crier hears; a delivery that comes back is known again.
+    let path = format!("/webhooks/{webhook}/deliveries");
+    let delivery = until("a refused delivery", || async {
+        let first = crier.read(&path).await?["data"][0].clone();
+        (first["response_code"] == 503).then_some(first)
+    })
+    .await;
+    crier.write(&format!("{path}/{}/retry", delivery["id"]), json!({})).await;
+    let said = again.end();
+    let shown = objects(said.done());
+    let what: Vec<_> = shown.iter().map(|one| (&one["headers"]["x-webhook-delivery-id"], &one["again"])).collect();
+    let id = json!(delivery["id"].to_string());
+    assert_eq!(what, [(&id, &json!(false)), (&id, &json!(true))]);
+    assert!(shown.iter().all(|one| one["signature"] == "ok"), "{shown:?}");
+}
+
+#[test]
+fn whatever_comes_is_shown_or_refused_and_breaks_nothing() {
+    let listening = Listening::start(&["--port", "0", "--secret", SECRET, "--count", "5"]);
+    assert!(listening.send(b"\x16\x03\x01 this is no HTTP\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    drop(TcpStream::connect(listening.addr).unwrap());
+    let signature =
+        format!("X-Webhook-Signature: {}\r\nX-Webhook-Delivery-Id: 7\r\n", sign(&SECRET.into(), 100, b"{}"));
+    for (headers, body) in [
+        ("", &b""[..]),
+        ("X-Webhook-Event: \u{9b}31m\r\nX-Webhook-Signature: nonsense\r\n", b"\x1b[2J\xff\xfe not \xe2\x82 text"),
+        ("X-Webhook-Delivery-Id: seven\r\n", "[".repeat(10_000).as_bytes()),
+        (&signature, b"{}"),
+    ] {
+        assert!(listening.post(headers, body).starts_with("HTTP/1.1 204 No Content\r\n"), "{headers}");
+    }
+    let large = vec![b' '; 1024 * 1024 + 1];
+    let answer = listening.post("", &large);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let whole = [&b"\"large\""[..], &large[8..]].concat();
+    assert!(listening.post("", &whole).starts_with("HTTP/1.1 204 "));
+
+    let said = listening.end();
+    let out = said.done();
+    for expected in [
+        "  (none)  delivery (none)  event (none)  POST /hook?a=b\nSIGNATURE MISSING: ",
+        "SIGNATURE WRONG: the signature header has no valid t and v1; ",
+        "(no JSON, 18 bytes) \u{fffd}[2J\u{fffd}\u{fffd} not \u{fffd} text\n",
+        "delivery seven  ",
+        "delivery 7  event (none)  POST /hook?a=b\nSIGNATURE WRONG: the signature's time is too far from now; ",
+        "\n\"large\"\n",
+    ] {
+        assert!(out.contains(expected), "{expected}: {out}");
+    }
+    assert!(!out.contains(|c: char| c.is_control() && c != '\n'), "nobody but us commands the terminal");
+    assert!(said.err.contains(" sent no whole HTTP request: "), "{}", said.err);
+    assert_eq!(said.err.matches("POST /hook?a=b: refused, the body is larger than 1 MiB\n").count(), 1, "{}", said.err);
+}
+
+#[test]
+fn at_the_start_it_says_how_to_register_it() {
+    let listening = Listening::start(&["--port", "0"]);
+    let url = format!("http://{}/", listening.addr);
+    signal(&listening.child, "INT");
+    let said = listening.end();
+    assert_eq!((said.done(), said.err.contains("CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8")), ("", true));
+    let curl = said.err.lines().find(|line| line.starts_with("  curl -X POST \"$API/webhooks\" ")).unwrap();
+    let (_, body) = curl.rsplit_once("-d '").unwrap();
+    let body: Value = serde_json::from_str(body.trim_end_matches('\'')).unwrap();
+    assert_eq!(body, json!({ "url": url, "events": ["post.published", "post.failed"] }));
+    assert!(said.err.contains("--secret whsec_"), "{}", said.err);
+}
+
+#[test]
+fn who_is_slow_is_sent_away_and_holds_up_nobody() {
+    let listening = Listening::start(&["--port", "0", "--json"]);
+    let half = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(listening.addr).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let mut head = half(b"POST / HTTP/1.1\r\nHost: ");
+    let body = half(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{");
+    assert!(listening.post("", b"{}").starts_with("HTTP/1.1 204 "));
+    let mut rest = Vec::new();
+    let _ = head.read_to_end(&mut rest);
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{rest:?}");
+    // The other one is still at it, and is not waited for.
+    signal(&listening.child, "TERM");
+    let said = listening.end();
+    assert_eq!(objects(said.done()).len(), 1);
+    drop(body);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_would_be_right() {
+    let refused = |args: &[&str], status, why: &str| {
+        let out = command(&tempfile::tempdir().unwrap(), args).output().unwrap();
+        let err = String::from_utf8(out.stderr).unwrap();
+        assert!(out.status.code() == Some(status) && err.contains(why) && out.stdout.is_empty(), "{args:?}: {err}");
+    };
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    refused(&["--port", &port], 1, &format!("crier: 127.0.0.1:{port} cannot be listened on (Address already in use"));
+    refused(&["--port", &port], 1, "choose another --port");
+    refused(&["--port", "0", "--secret", "abc"], 2, "a secret begins with whsec_");
+    refused(&["--port", "0", "--status", "101"], 2, "200..=599");
+    refused(&["--port", "0", "--count", "0"], 2, "1..");
+    refused(&["--addr", "localhost"], 2, "invalid IP address");
+}
