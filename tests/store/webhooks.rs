@@ -28,7 +28,9 @@ const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated]
 
 async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
-    let page = deliveries::list(&mut s.conn().await, webhook, PageOf { page: 1, per_page: 1 }).await.unwrap();
+    let page = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page: 1, per_page: 1 })
+        .await
+        .unwrap();
     page.rows.into_iter().next().unwrap()
 }
 
@@ -152,7 +154,9 @@ async fn deliveries_are_of_their_endpoint(s: TestStore) {
     }
     ids.reverse();
     let list = async |webhook, page| {
-        let found = deliveries::list(&mut s.conn().await, webhook, PageOf { page, per_page: 2 }).await.unwrap();
+        let found = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page, per_page: 2 })
+            .await
+            .unwrap();
         (found.rows.iter().map(|d| d.id).collect::<Vec<_>>(), found.total)
     };
     assert_eq!(list(one.id, 1).await, (ids[..2].to_vec(), 3));

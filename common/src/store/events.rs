@@ -37,3 +37,16 @@ async fn listeners(tx: &mut Tx, brand_id: i64, name: EventName) -> Result<Vec<i6
     );
     Ok(run!(tx, c => sqlx::query_scalar(sql).bind(brand_id).bind(name).fetch_all(c))?)
 }
+
+/// Sends the sample of an event to one endpoint, whatever that asked for: an event that happened in no brand. The caller
+/// holds the endpoint's row. Gives the delivery's id.
+pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: Option<&str>) -> Result<i64> {
+    const EVENT: &str = "INSERT INTO events (name, payload, created_at) VALUES ($1, $2, $3) RETURNING id";
+    const DELIVERY: &str = "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) VALUES ($1, $2, 'pending', $3, $4, $4, $4) RETURNING id";
+    let (payload, now) = (name.sample().to_string(), tx.now);
+    let event: i64 = run!(tx, c => sqlx::query_scalar(EVENT).bind(name).bind(&payload).bind(now).fetch_one(c))?;
+    let delivery = run!(tx, c => sqlx::query_scalar(DELIVERY).bind(webhook_id).bind(event).bind(MAX_ATTEMPTS).bind(now).fetch_one(c))?;
+    let job = NewJob::new(Kind::DeliverWebhook, delivery, now).lane(Lane::Endpoint(webhook_id));
+    super::jobs::enqueue(tx, &job.trace(trace.map(str::to_owned))).await?;
+    Ok(delivery)
+}

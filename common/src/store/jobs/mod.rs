@@ -106,6 +106,21 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     Ok(id)
 }
 
+/// Enqueues `job` for each of the subjects, in one statement; gives for how many, since a subject that has a job of this kind
+/// already keeps that one. They are scheduled even where they are due, so that the dispatcher brings them to the bell in its
+/// own measure: rung for at once, so many would overrun it.
+pub async fn enqueue_all(tx: &mut Tx, job: &NewJob, subject_ids: &[i64]) -> Result<u64> {
+    let sql = tx.spelt(
+        "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, value::bigint, $3, 'scheduled', $4, $5, $6, $7, $8, $8 FROM json_array_elements_text($1::json) ON CONFLICT DO NOTHING",
+        "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, value, $3, 'scheduled', $4, $5, $6, $7, $8, $8 FROM json_each($1) WHERE TRUE ON CONFLICT DO NOTHING",
+    );
+    let (list, attempts, now) = (id_list(subject_ids), job.kind.rules().max_attempts, tx.now);
+    let (kind, run_at) = (job.kind, job.run_at.trunc_subsecs(6));
+    let made = execute!(tx, sql, &list, kind, &job.lane, job.priority, run_at, attempts, &job.trace, now)?;
+    (0..made).for_each(|_| tx.count_enqueued(kind));
+    Ok(made)
+}
+
 /// Cancels the subject's job if it has not begun; `true` where one is running, which goes on.
 pub async fn cancel_subject(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready')";
