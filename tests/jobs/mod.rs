@@ -4,6 +4,7 @@
 
 mod accounts;
 mod engine;
+mod events;
 mod pacing;
 mod publish;
 mod random;

@@ -1,10 +1,11 @@
 //! Webhook endpoints, their deliveries and every try at them.
 
 use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{Delivery, DeliveryStatus};
-use crier_common::store::deliveries::{self, AttemptRow};
+use crier_common::domain::job::{Kind, State};
+use crier_common::domain::webhook::{AttemptOutcome, Delivery, DeliveryStatus, MAX_ATTEMPTS};
+use crier_common::store::deliveries::{self, AttemptRow, Filter};
 use crier_common::store::webhooks::{self, NewWebhook};
-use crier_common::store::{PageOf, StoreError, events};
+use crier_common::store::{PageOf, StoreError, Tx, events};
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -22,13 +23,18 @@ on_both![
     a_replay_allows_one_more_attempt,
     giving_up_spares_what_has_ended,
     replays_and_attempts_go_one_at_a_time,
+    attempts_are_read_as_they_were_recorded,
+    a_list_is_narrowed_by_status_and_event,
+    recovering_repeats_what_failed_since_then,
+    a_recovery_is_given_up_with_its_transaction,
+    a_sample_goes_to_one_endpoint_and_is_of_no_brand,
 ];
 
 const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
 
 async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
-    let page = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page: 1, per_page: 1 })
+    let page = deliveries::list(&mut s.conn().await, webhook, Filter::default(), PageOf { page: 1, per_page: 1 })
         .await
         .unwrap();
     page.rows.into_iter().next().unwrap()
@@ -154,7 +160,7 @@ async fn deliveries_are_of_their_endpoint(s: TestStore) {
     }
     ids.reverse();
     let list = async |webhook, page| {
-        let found = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page, per_page: 2 })
+        let found = deliveries::list(&mut s.conn().await, webhook, Filter::default(), PageOf { page, per_page: 2 })
             .await
             .unwrap();
         (found.rows.iter().map(|d| d.id).collect::<Vec<_>>(), found.total)
@@ -265,4 +271,129 @@ async fn replays_and_attempts_go_one_at_a_time(s: TestStore) {
     .await;
     assert_eq!(again(&s, d.id).await.attempts, 6);
     assert!(s.write(async |tx| deliveries::lock(tx, 999).await).await.is_none());
+}
+
+async fn attempts_are_read_as_they_were_recorded(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let (one, other) = (delivery(&s, w, webhook.id).await, delivery(&s, w, webhook.id).await);
+    let bare = AttemptRow { response_code: None, error: None, response_body: None, ..attempt(&s, &one, 1) };
+    let rows: Vec<_> = (1..)
+        .zip(AttemptOutcome::ALL)
+        .map(|(number, outcome)| AttemptRow { number, outcome: outcome.as_str(), ..bare.clone() })
+        .chain([attempt(&s, &one, 99)])
+        .collect();
+    for row in rows.iter().chain([&attempt(&s, &other, 1)]) {
+        s.write(async |tx| deliveries::record(tx, row, DeliveryStatus::Retrying, None).await).await;
+        s.advance(1);
+    }
+    let found = deliveries::attempts(&mut s.conn().await, one.id).await.unwrap();
+    assert_eq!(found.len(), rows.len(), "those of the other delivery are not among them");
+    for (found, row) in found.iter().zip(&rows) {
+        assert_eq!((found.number, found.outcome.as_str()), (row.number, row.outcome), "oldest first");
+        assert_eq!((found.started_at, found.duration_ms), (row.started_at, row.duration_ms));
+        assert_eq!(
+            (found.response_code, &found.error, &found.response_body),
+            (row.response_code, &row.error, &row.response_body)
+        );
+    }
+    assert!(deliveries::attempts(&mut s.conn().await, 999).await.unwrap().is_empty());
+}
+
+async fn a_list_is_narrowed_by_status_and_event(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let brand = delivery(&s, w, webhook.id).await;
+    let post = s.write(async |tx| events::emit_sample(tx, webhook.id, EventName::PostFailed, None).await).await;
+    let row = attempt(&s, &brand, 8);
+    s.write(async |tx| deliveries::record(tx, &row, DeliveryStatus::Failed, None).await).await;
+    for status in [None].into_iter().chain(DeliveryStatus::ALL.iter().copied().map(Some)) {
+        for event in [None].into_iter().chain(EventName::ALL.iter().copied().map(Some)) {
+            let passes = |has: (DeliveryStatus, EventName)| {
+                status.is_none_or(|status| status == has.0) && event.is_none_or(|event| event == has.1)
+            };
+            let all = [
+                (post, DeliveryStatus::Pending, EventName::PostFailed),
+                (brand.id, DeliveryStatus::Failed, brand.event),
+            ];
+            let wanted: Vec<i64> = all.iter().filter(|(_, s, e)| passes((*s, *e))).map(|(id, ..)| *id).collect();
+            let (filter, page) = (Filter { status, event }, PageOf { page: 1, per_page: 1 });
+            let found = deliveries::list(&mut s.conn().await, webhook.id, filter, page).await.unwrap();
+            let first: Vec<i64> = found.rows.iter().map(|d| d.id).collect();
+            assert_eq!(
+                (first.as_slice(), found.total),
+                (&wanted[..wanted.len().min(1)], wanted.len() as i64),
+                "{filter:?}"
+            );
+        }
+    }
+}
+
+/// So many deliveries, a second apart, of which all but the last have failed.
+async fn failures(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<i64> {
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        ids.push(delivery(s, w, webhook).await.id);
+        s.advance(1);
+    }
+    s.sql(format!("UPDATE webhook_deliveries SET status = 'failed', attempts = 8, next_attempt_at = NULL WHERE webhook_id = {webhook} AND id < {}", ids[count - 1])).await;
+    s.sql("UPDATE jobs SET state = 'done'").await;
+    ids
+}
+
+async fn recovering_repeats_what_failed_since_then(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let begun = s.now();
+    let ids = failures(&s, w, webhook.id, 4).await;
+    let other = s.webhook(w.user, &BOTH).await;
+    let others = failures(&s, w, other.id, 2).await;
+    let since = begun + chrono::TimeDelta::seconds(1);
+    s.advance(60);
+    let recover = async || s.write(async |tx| deliveries::recover(tx, webhook.id, since).await).await;
+    assert_eq!(recover().await, ids[1..3]);
+    assert_eq!(recover().await, Vec::<i64>::new(), "none of them is failed any more");
+    for (id, status, max) in [
+        (ids[0], DeliveryStatus::Failed, 8),
+        (ids[1], DeliveryStatus::Pending, 9),
+        (ids[2], DeliveryStatus::Pending, 9),
+        (ids[3], DeliveryStatus::Pending, 8),
+        (others[0], DeliveryStatus::Failed, 8),
+    ] {
+        let found = again(&s, id).await;
+        assert_eq!((found.status, found.max_attempts), (status, max), "delivery {id}");
+        assert_eq!(found.next_attempt_at == Some(s.now()), max == 9);
+    }
+}
+
+async fn a_recovery_is_given_up_with_its_transaction(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let begun = s.now();
+    let ids = failures(&s, w, webhook.id, 3).await;
+    assert_eq!(s.discard(async |tx| deliveries::recover(tx, webhook.id, begun).await).await, ids[..2]);
+    assert_eq!((again(&s, ids[0]).await.status, again(&s, ids[0]).await.max_attempts), (DeliveryStatus::Failed, 8));
+}
+
+async fn a_sample_goes_to_one_endpoint_and_is_of_no_brand(s: TestStore) {
+    let w = s.world().await;
+    let (one, other) = (s.webhook(w.user, &[]).await, s.webhook(w.user, &BOTH).await);
+    s.bell.take();
+    let send = async |tx: &mut Tx| events::emit_sample(tx, one.id, EventName::PostPublished, Some("req-1")).await;
+    s.discard(send).await;
+    assert_eq!(s.number("SELECT count(*) FROM events").await, 0);
+    let id = s.write(send).await;
+    let found = again(&s, id).await;
+    assert_eq!(
+        (found.webhook_id, found.event, found.status),
+        (one.id, EventName::PostPublished, DeliveryStatus::Pending)
+    );
+    assert_eq!((found.attempts, found.max_attempts, found.next_attempt_at), (0, MAX_ATTEMPTS, Some(s.now())));
+    assert_eq!(found.payload, EventName::PostPublished.sample().to_string());
+    let job = s.show(s.bell.take()[0]).await;
+    assert_eq!((job.kind, job.subject_id, job.lane), (Kind::DeliverWebhook, id, Some(format!("endpoint:{}", one.id))));
+    assert_eq!((job.state, job.trace.as_deref()), (State::Ready, Some("req-1")));
+    assert_eq!(s.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 1);
+    let page = PageOf { page: 1, per_page: 1 };
+    assert_eq!(deliveries::list(&mut s.conn().await, other.id, Filter::default(), page).await.unwrap().total, 0);
 }

@@ -45,7 +45,7 @@ async fn what_failed_is_sent_again(app: TestApp) {
 
 async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, mut all) = told(&t, 2).await;
+    let (hook, _) = told(&t, 2).await;
     let (other, others) = told(&t, 1).await;
     app.advance(60);
     let since = app.now();
@@ -53,7 +53,7 @@ async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
         t.post("/brands", json!({ "name": name })).await.expect(201);
         app.advance(1);
     }
-    all = super::ids(&t.get(&format!("{hook}/deliveries")).await.data(200));
+    let mut all = super::ids(&t.get(&format!("{hook}/deliveries")).await.data(200));
     all.reverse();
     let of_other = super::ids(&t.get(&format!("{other}/deliveries")).await.data(200));
     fail(&t, &all).await;

@@ -14,6 +14,7 @@ on_both![
     cancelling_a_subject_spares_what_runs,
     hasten_brings_the_next_try_forward,
     hasten_enqueues_where_nothing_waits,
+    many_are_enqueued_in_one_statement,
 ];
 
 #[test]
@@ -153,4 +154,30 @@ async fn hasten_enqueues_where_nothing_waits(s: TestStore) {
     let again = s.bell.take();
     assert_eq!(again.len(), 1);
     assert_ne!(again, made);
+}
+
+async fn many_are_enqueued_in_one_statement(s: TestStore) {
+    let like = NewJob::new(Kind::DeliverWebhook, 0, s.now()).lane(Lane::Endpoint(3)).trace(Some("req-1".to_owned()));
+    let enqueue = async |ids: &[i64]| s.write(async |tx| jobs::enqueue_all(tx, &like, ids).await).await;
+    let there = s.job(Kind::DeliverWebhook, 2, None).await;
+    let ended = s.job(Kind::DeliverWebhook, 3, None).await;
+    s.job(Kind::PublishTarget, 4, None).await;
+    s.write(async |tx| jobs::cancel_subject(tx, Kind::DeliverWebhook, 3).await).await;
+    s.bell.take();
+    assert_eq!(enqueue(&[]).await, 0);
+    assert_eq!(enqueue(&[1, 2, 3, 4, 4]).await, 3, "one each; the second has one already");
+    assert_eq!(enqueue(&[1, 3, 4]).await, 0);
+    assert!(s.bell.take().is_empty(), "the dispatcher rings for them");
+    assert_eq!(s.number(format!("SELECT count(*) FROM jobs WHERE id > {ended} AND kind = 'deliver_webhook'")).await, 3);
+    assert_eq!(s.show(there).await.lane, None, "what was there stays as it is");
+    let id = s.number("SELECT id FROM jobs WHERE kind = 'deliver_webhook' AND subject_id = 4").await;
+    let row = s.show(id).await;
+    assert_eq!((row.kind, row.state, row.waiting, row.attempt), (Kind::DeliverWebhook, State::Scheduled, false, 0));
+    assert_eq!((row.lane.as_deref(), row.trace.as_deref()), (Some("endpoint:3"), Some("req-1")));
+    assert_eq!((row.max_attempts, row.priority), (Kind::DeliverWebhook.rules().max_attempts, 0));
+    assert_eq!((row.run_at, row.created_at), (s.now(), s.now()));
+    assert_eq!(s.write(async |tx| jobs::dispatch::ring_due(tx, Kind::DeliverWebhook, 10).await).await, 3);
+    assert_eq!((s.bell.take().len(), s.state(id).await), (3, State::Ready));
+    assert_eq!(s.discard(async |tx| jobs::enqueue_all(tx, &like, &[50, 51]).await).await, 2);
+    assert_eq!(s.number("SELECT count(*) FROM jobs WHERE subject_id >= 50").await, 0);
 }
