@@ -48,6 +48,11 @@ impl Answer {
         Self::json(201, Some(format!("{PREFIX}{path}")), &Data { data })
     }
 
+    /// 202 with `{data}`; `path` is where to see what becomes of it, relative to the API's base.
+    pub fn accepted(path: &str, data: impl Serialize) -> Result<Self> {
+        Self::json(202, Some(format!("{PREFIX}{path}")), &Data { data })
+    }
+
     /// 204.
     pub fn nothing() -> Self {
         Self { status: 204, location: None, body: Vec::new(), replayed: false }

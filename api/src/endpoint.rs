@@ -229,6 +229,12 @@ impl Endpoint {
         self
     }
 
+    /// The same for a parameter that the specification does not have.
+    pub fn extension_query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {
+        self.query.push(Parameter { name, description, schema: T::schema, extension: true });
+        self
+    }
+
     /// Takes `page` and `per_page`.
     pub fn pages(self) -> Self {
         self.query::<PageNumber>("page", "Which page, from 1 on. One past the end is empty.")

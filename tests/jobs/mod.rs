@@ -5,6 +5,7 @@
 mod accounts;
 mod circuit;
 mod engine;
+mod events;
 mod pacing;
 mod publish;
 mod random;

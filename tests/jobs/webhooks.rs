@@ -27,6 +27,7 @@ worker_on_both!(
     a_deleted_endpoint_ends_its_deliveries,
     a_replay_is_made_at_once,
     a_replay_while_an_attempt_is_under_way_is_not_lost,
+    a_replay_while_an_inactive_endpoint_is_given_up_is_not_lost,
     what_the_owner_changes_applies_to_the_next_attempt,
     the_endpoints_of_an_event_are_told_its_id,
     a_blocked_address_is_recorded,
@@ -300,6 +301,25 @@ async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
     assert_eq!((delivery.status, delivery.attempts, delivery.max_attempts), (DeliveryStatus::Retrying, 8, 9));
     attempt(&w).await;
     assert_eq!((w.delivery(id).await.status, w.delivery(id).await.attempts), (DeliveryStatus::Succeeded, 9));
+}
+
+/// Its owner switches it on and asks for an attempt, between the look at the endpoint and the end of that run.
+async fn a_replay_while_an_inactive_endpoint_is_given_up_is_not_lost(w: TestWorker) {
+    let (receiver, webhook, id) = told(&w).await;
+    let claimed = w.claim(&[w.rung()], "w").await.remove(0);
+    w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
+    let run = crier_worker::engine::Run::new(claimed.clone());
+    let ending = w.handler(Kind::DeliverWebhook).run(&run).await.unwrap();
+    w.write(async |tx| webhooks::update(tx, &webhook).await).await;
+    replay(&w, &webhook, id).await;
+    let mut tx = w.begin().await.unwrap();
+    let outcome = ending.write(&mut tx, &claimed).await.unwrap();
+    assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
+    tx.commit().await.unwrap();
+    assert_eq!(w.delivery(id).await.status, DeliveryStatus::Pending);
+    attempt(&w).await;
+    assert_eq!((w.delivery(id).await.status, w.delivery(id).await.attempts), (DeliveryStatus::Succeeded, 1));
+    assert_eq!(receiver.requests().await.len(), 1);
 }
 
 async fn what_the_owner_changes_applies_to_the_next_attempt(w: TestWorker) {

@@ -1,7 +1,7 @@
 //! Attempts at deliveries, and where they leave them.
 
 use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{Delivery, DeliveryStatus};
+use crier_common::domain::webhook::{AttemptOutcome, Delivery, DeliveryStatus};
 use crier_common::store::deliveries::{self, AttemptRow};
 use crier_common::store::events;
 use serde_json::json;
@@ -16,6 +16,7 @@ on_both![
     a_replay_allows_one_more_attempt,
     giving_up_spares_what_has_ended,
     replays_and_attempts_go_one_at_a_time,
+    attempts_are_read_as_they_were_recorded,
 ];
 
 /// An endpoint hears of something: its newest delivery.
@@ -182,4 +183,30 @@ async fn replays_and_attempts_go_one_at_a_time(s: TestStore) {
     .await;
     assert_eq!(again(&s, d.id).await.attempts, 6);
     assert!(s.write(async |tx| deliveries::lock(tx, 999).await).await.is_none());
+}
+
+async fn attempts_are_read_as_they_were_recorded(s: TestStore) {
+    let w = listened_to(&s).await;
+    let (one, other) = (delivery(&s, w).await, delivery(&s, w).await);
+    let bare = AttemptRow { response_code: None, error: None, response_body: None, ..attempt(&s, &one, 1) };
+    let rows: Vec<_> = (1..)
+        .zip(AttemptOutcome::ALL)
+        .map(|(number, outcome)| AttemptRow { number, outcome: outcome.as_str(), ..bare.clone() })
+        .chain([attempt(&s, &one, 99)])
+        .collect();
+    for row in rows.iter().chain([&attempt(&s, &other, 1)]) {
+        record(&s, std::slice::from_ref(row)).await;
+        s.advance(1);
+    }
+    let found = deliveries::attempts(&mut s.conn().await, one.id).await.unwrap();
+    assert_eq!(found.len(), rows.len(), "those of the other delivery are not among them");
+    for (found, row) in found.iter().zip(&rows) {
+        assert_eq!((found.number, found.outcome.as_str()), (row.number, row.outcome), "oldest first");
+        assert_eq!((found.started_at, found.duration_ms), (row.started_at, row.duration_ms));
+        assert_eq!(
+            (found.response_code, &found.error, &found.response_body),
+            (row.response_code, &row.error, &row.response_body)
+        );
+    }
+    assert!(deliveries::attempts(&mut s.conn().await, 999).await.unwrap().is_empty());
 }

@@ -47,7 +47,9 @@ async fn an_event_reaches_those_that_asked_for_it(s: TestStore) {
     let mut jobs = Vec::new();
     let mut seen = Vec::new();
     for webhook in [first.id, second.id, third.id] {
-        let page = deliveries::list(&mut s.conn().await, webhook, PageOf { page: 1, per_page: 10 }).await.unwrap();
+        let page = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page: 1, per_page: 10 })
+            .await
+            .unwrap();
         assert_eq!((page.total, page.rows.len()), (1, 1));
         let delivery = &page.rows[0];
         assert_eq!((delivery.event, delivery.status), (PUBLISHED, DeliveryStatus::Pending));

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod attempts;
+mod deliveries;
 mod errors;
 mod events;
 mod idempotency;

@@ -60,7 +60,9 @@ async fn end(s: &TestStore, id: i64, ended: &Ended) {
 
 /// The events that were told, oldest first.
 async fn told(s: &TestStore, webhook: i64) -> Vec<(EventName, Value)> {
-    let page = deliveries::list(&mut s.conn().await, webhook, PageOf { page: 1, per_page: 50 }).await.unwrap();
+    let page = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page: 1, per_page: 50 })
+        .await
+        .unwrap();
     let parse = |payload: &str| serde_json::from_str::<Value>(payload).unwrap()["data"].take();
     page.rows.into_iter().rev().map(|d| (d.event, parse(&d.payload))).collect()
 }

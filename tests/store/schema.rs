@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use crier_common::store::Db;
+use crier_common::domain::event::EventName;
+use crier_common::store::{Db, events};
 
 use crate::support::store::{TestStore, at_once, on_both};
 
 on_both![
     a_second_migration_changes_nothing,
     a_database_tells_whether_it_is_there_and_current,
-    only_known_words_are_stored
+    only_known_words_are_stored,
+    events_keep_their_brand_when_they_may_be_without_one
 ];
 
 /// Tables with their columns: name, whether it may be null.
@@ -93,6 +95,24 @@ async fn only_known_words_are_stored(s: TestStore) {
         };
         assert!(refused, "{sql}");
     }
+}
+
+/// The migration, run on events that are there.
+async fn events_keep_their_brand_when_they_may_be_without_one(s: TestStore) {
+    let w = s.world().await;
+    let hook = s.webhook(w.user, &[EventName::BrandCreated]).await.id;
+    let data = serde_json::json!({ "n": 1 });
+    s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &data, None).await).await;
+    s.write(async |tx| events::emit_sample(tx, hook, EventName::BrandCreated, None).await).await;
+    s.sql(match s.is_postgres() {
+        true => include_str!("../../migrations/postgres/0007_events_without_brand.sql"),
+        false => include_str!("../../migrations/sqlite/0007_events_without_brand.sql"),
+    })
+    .await;
+    let of_brand = format!("SELECT count(*) FROM events WHERE brand_id = {} AND payload LIKE '%\"n\":1%'", w.brand);
+    assert_eq!(s.number(of_brand).await, 1);
+    assert_eq!(s.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 1);
+    assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 2, "no delivery lost its event");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use crier_common::domain::circuit::Health;
 use crier_common::domain::event::EventName;
 use crier_common::domain::webhook::Delivery;
+use crier_common::store::deliveries::Filter;
 use crier_common::store::webhooks::{self, NewWebhook};
 use crier_common::store::{PageOf, StoreError, deliveries, events};
 use secrecy::SecretString;
@@ -24,7 +25,9 @@ const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated]
 
 async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
-    let page = deliveries::list(&mut s.conn().await, webhook, PageOf { page: 1, per_page: 1 }).await.unwrap();
+    let page = deliveries::list(&mut s.conn().await, webhook, Filter::default(), PageOf { page: 1, per_page: 1 })
+        .await
+        .unwrap();
     page.rows.into_iter().next().unwrap()
 }
 
@@ -154,7 +157,9 @@ async fn deliveries_are_of_their_endpoint(s: TestStore) {
     }
     ids.reverse();
     let list = async |webhook, page| {
-        let found = deliveries::list(&mut s.conn().await, webhook, PageOf { page, per_page: 2 }).await.unwrap();
+        let found = deliveries::list(&mut s.conn().await, webhook, Filter::default(), PageOf { page, per_page: 2 })
+            .await
+            .unwrap();
         (found.rows.iter().map(|d| d.id).collect::<Vec<_>>(), found.total)
     };
     assert_eq!(list(one.id, 1).await, (ids[..2].to_vec(), 3));

@@ -155,6 +155,7 @@ words! {
     Category in crier_common::domain::failure::Category,
     ConnectMethod in crier_common::domain::platform::ConnectMethod,
     ConversationType in crier_common::domain::platform::ConversationType,
+    DeliveryOutcome in crier_common::domain::webhook::AttemptOutcome,
     DeliveryStatus in crier_common::domain::webhook::DeliveryStatus,
     DisconnectOutcome in crier_common::domain::account::DisconnectResult,
     ErrorCode in crate::error::Code,

@@ -11,6 +11,30 @@ crate::text_enum! {
     pub enum DeliveryStatus { Pending = "pending", Retrying = "retrying", Succeeded = "succeeded", Failed = "failed" }
 }
 
+crate::text_enum! {
+    /// How an attempt ended; the label of the metric as well.
+    pub enum AttemptOutcome {
+        Success = "2xx",
+        Redirect = "3xx",
+        ClientError = "4xx",
+        /// Also any status that is none.
+        ServerError = "5xx",
+        Timeout = "timeout",
+        Dns = "dns",
+        /// No connection, or one that broke before an answer came.
+        Connect = "connect",
+        Tls = "tls",
+        Blocked = "blocked",
+    }
+}
+
+impl AttemptOutcome {
+    /// Whether the endpoint took the delivery.
+    pub const fn is_success(self) -> bool {
+        matches!(self, Self::Success)
+    }
+}
+
 /// How many attempts a delivery has at first (contract, section 3).
 pub const MAX_ATTEMPTS: i32 = 8;
 
@@ -48,4 +72,17 @@ pub struct Delivery {
     pub last_attempt_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+}
+
+/// One attempt at a delivery, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Attempt {
+    pub id: i64,
+    pub number: i32,
+    pub started_at: DateTime<Utc>,
+    pub duration_ms: i64,
+    pub outcome: AttemptOutcome,
+    pub response_code: Option<i32>,
+    pub error: Option<String>,
+    pub response_body: Option<String>,
 }

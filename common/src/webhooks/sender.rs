@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::schedule::parse_retry_after;
 use super::signature::sign;
 use crate::domain::event::EventName;
+pub use crate::domain::webhook::AttemptOutcome;
 use crate::http::{Answer, Guard, HttpClient, HttpError};
 
 /// From DNS to the last byte of the answer.
@@ -25,29 +26,7 @@ pub const KEPT_BODY: usize = 1024;
 
 const USER_AGENT: &str = "Crier-Webhook/1.0";
 
-crate::text_enum! {
-    /// How an attempt ended; the label of the metric as well.
-    pub enum AttemptOutcome {
-        Success = "2xx",
-        Redirect = "3xx",
-        ClientError = "4xx",
-        /// Also any status that is none.
-        ServerError = "5xx",
-        Timeout = "timeout",
-        Dns = "dns",
-        /// No connection, or one that broke before an answer came.
-        Connect = "connect",
-        Tls = "tls",
-        Blocked = "blocked",
-    }
-}
-
 impl AttemptOutcome {
-    /// Whether the endpoint took the delivery.
-    pub const fn is_success(self) -> bool {
-        matches!(self, Self::Success)
-    }
-
     fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
             200..=299 => Self::Success,

@@ -15,6 +15,7 @@ on_both![
     cancelling_a_subject_spares_what_runs,
     hasten_brings_the_next_try_forward,
     hasten_enqueues_where_nothing_waits,
+    many_that_share_a_lane_wait_for_it,
 ];
 
 #[test]
@@ -175,4 +176,34 @@ async fn hasten_enqueues_where_nothing_waits(s: TestStore) {
     let again = s.bell.take();
     assert_eq!(again.len(), 1);
     assert_ne!(again, made);
+}
+
+/// Law: however many there are, no more are rung for than the lane has places for, and the others follow one by one.
+async fn many_that_share_a_lane_wait_for_it(s: TestStore) {
+    let like = NewJob::new(Kind::PublishTarget, 0, s.now()).trace(Some("req-1".to_owned()));
+    let lane = Lane::Account(3);
+    let there = s.job(Kind::PublishTarget, 2, None).await;
+    let ended = s.job(Kind::PublishTarget, 3, None).await;
+    s.job(Kind::DeliverWebhook, 4, None).await;
+    s.write(async |tx| jobs::cancel_subject(tx, Kind::PublishTarget, 3).await).await;
+    s.bell.take();
+    let subjects: Vec<i64> = (1..=9).chain([4]).collect();
+    let enqueue = async || s.write(async |tx| jobs::enqueue_in_lane(tx, &like, lane, &subjects).await).await;
+    enqueue().await;
+    let (made, rung) =
+        (format!("SELECT count(*) FROM jobs WHERE id > {ended} AND kind = 'publish_target'"), s.bell.take());
+    assert_eq!((s.number(made.clone()).await, rung.len()), (8, 4), "one each; the second has one already");
+    assert_eq!(s.show(there).await.lane, None, "what was there stays as it is");
+    let row = s.show(rung[0]).await;
+    assert_eq!((row.kind, row.state, row.waiting, row.attempt), (Kind::PublishTarget, State::Ready, false, 0));
+    assert_eq!((row.lane.as_deref(), row.trace.as_deref()), (Some("account:3"), Some("req-1")));
+    assert_eq!((row.run_at, row.created_at), (s.now(), s.now()));
+    let held = s.claim(&rung, "w").await;
+    assert_eq!((held.len(), s.number("SELECT count(*) FROM jobs WHERE waiting").await), (4, 4));
+    s.settle(&held[0], Outcome::Done).await;
+    assert_eq!(s.bell.take().len(), 1);
+    enqueue().await;
+    assert_eq!(s.number(made).await, 9, "one that has ended may come again");
+    s.discard(async |tx| jobs::enqueue_in_lane(tx, &like, lane, &[50, 51]).await).await;
+    assert_eq!(s.number("SELECT count(*) FROM jobs WHERE subject_id >= 50").await, 0);
 }

@@ -72,7 +72,7 @@ impl Job for DeliverWebhook {
             return Ok(Box::new(Outcome::Cancelled("the delivery has ended".into())));
         }
         if !delivery.is_active {
-            return Ok(Box::new(GivenUp("the endpoint is inactive")));
+            return Ok(Box::new(GivenUp { why: "the endpoint is inactive", max_attempts: delivery.max_attempts }));
         }
         let started_at = self.store.now();
         let request = DeliveryRequest {
@@ -116,13 +116,22 @@ fn attempt((_, ending): &End) -> Option<&Attempted> {
 }
 
 /// The endpoint takes nothing any more.
-struct GivenUp(&'static str);
+struct GivenUp {
+    why: &'static str,
+    /// As the run found it.
+    max_attempts: i32,
+}
 
 #[async_trait]
 impl Ending for GivenUp {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        deliveries::give_up(tx, job.subject_id, self.0).await?;
-        Ok(Outcome::Cancelled(self.0.to_owned()))
+        let current = deliveries::lock(tx, job.subject_id).await?;
+        if current.is_some_and(|delivery| delivery.max_attempts > self.max_attempts) {
+            // A replay came meanwhile, so the endpoint was switched on: the attempt that it asked for is made now.
+            return Ok(Outcome::RetryAt(tx.now, self.why.to_owned()));
+        }
+        deliveries::give_up(tx, job.subject_id, self.why).await?;
+        Ok(Outcome::Cancelled(self.why.to_owned()))
     }
 }
 

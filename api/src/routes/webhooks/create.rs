@@ -5,7 +5,7 @@ use crier_common::domain::event::EventName;
 use crier_common::store::{Tx, webhooks};
 use serde_json::json;
 
-use super::{FEATURES, TAG, WebhookWithSecret, check_url, make_secret};
+use super::{FEATURES, TAG, URL, WebhookWithSecret, check_url, make_secret};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Finish, Shape};
@@ -41,7 +41,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn prepare(cx: &Context) -> Result<Finish> {
     let new = cx.read(|f| {
-        let url = f.required("url", f.text("url", 1..=2048));
+        let url = f.required("url", f.text("url", URL));
         let events = f.required("events", f.words("events"));
         let description = f.text("description", 0..=255).value();
         let is_active = f.flag("is_active").value();

@@ -3,10 +3,11 @@
 use crier_common::domain::access::Scope;
 use crier_common::domain::event::EventName;
 use crier_common::domain::webhook::{self, DeliveryStatus};
-use crier_common::store::{Conn, Page, deliveries, webhooks};
+use crier_common::store::deliveries::Filter;
+use crier_common::store::{Conn, Page, deliveries};
 use serde_json::Value;
 
-use super::{FEATURES, TAG};
+use super::{FEATURES, TAG, show};
 use crate::answer::{Answer, Planned, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -65,19 +66,22 @@ pub fn endpoint() -> Endpoint {
         .summary("List the deliveries to a webhook endpoint, newest first")
         .features(FEATURES)
         .pages()
+        .extension_query::<DeliveryStatus>("status", "Only deliveries of this status.")
+        .extension_query::<EventName>("event", "Only deliveries of this event.")
         .answers::<Delivery>(200, Shape::Pages)
         .reads(list)
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
-    let found = webhooks::find(conn, cx.caller.user_id, cx.id("webhook")?).await?;
-    let webhook = found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?;
+    let webhook = show::find(cx, conn).await?;
     let mut problems = FieldProblems::new();
     let page = pagination::wanted(&cx.query, &mut problems);
+    let status = pagination::word(&cx.query, "status", &mut problems);
+    let event = pagination::word(&cx.query, "event", &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }
-    let found = deliveries::list(conn, webhook.id, page).await?;
+    let found = deliveries::list(conn, webhook.id, Filter { status, event }, page).await?;
     let rows = found.rows.into_iter().map(Delivery::from).collect();
     pagination::answer(cx, page, Page { rows, total: found.total })
 }

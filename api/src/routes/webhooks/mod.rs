@@ -1,9 +1,12 @@
 //! Webhook endpoints and their deliveries. They belong to the key's user, not to a brand.
 
+use std::ops::RangeInclusive;
+
 use crier_common::domain::event::EventName;
 use crier_common::domain::plan::Feature;
 use crier_common::domain::webhook;
 use crier_common::http::SchemePolicy;
+use crier_common::store::{Tx, webhooks};
 use crier_common::webhooks::new_secret;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -14,19 +17,24 @@ use crate::error::{ApiError, Code, Result};
 use crate::fields::Given;
 use crate::openapi::schema::record;
 
+mod attempts;
 mod create;
 mod delete;
 mod deliveries;
+mod delivery;
 mod events;
-
 mod list;
+mod recover;
 mod retry;
 mod rotate_secret;
 mod show;
+mod test;
 mod update;
 
 pub const TAG: &str = "Webhooks";
 const FEATURES: &[Feature] = &[Feature::Webhooks];
+/// How long a URL may be. An empty one is text, so it is refused as what it is: no public address.
+const URL: RangeInclusive<usize> = 0..=2048;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
@@ -37,7 +45,11 @@ pub fn endpoints() -> Vec<Endpoint> {
         update::endpoint(),
         delete::endpoint(),
         rotate_secret::endpoint(),
+        test::endpoint(),
+        recover::endpoint(),
         deliveries::endpoint(),
+        delivery::endpoint(),
+        attempts::endpoint(),
         retry::endpoint(),
     ]
 }
@@ -94,6 +106,21 @@ impl WebhookWithSecret {
         let secret = secret.expose_secret().to_owned();
         Self { id, url, events, description, is_active, disabled_reason, secret, created_at, updated_at }
     }
+}
+
+/// The endpoint in the path, its row held; 404 where it is not there.
+async fn hold(cx: &Context, tx: &mut Tx) -> Result<webhook::Webhook> {
+    let found = webhooks::find_for_update(tx, cx.caller.user_id, cx.id("webhook")?).await?;
+    found.ok_or_else(|| ApiError::not_found("webhook endpoint"))
+}
+
+/// An inactive endpoint is sent nothing.
+fn check_active(webhook: &webhook::Webhook) -> Result<()> {
+    if webhook.is_active {
+        return Ok(());
+    }
+    let message = "This webhook endpoint is inactive. Switch it on (PUT is_active: true), then try again.";
+    Err(ApiError::new(Code::WebhookInactive, message))
 }
 
 /// The URL in the body, if there is one, once the guard has let it through.

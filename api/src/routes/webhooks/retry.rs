@@ -2,14 +2,14 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::job::{Kind, Lane, NewJob};
-use crier_common::store::{Tx, deliveries, jobs, webhooks};
+use crier_common::store::{Tx, deliveries, jobs};
 
 use super::deliveries::Delivery;
-use super::{FEATURES, TAG};
+use super::{FEATURES, TAG, check_active, delivery, hold};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::error::{Code, Result};
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/deliveries/{delivery}/retry", "retryWebhookDelivery", Scope::WebhooksWrite)
@@ -23,18 +23,11 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn retry(cx: &Context, tx: &mut Tx) -> Result<Answer> {
-    let found = webhooks::find_for_update(tx, cx.caller.user_id, cx.id("webhook")?).await?;
-    let webhook = found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?;
-    let delivery = cx.id("delivery")?;
-    let missing = || ApiError::not_found("delivery");
-    deliveries::find(tx, webhook.id, delivery).await?.ok_or_else(missing)?;
-    if !webhook.is_active {
-        let message = "This webhook endpoint is inactive. Switch it on (PUT is_active: true), then retry.";
-        return Err(ApiError::new(Code::WebhookInactive, message));
-    }
-    deliveries::replay(tx, delivery).await?;
-    let job = NewJob::new(Kind::DeliverWebhook, delivery, tx.now).lane(Lane::AskedOf(webhook.id));
+    let webhook = hold(cx, tx).await?;
+    let id = delivery::find(cx, tx).await?.id;
+    check_active(&webhook)?;
+    deliveries::replay(tx, id).await?;
+    let job = NewJob::new(Kind::DeliverWebhook, id, tx.now).lane(Lane::AskedOf(webhook.id));
     jobs::hasten(tx, &job.trace(cx.trace().map(str::to_owned))).await?;
-    let replayed = deliveries::find(tx, webhook.id, delivery).await?.ok_or_else(missing)?;
-    Answer::ok(Delivery::from(replayed))
+    Answer::ok(Delivery::from(delivery::find(cx, tx).await?))
 }

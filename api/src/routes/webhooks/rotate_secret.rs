@@ -3,11 +3,11 @@
 use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, webhooks};
 
-use super::{FEATURES, TAG, WebhookWithSecret, make_secret};
+use super::{FEATURES, TAG, WebhookWithSecret, hold, make_secret};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Result};
+use crate::error::Result;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/rotate-secret", "rotateWebhookSecret", Scope::WebhooksWrite)
@@ -20,10 +20,9 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn rotate(cx: &Context, tx: &mut Tx) -> Result<Answer> {
-    let found = webhooks::find_for_update(tx, cx.caller.user_id, cx.id("webhook")?).await?;
-    let mut webhook = found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?;
+    let mut webhook = hold(cx, tx).await?;
     let secret = make_secret()?;
     webhooks::set_secret(tx, webhook.id, &secret).await?;
-    webhook.updated_at = cx.now;
+    webhook.updated_at = tx.now;
     Answer::ok(WebhookWithSecret::of(webhook, &secret))
 }

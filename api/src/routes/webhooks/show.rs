@@ -1,6 +1,7 @@
 //! `GET /webhooks/{webhook}`
 
 use crier_common::domain::access::Scope;
+use crier_common::domain::webhook;
 use crier_common::store::{Conn, webhooks};
 
 use super::{FEATURES, TAG, Webhook};
@@ -18,7 +19,12 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+/// The endpoint in the path; 404 where the key's user has no such one.
+pub async fn find(cx: &Context, conn: &mut Conn) -> Result<webhook::Webhook> {
     let found = webhooks::find(conn, cx.caller.user_id, cx.id("webhook")?).await?;
-    Answer::ok(Webhook::from(found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?))
+    found.ok_or_else(|| ApiError::not_found("webhook endpoint"))
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    Answer::ok(Webhook::from(find(cx, conn).await?))
 }

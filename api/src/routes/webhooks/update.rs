@@ -5,11 +5,11 @@ use crier_common::domain::event::EventName;
 use crier_common::store::{Tx, webhooks};
 use serde_json::json;
 
-use super::{FEATURES, TAG, Webhook, check_url};
+use super::{FEATURES, TAG, URL, Webhook, check_url, hold, show};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Finish, Shape};
-use crate::error::{ApiError, Code, Result};
+use crate::error::{Code, Result};
 use crate::fields::Given;
 use crate::openapi::schema::request;
 
@@ -41,12 +41,11 @@ pub fn endpoint() -> Endpoint {
 async fn prepare(cx: &Context) -> Result<Finish> {
     // The resource comes before validation, and is looked at again when it is written.
     let mut conn = cx.app.store.read().await?;
-    let found = webhooks::find(&mut conn, cx.caller.user_id, cx.id("webhook")?).await?;
-    found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?;
+    show::find(cx, &mut conn).await?;
     drop(conn);
     let change = cx.read(|f| {
         Some(WebhookChange {
-            url: f.text("url", 1..=2048),
+            url: f.text("url", URL),
             events: f.words("events"),
             is_active: f.flag("is_active"),
             description: f.text("description", 0..=255),
@@ -57,17 +56,17 @@ async fn prepare(cx: &Context) -> Result<Finish> {
 }
 
 async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<Answer> {
-    let found = webhooks::find_for_update(tx, cx.caller.user_id, cx.id("webhook")?).await?;
-    let mut webhook = found.ok_or_else(|| ApiError::not_found("webhook endpoint"))?;
+    let mut webhook = hold(cx, tx).await?;
     let change = change.clone();
     webhook.url = change.url.value().unwrap_or(webhook.url);
     webhook.events = change.events.value().unwrap_or(webhook.events);
     webhook.description = change.description.map(Some).over(webhook.description, None);
     if let Given::Value(active) = change.is_active {
         webhook.is_active = active;
-        webhook.disabled_reason = None;
+        // Switched off by its owner as well, it stays what the service switched off, and why.
+        webhook.disabled_reason = webhook.disabled_reason.filter(|_| !active);
     }
-    webhook.updated_at = cx.now;
+    webhook.updated_at = tx.now;
     webhooks::update(tx, &webhook).await?;
     Answer::ok(Webhook::from(webhook))
 }

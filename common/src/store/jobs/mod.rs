@@ -107,25 +107,44 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
 }
 
 /// Enqueues a job like this one for each subject and its lane: in one statement, however many there are. A subject that
-/// has a job already gets no other.
+/// has a job already keeps that one.
 pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[(i64, Lane)]) -> Result<()> {
-    let sql = tx.spelt(
-        "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $8 FROM json_array_elements($1::json) ON CONFLICT DO NOTHING RETURNING id",
-        "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $8 FROM json_each($1) WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
-    );
-    let (now, due) = (tx.now, like.run_at <= tx.now);
-    let state = if due { "ready" } else { "scheduled" };
-    let list: Vec<_> = subjects.iter().map(|(id, lane)| (id, lane.to_string())).collect();
-    let list = serde_json::json!(list).to_string();
-    let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(like.kind).bind(state).bind(like.priority)
-        .bind(like.run_at.trunc_subsecs(6)).bind(like.kind.rules().max_attempts).bind(&like.trace).bind(now).fetch_all(c))?;
-    for id in ids {
-        tx.count_enqueued(like.kind);
+    let due = like.run_at <= tx.now;
+    for id in insert_each(tx, like, if due { "ready" } else { "scheduled" }, false, subjects).await? {
         if due {
             tx.ring_later(Ring { kind: like.kind, id });
         }
     }
     Ok(())
+}
+
+/// The same for subjects that share a lane, and may be very many: all are due, and wait for the lane, which is given as
+/// many as it has places for, one after the other. So they come in nobody's way.
+pub async fn enqueue_in_lane(tx: &mut Tx, like: &NewJob, lane: Lane, subject_ids: &[i64]) -> Result<()> {
+    let subjects: Vec<_> = subject_ids.iter().map(|id| (*id, lane)).collect();
+    insert_each(tx, like, "ready", true, &subjects).await?;
+    tx.free_places(&lane.to_string(), like.kind.rules().lane_cap.unwrap_or(i64::MAX));
+    Ok(())
+}
+
+async fn insert_each(
+    tx: &mut Tx,
+    like: &NewJob,
+    state: &str,
+    waiting: bool,
+    subjects: &[(i64, Lane)],
+) -> Result<Vec<i64>> {
+    let sql = tx.spelt(
+        "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9 FROM json_array_elements($1::json) ON CONFLICT DO NOTHING RETURNING id",
+        "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9 FROM json_each($1) WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
+    );
+    let (now, run_at, attempts) = (tx.now, like.run_at.trunc_subsecs(6), like.kind.rules().max_attempts);
+    let list: Vec<_> = subjects.iter().map(|(id, lane)| (id, lane.to_string())).collect();
+    let list = serde_json::json!(list).to_string();
+    let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(like.kind).bind(state).bind(waiting)
+        .bind(like.priority).bind(run_at).bind(attempts).bind(&like.trace).bind(now).fetch_all(c))?;
+    ids.iter().for_each(|_| tx.count_enqueued(like.kind));
+    Ok(ids)
 }
 
 /// Cancels the subject's job if it has not begun; `true` where one is running, which goes on.

@@ -1,0 +1,55 @@
+//! `GET /webhooks/{webhook}/deliveries/{delivery}/attempts`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::webhook::AttemptOutcome;
+use crier_common::store::{Conn, deliveries};
+
+use super::{FEATURES, TAG, delivery};
+use crate::answer::{Answer, Stamp};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+
+record! {
+    /// One attempt at a delivery.
+    pub struct DeliveryAttempt {
+        pub id: i64,
+        /// From 1.
+        pub number: i32,
+        pub started_at: Stamp,
+        pub duration_ms: i64,
+        /// The class of the answer's status, or why there was none.
+        pub outcome: AttemptOutcome,
+        pub response_code: Option<i32>,
+        pub error: Option<String>,
+        /// The first 1 KiB.
+        pub response_body: Option<String>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    let path = "/webhooks/{webhook}/deliveries/{delivery}/attempts";
+    Endpoint::get(path, "listWebhookDeliveryAttempts", Scope::WebhooksRead)
+        .tag(TAG)
+        .summary("List every attempt at a delivery, oldest first")
+        .extension()
+        .features(FEATURES)
+        .answers::<DeliveryAttempt>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let delivery = delivery::find(cx, conn).await?;
+    let shown = deliveries::attempts(conn, delivery.id).await?.into_iter().map(|a| DeliveryAttempt {
+        id: a.id,
+        number: a.number,
+        started_at: a.started_at.into(),
+        duration_ms: a.duration_ms,
+        outcome: a.outcome,
+        response_code: a.response_code,
+        error: a.error,
+        response_body: a.response_body,
+    });
+    Answer::ok(shown.collect::<Vec<_>>())
+}

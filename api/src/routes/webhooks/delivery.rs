@@ -1,0 +1,33 @@
+//! `GET /webhooks/{webhook}/deliveries/{delivery}`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::webhook;
+use crier_common::store::{Conn, deliveries};
+
+use super::deliveries::Delivery;
+use super::{FEATURES, TAG, show};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/webhooks/{webhook}/deliveries/{delivery}", "getWebhookDelivery", Scope::WebhooksRead)
+        .tag(TAG)
+        .summary("Read a delivery")
+        .extension()
+        .features(FEATURES)
+        .answers::<Delivery>(200, Shape::One)
+        .reads(read)
+}
+
+/// The delivery in the path, of the endpoint in the path; 404 where either is not there.
+pub async fn find(cx: &Context, conn: &mut Conn) -> Result<webhook::Delivery> {
+    let webhook = show::find(cx, conn).await?;
+    let found = deliveries::find(conn, webhook.id, cx.id("delivery")?).await?;
+    found.ok_or_else(|| ApiError::not_found("delivery"))
+}
+
+async fn read(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    Answer::ok(Delivery::from(find(cx, conn).await?))
+}

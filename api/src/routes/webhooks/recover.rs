@@ -1,0 +1,70 @@
+//! `POST /webhooks/{webhook}/recover`
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::access::Scope;
+use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::store::{Tx, deliveries, jobs};
+use serde_json::json;
+
+use super::{FEATURES, TAG, check_active, hold};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{Code, Result};
+use crate::fields::Fields;
+use crate::openapi::schema::{record, request};
+
+/// How far back deliveries are repeated.
+const FARTHEST: TimeDelta = TimeDelta::days(14);
+
+request! {
+    /// Which failed deliveries are to be repeated.
+    pub struct WebhookRecovery {
+        /// Those made at this time or later. Not in the future, at most 14 days ago. Without an offset it is UTC.
+        pub since: DateTime<Utc>,
+    }
+}
+
+record! {
+    /// What a recovery began.
+    pub struct WebhookRecovered {
+        /// How many deliveries are attempted again.
+        pub recovered: u64,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/webhooks/{webhook}/recover", "recoverWebhook", Scope::WebhooksWrite)
+        .tag(TAG)
+        .summary("Repeat the deliveries that failed since a time")
+        .description(
+            "Each as the retry of a delivery does: an attempt now, under the same delivery id, with one more attempt allowed. `Location` lists those that wait for it.",
+        )
+        .extension()
+        .features(FEATURES)
+        .body::<WebhookRecovery>(json!({ "since": "2026-05-01T00:00:00Z" }))
+        .answers::<WebhookRecovered>(202, Shape::One)
+        .refuses(&[Code::WebhookInactive])
+        .writes(recover)
+}
+
+fn read(fields: &Fields<'_>, now: DateTime<Utc>) -> Option<WebhookRecovery> {
+    let since = fields.required("since", fields.time("since", "UTC"))?;
+    if since > now {
+        fields.problem("since", "Must not be in the future.");
+    } else if since < now - FARTHEST {
+        fields.problem("since", format!("Must be at most {} days ago.", FARTHEST.num_days()));
+    }
+    Some(WebhookRecovery { since })
+}
+
+async fn recover(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let webhook = hold(cx, tx).await?;
+    let wanted = cx.read(|f| read(f, cx.now))?;
+    check_active(&webhook)?;
+    let ids = deliveries::recover(tx, webhook.id, wanted.since).await?;
+    let job = NewJob::new(Kind::DeliverWebhook, 0, tx.now).trace(cx.trace().map(str::to_owned));
+    jobs::enqueue_in_lane(tx, &job, Lane::Endpoint(webhook.id), &ids).await?;
+    let path = format!("/webhooks/{}/deliveries?status=pending", webhook.id);
+    Answer::accepted(&path, WebhookRecovered { recovered: ids.len() as u64 })
+}

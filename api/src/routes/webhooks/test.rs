@@ -1,0 +1,47 @@
+//! `POST /webhooks/{webhook}/test`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::event::EventName;
+use crier_common::store::{Tx, deliveries, events};
+use serde_json::json;
+
+use super::deliveries::Delivery;
+use super::{FEATURES, TAG, check_active, hold};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Code, Result};
+use crate::openapi::schema::request;
+
+request! {
+    /// What an endpoint is to be sent as a test.
+    pub struct WebhookTest {
+        /// Any event of the list, whatever the endpoint asked for.
+        pub event: EventName,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/webhooks/{webhook}/test", "testWebhook", Scope::WebhooksWrite)
+        .tag(TAG)
+        .summary("Send a sample of an event to a webhook endpoint")
+        .description(
+            "The sample that the list of events shows, to this endpoint alone, whatever it asked for. It is a delivery like any other: signed, listed and tried again.",
+        )
+        .extension()
+        .features(FEATURES)
+        .body::<WebhookTest>(json!({ "event": "post.published" }))
+        .answers::<Delivery>(202, Shape::One)
+        .refuses(&[Code::WebhookInactive])
+        .writes(send)
+}
+
+async fn send(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let webhook = hold(cx, tx).await?;
+    let wanted = cx.read(|f| Some(WebhookTest { event: f.required("event", f.word("event"))? }))?;
+    check_active(&webhook)?;
+    let id = events::emit_sample(tx, webhook.id, wanted.event, cx.trace()).await?;
+    let made = deliveries::find(tx, webhook.id, id).await?;
+    let made = made.ok_or_else(|| ApiError::bug("a delivery just made is gone"))?;
+    Answer::accepted(&format!("/webhooks/{}/deliveries/{id}", webhook.id), Delivery::from(made))
+}

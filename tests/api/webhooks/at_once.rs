@@ -1,0 +1,136 @@
+//! What several requests do to the same deliveries at once: each is answered, and no delivery gets two jobs.
+
+use crier_common::store::{deliveries, webhooks};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::{fail, ids, open_jobs, told};
+use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    retries_at_once_each_allow_one_more_attempt,
+    recoveries_at_once_repeat_each_delivery_once,
+    a_retry_and_a_recovery_at_once_make_one_job,
+    a_recovery_that_waited_for_another_finds_nothing_left,
+    what_waited_for_a_delete_finds_nothing_there,
+    deleting_in_the_middle_of_it_all_breaks_nothing,
+);
+
+async fn retry(t: &Tenant<'_>, hook: &str, id: i64) -> Reply {
+    t.request("POST", &format!("{hook}/deliveries/{id}/retry")).send().await
+}
+
+async fn recover(t: &Tenant<'_>, hook: &str) -> Reply {
+    t.post(&format!("{hook}/recover"), json!({ "since": t.app.now() })).await
+}
+
+async fn allowed(t: &Tenant<'_>, hook: &str) -> Vec<Value> {
+    let all = t.get(&format!("{hook}/deliveries?per_page=100")).await.data(200);
+    all.as_array().unwrap().iter().map(|delivery| delivery["max_attempts"].clone()).collect()
+}
+
+fn number(hook: &str) -> i64 {
+    hook.trim_start_matches("/webhooks/").parse().unwrap()
+}
+
+async fn retries_at_once_each_allow_one_more_attempt(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 2).await;
+    fail(&t, &all[..1]).await;
+    for id in all {
+        let replies = join_all((0..8).map(|_| retry(&t, &hook, id))).await;
+        let mut seen: Vec<_> = replies.iter().map(|r| r.data(200)["max_attempts"].as_i64().unwrap()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (9..=16).collect::<Vec<_>>());
+        assert_eq!(open_jobs(&t, id).await, 1);
+    }
+}
+
+async fn recoveries_at_once_repeat_each_delivery_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 6).await;
+    fail(&t, &all).await;
+    let replies = join_all((0..5).map(|_| recover(&t, &hook))).await;
+    let mut found: Vec<_> = replies.iter().map(|r| r.data(202)["recovered"].as_i64().unwrap()).collect();
+    found.sort_unstable();
+    assert_eq!(found, [0, 0, 0, 0, 6], "one of them found all");
+    assert_eq!(allowed(&t, &hook).await, vec![json!(9); 6]);
+    for id in all {
+        assert_eq!(open_jobs(&t, id).await, 1);
+    }
+}
+
+async fn a_retry_and_a_recovery_at_once_make_one_job(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for _ in 0..4 {
+        let (hook, all) = told(&t, 3).await;
+        fail(&t, &all).await;
+        let (retried, recovered) = tokio::join!(retry(&t, &hook, all[1]), recover(&t, &hook));
+        let tried = retried.data(200)["max_attempts"].as_i64().unwrap();
+        // Whichever came first took it out of the failed.
+        let first = if tried == 9 { 2 } else { 3 };
+        let recovered = recovered.data(202)["recovered"].as_i64().unwrap();
+        assert!(recovered == first || (tried, recovered) == (9, 3), "{tried} {recovered}");
+        for id in all {
+            assert_eq!(open_jobs(&t, id).await, 1);
+        }
+        t.delete(&hook).await.expect(204);
+    }
+}
+
+/// The test is the other one, which has not committed when the request comes.
+async fn a_recovery_that_waited_for_another_finds_nothing_left(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 3).await;
+    fail(&t, &all).await;
+    let mut other = app.begin().await.unwrap();
+    webhooks::find_for_update(&mut other, t.user, number(&hook)).await.unwrap().unwrap();
+    let since = other.now;
+    assert_eq!(deliveries::recover(&mut other, number(&hook), since).await.unwrap(), all);
+    let (waited, ()) = tokio::join!(recover(&t, &hook), async { other.commit().await.unwrap() });
+    assert_eq!(waited.data(202), json!({ "recovered": 0 }));
+    assert_eq!(allowed(&t, &hook).await, vec![json!(9); 3]);
+}
+
+async fn what_waited_for_a_delete_finds_nothing_there(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 1).await;
+    let mut deleting = app.begin().await.unwrap();
+    assert!(webhooks::delete(&mut deleting, t.user, number(&hook)).await.unwrap());
+    let test = format!("{hook}/test");
+    let waiting = async {
+        tokio::join!(
+            retry(&t, &hook, all[0]),
+            recover(&t, &hook),
+            t.post(&test, json!({ "event": "post.failed" })),
+            t.put(&hook, json!({ "is_active": false })),
+            t.delete(&hook),
+        )
+    };
+    let (replies, ()) = tokio::join!(waiting, async { deleting.commit().await.unwrap() });
+    for reply in [replies.0, replies.1, replies.2, replies.3, replies.4] {
+        reply.refused(404, "not_found");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM events").await, 1, "no sample was left behind");
+}
+
+async fn deleting_in_the_middle_of_it_all_breaks_nothing(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for _ in 0..4 {
+        let (hook, all) = told(&t, 4).await;
+        fail(&t, &all[..2]).await;
+        let (hook, t) = (&hook, &t);
+        let retries = join_all(all.iter().map(|id| retry(t, hook, *id)));
+        let brand = t.post("/brands", json!({ "name": "Meanwhile" }));
+        let (retried, recovered, deleted, made) = tokio::join!(retries, recover(t, hook), t.delete(hook), brand);
+        deleted.expect(204);
+        made.expect(201);
+        for reply in retried {
+            assert!([200, 404].contains(&reply.status), "{reply:?}");
+        }
+        assert!([202, 404].contains(&recovered.status), "{recovered:?}");
+        assert_eq!(ids(&t.get("/webhooks").await.data(200)), Vec::<i64>::new());
+        let left = "SELECT count(*) FROM webhook_deliveries";
+        assert_eq!(app.number(left).await, 0, "all went along");
+    }
+}

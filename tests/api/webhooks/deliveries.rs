@@ -1,0 +1,195 @@
+//! What an endpoint's owner sees of its deliveries: the list with its filters, one of them, its attempts, its retry.
+
+use crier_common::domain::access::Role;
+use crier_common::domain::webhook::DeliveryStatus;
+use crier_common::store::deliveries::{self, AttemptRow};
+use serde_json::{Value, json};
+
+use super::{fail, ids, listening, open_jobs, planned, stamp, told};
+use crate::support::app::{TestApp, on_both_apps};
+
+on_both_apps!(
+    a_delivery_has_the_promised_fields,
+    the_list_is_paged_newest_first,
+    filters_narrow_the_list_and_its_total,
+    the_links_of_pages_keep_the_filters,
+    an_unknown_filter_is_told_by_its_name,
+    attempts_are_told_oldest_first,
+    a_delivery_can_be_tried_again,
+    a_retry_is_of_a_delivery_whatever_its_status,
+    a_colleague_s_deliveries_are_his_own,
+);
+
+async fn a_delivery_has_the_promised_fields(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, delivery) = told(&t, 1).await;
+    let shown = t.get(&format!("{hook}/deliveries/{}", delivery[0])).await.data(200);
+    let fields = "id webhook_id event status response_code attempts max_attempts duration_ms error response_body payload next_attempt_at last_attempt_at created_at updated_at";
+    assert_eq!(shown.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" "), fields);
+    assert_eq!((&shown["event"], &shown["status"]), (&json!("brand.created"), &json!("pending")));
+    assert_eq!((&shown["attempts"], &shown["max_attempts"]), (&json!(0), &json!(8)));
+    for unknown in ["response_code", "duration_ms", "error", "response_body", "last_attempt_at"] {
+        assert_eq!(shown[unknown], Value::Null, "{unknown}");
+    }
+    assert_eq!(t.get(&format!("{hook}/deliveries")).await.data(200), json!([shown]));
+    t.get(&format!("{hook}/deliveries/{}", delivery[0] + 1)).await.refused(404, "not_found");
+}
+
+async fn the_list_is_paged_newest_first(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, mut all) = told(&t, 3).await;
+    all.reverse();
+    let page = t.get(&format!("{hook}/deliveries?per_page=2&page=2")).await.expect(200);
+    assert_eq!(ids(&page["data"]), all[2..]);
+    assert_eq!((&page["meta"]["total"], &page["meta"]["last_page"]), (&json!(3), &json!(2)));
+    let page = t.get(&format!("{hook}/deliveries?per_page=1000")).await.expect(200);
+    assert_eq!((ids(&page["data"]), &page["meta"]["per_page"]), (all, &json!(100)));
+    assert_eq!(t.get(&format!("{hook}/deliveries?page=0")).await.invalid(), ["page"]);
+}
+
+async fn filters_narrow_the_list_and_its_total(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 4).await;
+    fail(&t, &all[..2]).await;
+    let sample = t.post(&format!("{hook}/test"), json!({ "event": "post.failed" })).await.data(202)["id"].clone();
+    let sample = sample.as_i64().unwrap();
+    for (filter, found) in [
+        ("status=failed", vec![all[1], all[0]]),
+        ("status=pending", vec![sample, all[3], all[2]]),
+        ("status=succeeded", vec![]),
+        ("event=brand.created", vec![all[3], all[2], all[1], all[0]]),
+        ("event=post.failed", vec![sample]),
+        ("event=post.published", vec![]),
+        ("status=pending&event=brand.created", vec![all[3], all[2]]),
+        ("event=post.failed&status=failed", vec![]),
+    ] {
+        let page = t.get(&format!("{hook}/deliveries?{filter}")).await.expect(200);
+        assert_eq!((ids(&page["data"]), &page["meta"]["total"]), (found.clone(), &json!(found.len())), "{filter}");
+    }
+    let other = listening(&t, &["brand.created"]).await;
+    assert_eq!(t.get(&format!("{other}/deliveries?status=failed&event=brand.created")).await.data(200), json!([]));
+}
+
+async fn the_links_of_pages_keep_the_filters(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, _) = told(&t, 3).await;
+    let asked = "status=pending&per_page=1&event=brand.created";
+    let page = t.get(&format!("{hook}/deliveries?{asked}&page=2")).await.expect(200);
+    let at = |n: i64| format!("{}/api/public/v1{hook}/deliveries?{asked}&page={n}", app.url);
+    assert_eq!(page["links"], json!({ "first": at(1), "last": at(3), "prev": at(1), "next": at(3) }));
+    assert_eq!(page["meta"]["links"][2]["url"], at(2));
+}
+
+async fn an_unknown_filter_is_told_by_its_name(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = listening(&t, &["brand.created"]).await;
+    for (query, wrong) in [
+        ("status=nope", vec!["status"]),
+        ("status=", vec!["status"]),
+        ("event=brand.destroyed", vec!["event"]),
+        ("event=Brand.Created&status=FAILED&page=0", vec!["event", "page", "status"]),
+    ] {
+        assert_eq!(t.get(&format!("{hook}/deliveries?{query}")).await.invalid(), wrong, "{query}");
+    }
+    t.get("/webhooks/999999/deliveries?status=nope").await.refused(404, "not_found");
+}
+
+async fn attempts_are_told_oldest_first(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, delivery) = told(&t, 2).await;
+    let path = format!("{hook}/deliveries/{}/attempts", delivery[0]);
+    assert_eq!(t.get(&path).await.expect(200), json!({ "data": [] }));
+    let began = app.now();
+    for (number, outcome, code, error) in
+        [(1, "timeout", None, Some("no answer within 25 s")), (2, "4xx", Some(404), Some("the endpoint answered 404"))]
+    {
+        let row = AttemptRow {
+            delivery_id: delivery[0],
+            number,
+            started_at: app.now(),
+            duration_ms: 25_000,
+            outcome,
+            response_code: code,
+            error: error.map(str::to_owned),
+            response_body: code.map(|_| "nobody here".to_owned()),
+            status: DeliveryStatus::Retrying,
+            next_attempt_at: None,
+        };
+        app.write(async |tx| deliveries::record(tx, std::slice::from_ref(&row)).await).await;
+        app.advance(30);
+    }
+    let shown = t.get(&path).await.data(200);
+    let at = |seconds| stamp(began + chrono::TimeDelta::seconds(seconds));
+    let whole = json!([
+        { "id": shown[0]["id"], "number": 1, "started_at": at(0), "duration_ms": 25_000, "outcome": "timeout",
+          "response_code": null, "error": "no answer within 25 s", "response_body": null },
+        { "id": shown[1]["id"], "number": 2, "started_at": at(30), "duration_ms": 25_000, "outcome": "4xx",
+          "response_code": 404, "error": "the endpoint answered 404", "response_body": "nobody here" },
+    ]);
+    assert_eq!(shown, whole);
+    assert!(shown[0]["id"].as_i64() < shown[1]["id"].as_i64());
+    assert_eq!(t.get(&format!("{hook}/deliveries/{}/attempts", delivery[1])).await.data(200), json!([]));
+    t.get(&format!("{hook}/deliveries/{}/attempts", delivery[1] + 1)).await.refused(404, "not_found");
+}
+
+async fn a_delivery_can_be_tried_again(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, delivery) = told(&t, 1).await;
+    let path = format!("{hook}/deliveries");
+    let delivery = t.get(&format!("{path}/{}", delivery[0])).await.data(200);
+    assert_eq!((&delivery["status"], &delivery["max_attempts"]), (&json!("pending"), &json!(8)));
+    let retry = format!("{path}/{}/retry", delivery["id"]);
+    let again = t.request("POST", &retry).send().await.data(200);
+    assert_eq!((&again["id"], &again["max_attempts"]), (&delivery["id"], &json!(9)));
+    assert_eq!(app.number("SELECT count(*) FROM jobs").await, 1);
+    t.put(&hook, json!({ "is_active": false })).await.expect(200);
+    t.request("POST", &retry).send().await.refused(409, "webhook_inactive");
+    let stranger = format!("{path}/{}/retry", delivery["id"].as_i64().unwrap() + 1);
+    t.request("POST", &stranger).send().await.refused(404, "not_found");
+    let other = listening(&t, &["brand.created"]).await;
+    let stray = format!("{other}/deliveries/{}", delivery["id"]);
+    t.request("POST", &format!("{stray}/retry")).send().await.refused(404, "not_found");
+    for path in [stray.clone(), format!("{stray}/attempts")] {
+        t.get(&path).await.refused(404, "not_found");
+    }
+}
+
+async fn a_retry_is_of_a_delivery_whatever_its_status(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 3).await;
+    fail(&t, &all[..2]).await;
+    app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[1])).await;
+    // The third waits for its next attempt.
+    let later = app.later(300).to_rfc3339();
+    app.sql(format!("UPDATE webhook_deliveries SET status = 'retrying', attempts = 1 WHERE id = {}", all[2])).await;
+    app.sql(format!("UPDATE jobs SET state = 'scheduled', run_at = '{later}' WHERE subject_id = {}", all[2])).await;
+    app.advance(10);
+    app.bell.take();
+    for (id, status) in [(all[0], "pending"), (all[1], "pending"), (all[2], "retrying")] {
+        let again = t.request("POST", &format!("{hook}/deliveries/{id}/retry")).send().await.data(200);
+        assert_eq!((&again["status"], &again["max_attempts"]), (&json!(status), &json!(9)));
+        assert_eq!(again["next_attempt_at"], planned(app.now()));
+        assert_eq!(open_jobs(&t, id).await, 1);
+        assert_eq!(app.bell.take().len(), 1, "it is tried now");
+    }
+}
+
+async fn a_colleague_s_deliveries_are_his_own(app: TestApp) {
+    let owner = app.tenant("unlimited").await;
+    let colleague = owner.colleague(Role::Admin).await;
+    let (hook, delivery) = told(&owner, 1).await;
+    let delivery = format!("{hook}/deliveries/{}", delivery[0]);
+    for path in [hook.clone(), format!("{hook}/deliveries"), delivery.clone(), format!("{delivery}/attempts")] {
+        owner.get(&path).await.expect(200);
+        colleague.get(&path).await.refused(404, "not_found");
+    }
+    colleague.put(&hook, json!({ "is_active": false })).await.refused(404, "not_found");
+    for path in [format!("{hook}/rotate-secret"), format!("{delivery}/retry")] {
+        colleague.request("POST", &path).send().await.refused(404, "not_found");
+    }
+    colleague.post(&format!("{hook}/test"), json!({ "event": "post.failed" })).await.refused(404, "not_found");
+    colleague.post(&format!("{hook}/recover"), json!({ "since": app.now() })).await.refused(404, "not_found");
+    colleague.delete(&hook).await.refused(404, "not_found");
+    assert_eq!(colleague.get("/webhooks").await.data(200), json!([]));
+    assert_eq!(owner.get(&delivery).await.data(200)["max_attempts"], 8);
+}

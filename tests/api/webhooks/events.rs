@@ -1,0 +1,108 @@
+//! Who hears of what the API does, and in which words: every member of the brand who asked for it, and nobody else.
+//! `tests/jobs/events.rs` has the same for what a worker does.
+
+use crier_common::domain::access::{KeyMode, Role};
+use crier_common::store::brands;
+use serde_json::json;
+
+use super::listening;
+use crate::support::app::{Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    a_new_brand_is_told_to_who_made_it,
+    accounts_that_come_and_go_are_told_to_the_members,
+    what_is_refused_is_told_to_nobody,
+);
+
+const ALL: [&str; 3] = ["brand.created", "account.connected", "account.disconnected"];
+
+/// The payloads of an endpoint's deliveries, as they stand in the answer, newest first.
+async fn heard(t: &Tenant<'_>, hook: &str) -> Vec<String> {
+    let reply = t.get(&format!("{hook}/deliveries?per_page=100")).await;
+    let shown: Vec<String> =
+        reply.data(200).as_array().unwrap().iter().map(|delivery| delivery["payload"].to_string()).collect();
+    // It is shown byte for byte as it is stored, signed and sent.
+    let text = String::from_utf8(reply.body).unwrap();
+    for payload in &shown {
+        assert!(text.contains(&format!("\"payload\":{payload},")), "{text}");
+        let stored = payload.replace('\'', "''");
+        assert!(t.app.number(format!("SELECT count(*) FROM events WHERE payload = '{stored}'")).await > 0, "{payload}");
+    }
+    shown
+}
+
+/// Another user of the same workspace, a member of no brand.
+async fn outsider<'a>(t: &'a Tenant<'_>) -> Tenant<'a> {
+    let user = t.app.user(t.workspace, "outsider@example.com").await;
+    let key = t.app.key_of(user, KeyMode::Live, "all").await;
+    Tenant { app: t.app, workspace: t.workspace, user, brand: t.brand, key }
+}
+
+async fn a_new_brand_is_told_to_who_made_it(app: TestApp) {
+    let (owner, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let colleague = owner.colleague(Role::Owner).await;
+    let hooks = [listening(&owner, &ALL).await, listening(&owner, &["brand.created"]).await];
+    let deaf = listening(&owner, &["post.failed"]).await;
+    let others = [(&colleague, listening(&colleague, &ALL).await), (&stranger, listening(&stranger, &ALL).await)];
+    let name = "Ünï \"quoted\" 🥐";
+    let made = owner.post("/brands", json!({ "name": name, "website": "https://x.example/" })).await.data(201);
+    let payload = format!(r#"{{"event":"brand.created","data":{{"brand_id":{},"name":{}}}}}"#, made["id"], json!(name));
+    for hook in hooks {
+        assert_eq!(heard(&owner, &hook).await, std::slice::from_ref(&payload));
+    }
+    assert!(heard(&owner, &deaf).await.is_empty());
+    for (other, hook) in others {
+        assert!(heard(other, &hook).await.is_empty());
+    }
+}
+
+async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
+    let (owner, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let (editor, removed) = (owner.colleague(Role::Editor).await, owner.colleague(Role::Admin).await);
+    let outsider = outsider(&owner).await;
+    let hooks = [(&owner, listening(&owner, &ALL).await), (&editor, listening(&editor, &ALL).await)];
+    let left = listening(&removed, &ALL).await;
+    let others = [(&outsider, listening(&outsider, &ALL).await), (&stranger, listening(&stranger, &ALL).await)];
+    let account = owner.account("demo").await;
+    let about = |name: &str, brand: i64, result: &str| {
+        format!(
+            r#"{{"event":"account.{name}","data":{{"brand_id":{brand},"social_account_id":{account},"platform":"sandbox"{result}}}}}"#
+        )
+    };
+    let connected = about("connected", owner.brand, "");
+    for (member, hook) in hooks.iter().chain([&(&removed, left.clone())]) {
+        assert_eq!(heard(member, hook).await, std::slice::from_ref(&connected));
+    }
+    app.write(async |tx| brands::remove_member(tx, owner.brand, removed.user).await).await;
+
+    // The editor has a brand of his own, and takes the same account there: what happens in it is his alone to hear.
+    let own = editor.post("/brands", json!({ "name": "Own" })).await.data(201)["id"].as_i64().unwrap();
+    let body = json!({ "platform": "sandbox", "credentials": { "handle": "demo" } });
+    editor.post(&format!("/brands/{own}/social-accounts"), body).await.expect(201);
+    owner.delete(&owner.path(&format!("/social-accounts/{account}"))).await.expect(200);
+    editor.delete(&format!("/brands/{own}/social-accounts/{account}")).await.expect(200);
+    let detached = about("disconnected", owner.brand, r#","result":"detached""#);
+    let revoked = about("disconnected", own, r#","result":"revoked""#);
+    let made = format!(r#"{{"event":"brand.created","data":{{"brand_id":{own},"name":"Own"}}}}"#);
+    assert_eq!(heard(&owner, &hooks[0].1).await, [detached.clone(), connected.clone()]);
+    let of_editor = [revoked, detached, about("connected", own, ""), made, connected.clone()];
+    assert_eq!(heard(&editor, &hooks[1].1).await, of_editor);
+    assert_eq!(heard(&removed, &left).await, [connected], "who left hears no more");
+    for (other, hook) in others {
+        assert!(heard(other, &hook).await.is_empty());
+    }
+}
+
+async fn what_is_refused_is_told_to_nobody(app: TestApp) {
+    let t = app.tenant("free").await;
+    // An endpoint from the time when the plan had webhooks.
+    app.sql(format!("UPDATE workspaces SET plan = 'unlimited' WHERE id = {}", t.workspace)).await;
+    let hook = listening(&t, &ALL).await;
+    app.sql(format!("UPDATE workspaces SET plan = 'free' WHERE id = {}", t.workspace)).await;
+    t.post("/brands", json!({ "name": "One too many" })).await.refused(402, "limit_reached");
+    let body = json!({ "platform": "sandbox", "credentials": { "handle": "refused" } });
+    t.post(&t.path("/social-accounts"), body).await.refused(422, "invalid_credentials");
+    t.delete(&t.path("/social-accounts/999999")).await.refused(404, "not_found");
+    t.get(&format!("{hook}/deliveries")).await.refused(402, "feature_not_available");
+    assert_eq!(app.number("SELECT count(*) FROM events").await, 0);
+}

@@ -1,0 +1,131 @@
+//! `POST /webhooks/{webhook}/recover`: what failed while an endpoint was away is sent again.
+
+use crier_common::domain::job::Kind;
+use crier_common::store::jobs::dispatch;
+use serde_json::{Value, json};
+
+use super::{fail, listening, open_jobs, planned, told};
+use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    what_failed_is_sent_again,
+    only_what_failed_since_then_is_sent_again,
+    the_dispatcher_brings_them_to_the_bell,
+    a_delivery_never_has_two_jobs,
+    since_is_a_time_of_the_last_two_weeks,
+    an_inactive_endpoint_recovers_nothing,
+);
+
+async fn recover(t: &Tenant<'_>, hook: &str, since: Value) -> Reply {
+    t.post(&format!("{hook}/recover"), json!({ "since": since })).await
+}
+
+async fn what_failed_is_sent_again(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 3).await;
+    fail(&t, &all[..2]).await;
+    app.advance(60);
+    let since = json!(app.now() - chrono::TimeDelta::hours(1));
+    let reply = recover(&t, &hook, since).await;
+    assert_eq!(reply.data(202), json!({ "recovered": 2 }));
+    let waiting = format!("{hook}/deliveries?status=pending");
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1{waiting}").as_str()));
+    let shown = t.get(&waiting).await.data(200);
+    let of = |id: i64| shown.as_array().unwrap().iter().find(|d| d["id"] == id).unwrap();
+    for id in &all[..2] {
+        assert_eq!((&of(*id)["attempts"], &of(*id)["max_attempts"]), (&json!(8), &json!(9)));
+        assert_eq!(of(*id)["next_attempt_at"], planned(app.now()));
+        assert_eq!(open_jobs(&t, *id).await, 1);
+    }
+    assert_eq!((&of(all[2])["max_attempts"], open_jobs(&t, all[2]).await), (&json!(8), 1), "it waited already");
+    let trace: String = app.value("SELECT trace FROM jobs ORDER BY id DESC LIMIT 1").await;
+    assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
+    assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": 0 }));
+}
+
+async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, _) = told(&t, 2).await;
+    let (other, others) = told(&t, 1).await;
+    app.advance(60);
+    let since = app.now();
+    for name in ["on the minute", "later"] {
+        t.post("/brands", json!({ "name": name })).await.expect(201);
+        app.advance(1);
+    }
+    let mut all = super::ids(&t.get(&format!("{hook}/deliveries")).await.data(200));
+    all.reverse();
+    let of_other = super::ids(&t.get(&format!("{other}/deliveries")).await.data(200));
+    fail(&t, &all).await;
+    fail(&t, &of_other).await;
+    app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[4])).await;
+    // The same time with another offset, and without any.
+    let local = since.with_timezone(&chrono::FixedOffset::east_opt(7_200).unwrap()).to_rfc3339();
+    assert_eq!(recover(&t, &hook, json!(local)).await.data(202), json!({ "recovered": 1 }));
+    assert_eq!(t.get(&format!("{hook}/deliveries?status=pending")).await.data(200)[0]["id"], all[3]);
+    let bare = since.format("%Y-%m-%dT%H:%M:%S").to_string();
+    assert_eq!(recover(&t, &other, json!(bare)).await.data(202), json!({ "recovered": 2 }));
+    assert_eq!(t.get(&format!("{other}/deliveries/{}", others[0])).await.data(200)["status"], "failed");
+}
+
+async fn the_dispatcher_brings_them_to_the_bell(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 3).await;
+    fail(&t, &all).await;
+    app.bell.take();
+    recover(&t, &hook, json!(app.now())).await.expect(202);
+    assert!(app.bell.take().is_empty(), "so many would overrun it");
+    let ring = async || app.write(async |tx| dispatch::ring_due(tx, Kind::DeliverWebhook, 2).await).await;
+    assert_eq!((ring().await, app.bell.take().len()), (2, 2));
+    assert_eq!((ring().await, ring().await), (1, 0));
+    assert_eq!(app.bell.take().len(), 1);
+}
+
+async fn a_delivery_never_has_two_jobs(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 5).await;
+    fail(&t, &all).await;
+    for (id, state) in all.iter().zip(["running", "scheduled", "ready", "cancelled", "dead"]) {
+        app.sql(format!("UPDATE jobs SET state = '{state}' WHERE subject_id = {id}")).await;
+    }
+    assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": 5 }));
+    for id in &all {
+        assert_eq!(open_jobs(&t, *id).await, 1, "delivery {id}");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM jobs").await, 7, "two of the five had ended");
+}
+
+async fn since_is_a_time_of_the_last_two_weeks(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = listening(&t, &["brand.created"]).await;
+    let (now, longest) = (app.now(), chrono::TimeDelta::days(14));
+    let second = chrono::TimeDelta::seconds(1);
+    t.put(&hook, json!({ "is_active": false })).await.expect(200);
+    for since in [
+        json!(now + second),
+        json!(now - longest - second),
+        json!("yesterday"),
+        json!(""),
+        json!(1_781_000_000),
+        Value::Null,
+    ] {
+        assert_eq!(recover(&t, &hook, since.clone()).await.invalid(), ["since"], "{since}");
+    }
+    assert_eq!(t.post(&format!("{hook}/recover"), json!({})).await.invalid(), ["since"]);
+    recover(&t, "/webhooks/999999", json!("nope")).await.refused(404, "not_found");
+    t.put(&hook, json!({ "is_active": true })).await.expect(200);
+    for since in [now, now - longest] {
+        recover(&t, &hook, json!(since)).await.expect(202);
+    }
+}
+
+async fn an_inactive_endpoint_recovers_nothing(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (hook, all) = told(&t, 1).await;
+    fail(&t, &all).await;
+    t.put(&hook, json!({ "is_active": false })).await.expect(200);
+    recover(&t, &hook, json!(app.now())).await.refused(409, "webhook_inactive");
+    let delivery = t.get(&format!("{hook}/deliveries/{}", all[0])).await.data(200);
+    assert_eq!((&delivery["status"], &delivery["max_attempts"]), (&json!("failed"), &json!(8)));
+    assert_eq!(open_jobs(&t, all[0]).await, 0);
+}

@@ -1,0 +1,93 @@
+//! `POST /webhooks/{webhook}/test`: a sample of an event, to one endpoint.
+
+use crier_common::domain::event::EventName;
+use serde_json::{Value, json};
+
+use super::{listening, open_jobs};
+use crate::support::app::{TestApp, on_both_apps};
+
+on_both_apps!(
+    every_event_has_a_sample_that_is_sent,
+    it_goes_to_one_endpoint_whatever_that_asked_for,
+    it_comes_and_goes_with_its_request,
+    what_is_no_event_is_told,
+    an_inactive_endpoint_is_sent_none,
+);
+
+async fn every_event_has_a_sample_that_is_sent(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = listening(&t, &["brand.created"]).await;
+    let events = t.get("/webhook-events").await.data(200);
+    for event in events.as_array().unwrap() {
+        let reply = t.post(&format!("{hook}/test"), json!({ "event": event["name"] })).await;
+        let made = reply.data(202);
+        let path = format!("{hook}/deliveries/{}", made["id"]);
+        assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
+        assert_eq!(
+            (&made["event"], &made["status"], &made["max_attempts"]),
+            (&event["name"], &json!("pending"), &json!(8))
+        );
+        assert_eq!(made["payload"], event["sample"]);
+        assert_eq!(t.get(&path).await.data(200), made);
+        assert_eq!(open_jobs(&t, made["id"].as_i64().unwrap()).await, 1);
+        let trace: String = app.value("SELECT trace FROM jobs ORDER BY id DESC LIMIT 1").await;
+        assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
+        assert_eq!(app.bell.take().len(), 1, "it is sent now");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 12);
+}
+
+async fn it_goes_to_one_endpoint_whatever_that_asked_for(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (one, other) = (listening(&t, &["brand.created"]).await, listening(&t, &["post.failed"]).await);
+    t.post(&format!("{one}/test"), json!({ "event": "post.failed" })).await.expect(202);
+    let total = async |hook: &str| t.get(&format!("{hook}/deliveries")).await.expect(200)["meta"]["total"].clone();
+    assert_eq!((total(&one).await, total(&other).await), (json!(1), json!(0)));
+    assert_eq!(t.get(&one).await.data(200)["events"], json!(["brand.created"]), "it asks for no more than before");
+}
+
+async fn it_comes_and_goes_with_its_request(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = listening(&t, &["brand.created"]).await;
+    let send = async |key: &str| {
+        t.request("POST", &format!("{hook}/test")).idem(key).json(&json!({ "event": "post.failed" })).send().await
+    };
+    let first = send("once").await;
+    let again = send("once").await;
+    assert!(again.replayed() && first.body == again.body && first.header("location") == again.header("location"));
+    assert_eq!(t.get(&format!("{hook}/deliveries")).await.expect(200)["meta"]["total"], 1);
+    t.request("POST", &format!("{hook}/test"))
+        .json(&json!({ "event": "post.failed" }))
+        .without("idempotency-key")
+        .send()
+        .await
+        .refused(400, "idempotency_key_required");
+    for table in ["events", "webhook_deliveries", "jobs"] {
+        assert_eq!(app.number(format!("SELECT count(*) FROM {table}")).await, 1, "{table}");
+    }
+}
+
+async fn what_is_no_event_is_told(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = listening(&t, &["brand.created"]).await;
+    let test = format!("{hook}/test");
+    t.put(&hook, json!({ "is_active": false })).await.expect(200);
+    for event in [json!("nope"), json!(""), json!(5), json!(["post.failed"]), Value::Null] {
+        assert_eq!(t.post(&test, json!({ "event": event })).await.invalid(), ["event"], "{event}");
+    }
+    assert_eq!(t.post(&test, json!({})).await.invalid(), ["event"]);
+    t.request("POST", &test).send().await.refused(400, "invalid_json");
+    t.post("/webhooks/999999/test", json!({ "event": "nope" })).await.refused(404, "not_found");
+    assert_eq!(app.number("SELECT count(*) FROM events").await, 0);
+}
+
+async fn an_inactive_endpoint_is_sent_none(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let hook = listening(&t, &[EventName::BrandCreated.as_str()]).await;
+    t.put(&hook, json!({ "is_active": false })).await.expect(200);
+    let body = json!({ "event": "brand.created" });
+    t.post(&format!("{hook}/test"), body.clone()).await.refused(409, "webhook_inactive");
+    assert_eq!(app.number("SELECT count(*) FROM events").await, 0);
+    t.put(&hook, json!({ "is_active": true })).await.expect(200);
+    t.post(&format!("{hook}/test"), body).await.expect(202);
+}

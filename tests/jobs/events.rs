@@ -1,0 +1,132 @@
+//! Who hears how a post ended, and in which words: every member of its brand who asked for it, and nobody else.
+//! `tests/api/webhooks/events.rs` has the same for what the API does.
+
+use crier_common::domain::access::Role;
+use crier_common::domain::event::EventName;
+use crier_common::store::{PageOf, brands, deliveries, webhooks};
+
+use crate::support::fake_platform::{Say, permanent};
+use crate::support::jobs::{TestWorker, worker_on_both};
+
+worker_on_both!(
+    how_a_post_ended_is_told_to_the_members_and_to_nobody_else,
+    each_time_a_target_ends_is_told,
+    a_sample_is_sent_and_tried_again_like_any_event,
+);
+
+const POSTS: [EventName; 2] = [EventName::PostPublished, EventName::PostFailed];
+
+/// An endpoint of a user; none is ever called here.
+async fn listening(w: &TestWorker, user: i64, events: &[EventName]) -> i64 {
+    w.webhook(user, events).await.id
+}
+
+/// The payloads of an endpoint's deliveries, byte for byte as they are sent, oldest first.
+async fn heard(w: &TestWorker, webhook: i64) -> Vec<String> {
+    let page = PageOf { page: 1, per_page: 100 };
+    let found = deliveries::list(&mut w.conn().await, webhook, Default::default(), page).await.unwrap();
+    found.rows.into_iter().rev().map(|delivery| delivery.payload).collect()
+}
+
+/// Runs the publish that is due, and no delivery.
+async fn publish(w: &TestWorker, target: i64) {
+    let id = w.rung_for_target(target).await;
+    assert!(w.engine.run(id).await);
+    w.s.bell.take();
+}
+
+fn published(w: &TestWorker, post: i64, account: i64, external_id: &str) -> String {
+    format!(
+        r#"{{"event":"post.published","data":{{"post_id":{post},"brand_id":{},"social_account_id":{account},"platform":"sandbox","external_id":"{external_id}","url":"https://fake.example/{external_id}"}}}}"#,
+        w.world.brand
+    )
+}
+
+fn failed(w: &TestWorker, post: i64, account: i64) -> String {
+    format!(
+        r#"{{"event":"post.failed","data":{{"post_id":{post},"brand_id":{},"social_account_id":{account},"platform":"sandbox","error":{{"code":"platform_rejected","message":"The fake refuses this."}}}}}}"#,
+        w.world.brand
+    )
+}
+
+async fn how_a_post_ended_is_told_to_the_members_and_to_nobody_else(w: TestWorker) {
+    let (workspace, brand) = (w.world.workspace, w.world.brand);
+    let stranger = w.world_of("eve@example.com").await;
+    let [editor, outsider, left] = ["bob@example.com", "carl@example.com", "dora@example.com"];
+    let [editor, outsider, left] =
+        [w.user(workspace, editor).await, w.user(workspace, outsider).await, w.user(workspace, left).await];
+    // The outsider has a brand of his own in the same workspace.
+    w.brand(workspace, outsider).await;
+    w.member(brand, editor, Role::Editor).await;
+    w.member(brand, left, Role::Admin).await;
+    let all = [listening(&w, w.world.user, &POSTS).await, listening(&w, editor, &POSTS).await];
+    let of_failures = listening(&w, w.world.user, &[EventName::PostFailed]).await;
+    let nobody = [
+        listening(&w, outsider, &POSTS).await,
+        listening(&w, stranger.user, &POSTS).await,
+        listening(&w, left, &POSTS).await,
+        listening(&w, editor, &[EventName::BrandCreated]).await,
+    ];
+    let off = listening(&w, editor, &POSTS).await;
+    w.write(async |tx| webhooks::disable(tx, off, "off").await).await;
+    w.write(async |tx| brands::remove_member(tx, brand, left).await).await;
+
+    let second = w.another_account("second").await.id;
+    w.fake.says([Say::Publish, Say::Refuse(permanent())]);
+    let (post, targets) = w.publish(&[w.account.id, second]).await;
+    let rung: Vec<i64> = w.s.bell.take();
+    assert_eq!(rung.len(), targets.len());
+    for id in rung {
+        assert!(w.engine.run(id).await);
+    }
+    let ends = [published(&w, post, w.account.id, "post-1"), failed(&w, post, second)];
+    for hook in all {
+        assert_eq!(heard(&w, hook).await, ends);
+    }
+    assert_eq!(heard(&w, of_failures).await, ends[1..]);
+    for hook in nobody.into_iter().chain([off]) {
+        assert!(heard(&w, hook).await.is_empty(), "endpoint {hook}");
+    }
+    assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
+}
+
+async fn each_time_a_target_ends_is_told(w: TestWorker) {
+    let hook = listening(&w, w.world.user, &POSTS).await;
+    w.fake.says([Say::Refuse(permanent()), Say::Refuse(permanent()), Say::Publish]);
+    let (post, target) = w.publish_one().await;
+    publish(&w, target).await;
+    for _ in 0..2 {
+        w.publish_again(post).await;
+        publish(&w, target).await;
+    }
+    let account = w.account.id;
+    let refused = failed(&w, post, account);
+    assert_eq!(heard(&w, hook).await, [refused.clone(), refused, published(&w, post, account, "post-1")]);
+}
+
+async fn a_sample_is_sent_and_tried_again_like_any_event(w: TestWorker) {
+    use crier_common::domain::webhook::DeliveryStatus;
+    use crier_common::store::events;
+    use wiremock::{Mock, MockServer, ResponseTemplate, matchers::any};
+
+    let server = MockServer::start().await;
+    let broken = Mock::given(any()).respond_with(ResponseTemplate::new(500)).up_to_n_times(1);
+    broken.mount(&server).await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(204)).with_priority(9).mount(&server).await;
+    let hook = w.listen_at(&server.uri()).await.id;
+    let send = async |name| w.write(async |tx| events::emit_sample(tx, hook, name, Some("request-1")).await).await;
+    let id = send(EventName::BrandCreated).await;
+    assert!(w.engine.run(w.rung()).await);
+    assert_eq!(w.delivery(id).await.status, DeliveryStatus::Retrying);
+    w.clock.advance(w.delivery(id).await.next_attempt_at.unwrap() - w.clock.now());
+    w.run_jobs().await;
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.attempts, delivery.response_code), (DeliveryStatus::Succeeded, 2, Some(204)));
+    let outcomes: Vec<_> = deliveries::attempts(&mut w.conn().await, id).await.unwrap();
+    let outcomes: Vec<_> = outcomes.iter().map(|a| (a.number, a.outcome.as_str(), a.response_code)).collect();
+    assert_eq!(outcomes, [(1, "5xx", Some(500)), (2, "2xx", Some(204))]);
+    for request in server.received_requests().await.unwrap() {
+        assert_eq!(request.body, EventName::BrandCreated.sample().to_string().as_bytes());
+        assert_eq!(request.headers["X-Webhook-Event"], "brand.created");
+    }
+}
