@@ -12,4 +12,5 @@ mod sandbox;
 mod scheduler;
 mod transport;
 mod unwanted;
+mod webhook_sending;
 mod webhooks;

@@ -23,8 +23,9 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let format = config.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
-    // The configuration has tried the filter already. What salvo says at `info` is said by us in our own words.
-    let filter = format!("salvo_core=warn,{}", config.filter);
+    // The configuration has tried the filter already. What salvo says at `info` is said by us in our own words. A user's
+    // server with a bad certificate is no error of ours; its delivery tells.
+    let filter = format!("salvo_core=warn,rustls_platform_verifier=off,{}", config.filter);
     let filter = EnvFilter::builder().parse(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match format {
