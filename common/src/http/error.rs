@@ -122,7 +122,10 @@ fn certificate(why: &CertificateError) -> Option<&'static str> {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the certificate is for another name"
         }
-        CertificateError::UnknownIssuer => "the certificate is signed by no authority that is known here",
+        // Or by somebody who has the name of one.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "the certificate is signed by no authority that is known here"
+        }
         _ => return None,
     })
 }

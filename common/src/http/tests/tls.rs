@@ -45,6 +45,8 @@ async fn any_other_server_is_refused_before_it_hears_anything() {
     let cases = [
         (acceptor(&own, &key, &[], all), "signed by no authority"),
         (other.acceptor("hooks.example", &[]), "signed by no authority"),
+        // One that calls itself as the authority does.
+        (Authority::new().acceptor("hooks.example", &[]), "signed by no authority"),
         (authority.acceptor("other.example", &[]), "for another name"),
         (authority.acceptor_of(valid("hooks.example", 2010, 2011), &[], all), "has expired"),
         (authority.acceptor_of(valid("hooks.example", 2080, 2090), &[], all), "not valid yet"),
