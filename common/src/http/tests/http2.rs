@@ -78,27 +78,38 @@ async fn several_requests_share_one_connection() {
     assert_eq!(server.connections(), 1);
 }
 
+/// A request that the server took is never sent again, whatever becomes of it.
 #[tokio::test]
 async fn a_request_that_is_broken_off_may_have_arrived() {
     let authority = Authority::new();
-    for reason in [Reason::INTERNAL_ERROR, Reason::CANCEL, Reason::ENHANCE_YOUR_CALM, Reason::HTTP_1_1_REQUIRED] {
-        let server = server(&authority, move |_, mut wire| async move {
-            while let Some(Ok((_, mut respond))) = wire.accept().await {
-                respond.send_reset(reason);
+    let all = [
+        Reason::NO_ERROR,
+        Reason::PROTOCOL_ERROR,
+        Reason::INTERNAL_ERROR,
+        Reason::CANCEL,
+        Reason::ENHANCE_YOUR_CALM,
+        Reason::HTTP_1_1_REQUIRED,
+    ];
+    for (reason, whole) in all.into_iter().flat_map(|reason| [(reason, false), (reason, true)]) {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = taken.clone();
+        let server = server(&authority, move |_, mut wire| {
+            let count = count.clone();
+            async move {
+                while let Some(Ok((_, mut respond))) = wire.accept().await {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    match whole {
+                        true => wire.abrupt_shutdown(reason),
+                        false => respond.send_reset(reason),
+                    }
+                }
             }
         })
         .await;
         let error = post(&authority.client(LONG, 1024), &url(&server)).await.unwrap_err();
-        assert!(matches!(error, HttpError::Broken), "{reason}: {error:?}");
+        assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{reason}, {whole}: {error:?}");
+        assert_eq!(taken.load(Ordering::SeqCst), 1, "{reason}, the whole connection: {whole}");
     }
-    let server = server(&authority, |_, mut wire| async move {
-        let _taken = wire.accept().await;
-        wire.abrupt_shutdown(Reason::INTERNAL_ERROR);
-        until_closed(wire).await;
-    })
-    .await;
-    let error = post(&authority.client(LONG, 1024), &url(&server)).await.unwrap_err();
-    assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{error:?}");
 }
 
 /// Only what the server says it has not begun is sent again: a refused stream.

@@ -35,6 +35,35 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
     }
 }
 
+/// A kept connection that breaks when a request is on its way: the request is not sent again, since it may have arrived.
+#[tokio::test]
+async fn a_request_that_was_written_is_never_repeated() {
+    for answered in [0, 1, 3] {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = taken.clone();
+        let server = TestServer::run(move |mut stream| {
+            let count = count.clone();
+            async move {
+                for number in 0..=answered {
+                    read_request(&mut stream).await;
+                    count.fetch_add(1, Ordering::SeqCst);
+                    if number < answered {
+                        stream.write_all(OK).await.unwrap();
+                    }
+                }
+            }
+        })
+        .await;
+        let client = client(LONG, 1024);
+        for _ in 0..answered {
+            assert_eq!(post(&client, &server.url()).await.unwrap().body, "ok");
+        }
+        let error = post(&client, &server.url()).await.unwrap_err();
+        assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{error:?}");
+        assert_eq!((taken.load(Ordering::SeqCst), server.connections()), (answered + 1, 1));
+    }
+}
+
 /// What is left of a body that was cut, or of one that should not be there, is never taken for the next answer.
 #[tokio::test]
 async fn no_answer_is_mixed_with_the_one_before() {
