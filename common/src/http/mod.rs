@@ -2,8 +2,8 @@
 //!
 //! [`HttpClient::guarded`] is for addresses that a user can choose, [`HttpClient::trusted`] for those that the operator set.
 //! Both have one deadline from DNS to the last byte, follow no redirect, read no proxy variable and cap the answer's bytes
-//! (after decompression). When there is no answer, [`HttpError::may_have_arrived`] says whether the request may have had
-//! its effect; in doubt it says yes.
+//! (after decompression). They speak HTTP/2 where a server offers it. When there is no answer,
+//! [`HttpError::may_have_arrived`] says whether the request may have had its effect; in doubt it says yes.
 
 mod address;
 mod error;
