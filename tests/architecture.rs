@@ -189,6 +189,46 @@ fn sql_stays_in_the_store() {
 }
 
 #[test]
+fn the_one_http_client_is_the_only_way_out() {
+    const OTHERS: &[&str] = &[
+        "reqwest::Client",
+        "reqwest::blocking",
+        "reqwest::get",
+        "ClientBuilder",
+        "hyper::client",
+        "hyper_util::client",
+        "h2::client",
+        "TcpStream::connect",
+        "TcpSocket",
+        "UdpSocket",
+        "lookup_host",
+        "to_socket_addrs",
+    ];
+    for dir in ["api/src", "common/src", "scheduler/src", "src", "worker/src"] {
+        let found = breaches(
+            dir,
+            // The ops server's own tests knock at it.
+            |name| !name.starts_with("common/src/http/") && name != "common/src/telemetry/ops.rs",
+            |line| OTHERS.iter().any(|other| line.contains(other)),
+        );
+        none("requests are made with common::http::HttpClient only", found);
+    }
+    // Which of its two kinds is made is decided where a process is put together, and nowhere else.
+    let made = breaches(
+        "common/src",
+        |name| !name.starts_with("common/src/http/") && !name.ends_with("tests.rs"),
+        |line| line.contains("HttpClient::trusted("),
+    );
+    assert!(matches!(made.as_slice(), [one] if one.starts_with("common/src/process.rs:")), "{made:#?}");
+    for dir in ["api/src", "scheduler/src", "worker/src"] {
+        none(
+            "a role is given its clients by common/src/process.rs",
+            breaches(dir, |_| true, |line| line.contains("HttpClient::trusted(")),
+        );
+    }
+}
+
+#[test]
 fn no_file_has_grown_too_long() {
     let long: Vec<String> = DIRS
         .iter()

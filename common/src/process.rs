@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Database, Invocation, Role, Source};
 use crate::domain::job::{Bell, Kind};
 use crate::domain::platform::Platform;
-use crate::http::{Guard, HttpClient};
+use crate::http::{self, Guard, HttpClient};
 use crate::platforms::sandbox::Sandbox;
 use crate::platforms::{Clients, PlatformsConfig, Registry};
 use crate::queue::{Transport, memory::MemoryBell, redis::RedisBell};
@@ -138,6 +138,7 @@ impl Process {
     /// Opens everything, waiting for what cannot be reached yet (services may start in any order); meanwhile the ops server
     /// answers and says what is missing.
     pub async fn open(config: Config) -> Result<Self, StartError> {
+        http::check_authorities().map_err(|error| StartError::Refused(error.to_string()))?;
         let role = config.role;
         let kinds: Vec<&str> = Kind::ALL.iter().map(|k| k.as_str()).collect();
         let platforms: Vec<&str> = Platform::ALL.iter().map(|p| p.as_str()).collect();

@@ -14,4 +14,5 @@ mod sandbox;
 mod scheduler;
 mod transport;
 mod unwanted;
+mod webhook_sending;
 mod webhooks;

@@ -3,6 +3,7 @@
 
 mod bluesky;
 mod calls;
+mod guarded;
 mod registry;
 mod support;
 mod telegram;

@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::io;
 
+use rustls::{AlertDescription, CertificateError, Error as TlsError};
+
 use super::guard::ResolveError;
 
 /// Why there is no answer.
@@ -19,14 +21,28 @@ pub enum HttpError {
     #[error("the TLS handshake failed: {0}")]
     Tls(String),
     /// The deadline passed; `sent`: the request may have reached the other side.
-    #[error("no answer in time")]
+    #[error("no {} in time", if *.sent { "answer" } else { "connection" })]
     Timeout { sent: bool },
-    /// The connection broke after the request may have reached the other side.
-    #[error("the connection broke before an answer came")]
+    /// The connection broke after the request may have reached the other side, or what came back is not HTTP.
+    #[error("the connection broke before a valid answer came")]
     Broken,
     /// The request could not be built (a bad URL or header).
     #[error("bad request: {0}")]
     Invalid(String),
+}
+
+/// The system knows no authority that vouches for servers, so none could be believed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no certificates of authorities can be read on this system ({0}): install the package ca-certificates, or set \
+     SSL_CERT_FILE to a file of certificates"
+)]
+pub struct NoAuthorities(String);
+
+impl NoAuthorities {
+    pub(super) fn from_build(error: reqwest::Error) -> Self {
+        Self(StdError::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
+    }
 }
 
 impl HttpError {
@@ -49,10 +65,14 @@ impl HttpError {
         if error.is_connect() {
             return Self::from_connect(&error);
         }
+        let is = |what: fn(&hyper::Error) -> bool| chain(&error).any(|e| e.downcast_ref().is_some_and(what));
         // hyper calls a request canceled only while it still holds it unwritten, as when a kept connection turns out
         // to have been closed.
-        let unwritten = chain(&error).any(|e| e.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled));
-        if unwritten { Self::Connect } else { Self::Broken }
+        if is(hyper::Error::is_canceled) {
+            return Self::Connect;
+        }
+        // The other end of an HTTP/2 connection has stood still for too long.
+        if is(hyper::Error::is_timeout) { Self::Timeout { sent: true } } else { Self::Broken }
     }
 
     fn from_connect(error: &reqwest::Error) -> Self {
@@ -68,7 +88,7 @@ impl HttpError {
         // What the TCP connector reports is a type of its own; a bare I/O error comes from the handshake above it.
         let cause = chain(error).find(|e| e.is::<hyper_util::client::legacy::Error>()).and_then(StdError::source);
         match cause.and_then(|e| e.downcast_ref::<io::Error>()) {
-            Some(handshake) => Self::Tls(innermost(handshake)),
+            Some(handshake) => Self::Tls(why_not_believed(handshake)),
             None => Self::Connect,
         }
     }
@@ -79,10 +99,41 @@ fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (d
     std::iter::successors(Some(error), |&e| e.source())
 }
 
+/// Why a handshake failed, for the owner of the server.
+fn why_not_believed(error: &io::Error) -> String {
+    let error = innermost(error);
+    let known = error.get_ref().and_then(|e| e.downcast_ref()).and_then(|e| match e {
+        TlsError::InvalidCertificate(why) => certificate(why),
+        TlsError::AlertReceived(AlertDescription::ProtocolVersion) | TlsError::PeerIncompatible(_) => {
+            Some("the server speaks neither TLS 1.2 nor 1.3 as it should")
+        }
+        TlsError::InvalidMessage(_) => Some("what the server speaks is not TLS"),
+        _ => None,
+    });
+    known.map_or_else(|| error.to_string(), str::to_owned)
+}
+
+fn certificate(why: &CertificateError) -> Option<&'static str> {
+    Some(match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the certificate has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the certificate is not valid yet"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "the certificate is for another name"
+        }
+        // Or by somebody who has the name of one.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "the certificate is signed by no authority that is known here"
+        }
+        _ => return None,
+    })
+}
+
 /// What an I/O error wraps, through any number of layers (`source` would step over the innermost one).
-fn innermost(mut error: &io::Error) -> String {
+fn innermost(mut error: &io::Error) -> &io::Error {
     while let Some(inner) = error.get_ref().and_then(|e| e.downcast_ref::<io::Error>()) {
         error = inner;
     }
-    error.to_string()
+    error
 }

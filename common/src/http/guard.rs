@@ -215,4 +215,4 @@ fn is_private_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,8 +2,8 @@
 //!
 //! [`HttpClient::guarded`] is for addresses that a user can choose, [`HttpClient::trusted`] for those that the operator set.
 //! Both have one deadline from DNS to the last byte, follow no redirect, read no proxy variable and cap the answer's bytes
-//! (after decompression). When there is no answer, [`HttpError::may_have_arrived`] says whether the request may have had
-//! its effect; in doubt it says yes.
+//! (after decompression). They speak HTTP/2 where a server offers it. When there is no answer,
+//! [`HttpError::may_have_arrived`] says whether the request may have had its effect; in doubt it says yes.
 
 mod address;
 mod error;
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-pub use error::HttpError;
+pub use error::{HttpError, NoAuthorities};
 pub use guard::{Guard, SchemePolicy, UrlRefusal};
 use resolver::GuardedResolver;
 
@@ -32,6 +32,17 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long an unused connection is kept. Many servers close theirs after 5 s, and a request that meets the closing is
 /// one whose effect is not known; a busy connection is never unused for that long.
 const KEEP_UNUSED: Duration = Duration::from_secs(4);
+
+/// How many unused connections to one host are kept: as many as one endpoint's deliveries use at once.
+const UNUSED_PER_HOST: usize = 16;
+
+/// How long an HTTP/2 connection that waits for an answer may be silent before it is asked whether it is alive (a fifth of
+/// the deadline, where that is shorter).
+const SILENT: Duration = Duration::from_secs(5);
+
+/// How much of an answer over HTTP/2 may be on its way before it is read: what is read of it at all, within these bounds.
+/// More would only be kept for nothing.
+const WINDOW: std::ops::RangeInclusive<usize> = 65_535..=1 << 20;
 
 /// An answer.
 #[derive(Debug, Clone)]
@@ -55,12 +66,19 @@ pub struct HttpClient {
 impl HttpClient {
     /// A client for addresses that the operator set.
     pub fn trusted(timeout: Duration, max_body: usize) -> Self {
-        Self { inner: build(None, timeout), guard: None, timeout, max_body }
+        Self { inner: build(None, timeout, max_body), guard: None, timeout, max_body }
     }
 
     /// A client for addresses that a user can choose.
     pub fn guarded(guard: Guard, timeout: Duration, max_body: usize) -> Self {
-        Self { inner: build(Some(&guard), timeout), guard: Some(guard), timeout, max_body }
+        Self { inner: build(Some(&guard), timeout, max_body), guard: Some(guard), timeout, max_body }
+    }
+
+    /// A guarded client that believes one more authority.
+    #[cfg(test)]
+    fn believing(authority: reqwest::Certificate, guard: Guard, timeout: Duration, max_body: usize) -> Self {
+        let inner = builder(Some(&guard), timeout, max_body).tls_certs_merge([authority]).build();
+        Self { inner: inner.expect("the tests' own authority"), guard: Some(guard), timeout, max_body }
     }
 
     /// The same connections under another deadline and another cap. (Where the deadline is shorter than making a
@@ -128,22 +146,42 @@ async fn read(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) 
     Ok(false)
 }
 
-fn build(guard: Option<&Guard>, timeout: Duration) -> reqwest::Client {
+/// Whether this system knows any authority that vouches for servers. Asked once at the start, so that a client made later
+/// may rely on it.
+pub fn check_authorities() -> Result<(), NoAuthorities> {
+    builder(None, Duration::ZERO, 0).build().map(drop).map_err(NoAuthorities::from_build)
+}
+
+fn build(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::Client {
+    let built = builder(guard, timeout, max_body).build();
+    built.expect("`check_authorities` passed at the start; all other options are static")
+}
+
+fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::ClientBuilder {
     // Fails where a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let window = max_body.clamp(*WINDOW.start(), *WINDOW.end()) as u32;
     #[expect(clippy::disallowed_methods, reason = "the one place that makes clients")]
-    let mut builder = reqwest::Client::builder()
+    let builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
         // Well before the deadline of the whole, so that it is known in which phase the time ran out.
         .connect_timeout(CONNECT.min(timeout / 2))
-        .pool_idle_timeout(KEEP_UNUSED);
-    if let Some(guard) = guard {
-        builder = builder.dns_resolver(Arc::new(GuardedResolver(guard.clone())));
+        .pool_idle_timeout(KEEP_UNUSED)
+        .pool_max_idle_per_host(UNUSED_PER_HOST)
+        .http2_initial_stream_window_size(window)
+        // Several answers at once; one that is not read holds up none of the others.
+        .http2_initial_connection_window_size(window * 4)
+        // A connection whose other end stands still is given up, or every later request to that host would wait on it in
+        // vain. Not before the deadline of a request is over: an endpoint may be busy and answer after all.
+        .http2_keep_alive_interval(SILENT.min(timeout / 5))
+        .http2_keep_alive_timeout(timeout);
+    match guard {
+        Some(guard) => builder.dns_resolver(Arc::new(GuardedResolver(guard.clone()))),
+        None => builder,
     }
-    builder.build().expect("the options are static, so what fails is loading the system's root certificates")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::resolver::Lookup;
@@ -61,7 +61,7 @@ impl TestServer {
 }
 
 /// Reads a request to the end of its body; gives it as it came.
-pub(crate) async fn read_request(stream: &mut TcpStream) -> String {
+pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let text = String::from_utf8_lossy(&got).into_owned();

@@ -1,4 +1,13 @@
+//! The client against servers on loopback that do just what a test says.
 #![allow(clippy::unwrap_used, reason = "a test's own data")]
+
+mod authority;
+mod deadline;
+mod hostile;
+mod http2;
+mod kept;
+mod names;
+mod tls;
 
 use std::io::Write;
 

@@ -23,8 +23,9 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let format = config.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
-    // The configuration has tried the filter already. What salvo says at `info` is said by us in our own words.
-    let filter = format!("salvo_core=warn,{}", config.filter);
+    // The configuration has tried the filter already. What salvo says at `info` is said by us in our own words. A user's
+    // server with a bad certificate is no error of ours; its delivery tells (and `CRIER_LOG` can turn these lines on).
+    let filter = format!("salvo_core=warn,rustls_platform_verifier=off,{}", config.filter);
     let filter = EnvFilter::builder().parse(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match format {
@@ -74,6 +75,21 @@ mod tests {
             tracing::debug!("a detail");
         });
         String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_bad_certificate_of_a_user_s_server_is_no_error_of_ours() {
+        let lines = |filter: &str| {
+            let buffer = Buffer::default();
+            let writer = buffer.clone();
+            let config = LogConfig { filter: filter.to_owned(), format: None };
+            tracing::subscriber::with_default(subscriber(&config, false, move || writer.clone()), || {
+                tracing::error!(target: "rustls_platform_verifier::verification", "failed to verify");
+            });
+            buffer.0.lock().unwrap().len()
+        };
+        assert_eq!(lines("info"), 0);
+        assert!(lines("info,rustls_platform_verifier=error") > 0);
     }
 
     #[test]

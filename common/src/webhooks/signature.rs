@@ -148,6 +148,29 @@ mod tests {
             prop_assert_eq!(verify(&other, &header, &body, at, TOLERANCE), Err(SignatureError::Mismatch));
         }
 
+        /// Whatever the secret is, an empty one and one longer than a block of the hash among them.
+        #[test]
+        fn any_secret_signs(key in "\\PC{0,200}", other in "\\PC{0,200}", body: Vec<u8>, at: i64) {
+            let secret = SecretString::from(key.clone());
+            let header = sign(&secret, at, &body);
+            prop_assert_eq!(verify(&secret, &header, &body, at, Duration::ZERO), Ok(()));
+            prop_assume!(key != other);
+            let other = verify(&SecretString::from(other), &header, &body, at, Duration::ZERO);
+            prop_assert_eq!(other, Err(SignatureError::Mismatch));
+        }
+
+        /// Any other byte anywhere in the header, or one too few, and it is not accepted.
+        #[test]
+        fn any_change_of_the_header_is_noticed(body: Vec<u8>, at in 0_i64..1 << 40, place: prop::sample::Index, byte in 0_u8..128) {
+            let header = sign(&secret(), at, &body);
+            let (place, byte) = (place.index(header.len()), char::from(byte));
+            let changed = format!("{}{byte}{}", &header[..place], &header[place + 1..]);
+            prop_assume!(changed != header);
+            prop_assert!(verify(&secret(), &changed, &body, at, Duration::MAX).is_err(), "{changed}");
+            let shorter = format!("{}{}", &header[..place], &header[place + 1..]);
+            prop_assert!(verify(&secret(), &shorter, &body, at, Duration::MAX).is_err(), "{shorter}");
+        }
+
         #[test]
         fn any_header_is_survived(header in "(t=[0-9-]{0,20})?,?(v1=[0-9a-f]{0,64})?|\\PC{0,80}") {
             prop_assert!(verify(&secret(), &header, b"body", 0, TOLERANCE).is_err());

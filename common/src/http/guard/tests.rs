@@ -13,7 +13,7 @@ fn guard(allowed: &str, answers: &str) -> Guard {
 }
 
 /// Every spelling of an address that is not public, as literals: no name is looked up to refuse them.
-const NOT_PUBLIC: &[&str] = &[
+pub(in super::super) const NOT_PUBLIC: &[&str] = &[
     "https://localhost/x",
     "https://localhost./x",
     "https://LOCALHOST/x",
@@ -41,7 +41,28 @@ const NOT_PUBLIC: &[&str] = &[
     "https://[::127.0.0.1]/x",
     "https://[64:ff9b::7f00:1]/x",
     "https://[2002:7f00:1::]/x",
+    "https://0X7F.0X0.0X0.0X1/x",
+    "https://00000177.1/x",
+    "https://127.0.1/x",
+    "https://127.0.0.0x1/x",
+    "https://%30%78%37%66.1/x",
+    "https://0x7f%2e1/x",
+    "https://127．0．0．1/x",
+    "https://127｡1/x",
+    "https://[::FFFF:7F00:1]/x",
+    "https://[0:0:0:0:0:ffff:127.0.0.1]/x",
+    "https://[::ffff:0:127.0.0.1]/x",
+    "https://[64:FF9B:1::1]/x",
+    "https://[2001::1]/x",
+    "https://[fec0::1]/x",
+    "https://[fd00:ec2::254]/latest/meta-data/",
+    "https://ＬＯＣＡＬＨＯＳＴ/x",
     "https://169.254.169.254/latest/meta-data/",
+    "https://2852039166/x",
+    "https://0xa9fea9fe/x",
+    "https://0251.0376.0251.0376/x",
+    "https://100.100.100.200/x",
+    "https://192.0.0.192/x",
     "http://169.254.169.254/",
     "https://168.63.129.16/",
     "https://10.0.0.1/x",
@@ -65,7 +86,7 @@ const NOT_PUBLIC: &[&str] = &[
 ];
 
 /// Other things that are no URL of ours under either policy.
-const NO_URL: &[&str] = &[
+pub(in super::super) const NO_URL: &[&str] = &[
     "",
     "/x",
     "not a url",
@@ -80,7 +101,19 @@ const NO_URL: &[&str] = &[
     "https://example.com/\nx",
     "https://127.0.0.1\\@example.com/x",
     "https://example.com\\@127.0.0.1/x",
+    "https://127.0.0\t.1/x",
+    "https://127.0.0.1\n/x",
+    "https://127.0.0.1\r\n/x",
+    "\u{1}https://127.0.0.1/x",
+    "https:\\\\127.0.0.1/x",
     "https://[fe80::1%25eth0]/x",
+    "https://[fe80::1%eth0]/x",
+    "https://[::1",
+    "https://[127.0.0.1]/x",
+    "https://127.0.0.1%00.example.com/x",
+    "https://127.0.0.1%2f@example.com/x",
+    "https://0x100000000/x",
+    "https://08.0.0.1/x",
     "https://1.2.3.4.5/x",
     "https://256.1.1.1/x",
     "https://exa mple.com/x",
@@ -148,8 +181,21 @@ async fn names_are_judged_by_all_their_addresses() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_lookup_does_not_hold_up_saving() {
     let guard = Guard::with_lookup(nets("10.0.0.0/8"), Arc::new(Never));
+    let begun = tokio::time::Instant::now();
     assert!(guard.check_resolved("https://example.com/", HttpsOnly).await.is_ok());
+    assert_eq!(begun.elapsed().as_secs(), 3);
     assert_eq!(guard.check_resolved("http://example.com/", HttpsOnly).await.err(), Some(UrlRefusal::NotHttps));
+    assert_eq!(begun.elapsed().as_secs(), 6);
+}
+
+#[tokio::test]
+async fn localhost_is_never_asked_of_a_server() {
+    for name in ["localhost", "localhost.", "LOCALHOST", "a.b.localhost."] {
+        let refused = guard("", "93.184.216.34").resolve(name).await;
+        assert_eq!(refused, Err(ResolveError::Blocked(name.to_owned())));
+        let allowed = guard("127.0.0.0/8", "93.184.216.34").resolve(name).await;
+        assert_eq!(allowed, Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]));
+    }
 }
 
 #[tokio::test]

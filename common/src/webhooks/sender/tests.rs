@@ -90,7 +90,12 @@ async fn statuses_are_recorded_and_redirects_not_followed() {
         let result = attempt(&reply(status, "Location: http://127.0.0.1:1/\r\nRetry-After: 60\r\n")).await;
         assert_eq!(result.outcome.as_str(), outcome);
         assert_eq!(result.response_code.map(|code| code.to_string()).as_deref(), status.get(..3));
-        assert_eq!(result.error.is_none(), outcome == "2xx", "{status}");
+        let sentence = match outcome {
+            "2xx" => None,
+            "3xx" => Some("the endpoint answered 302; redirects are not followed".to_owned()),
+            _ => Some(format!("the endpoint answered {}", &status[..3])),
+        };
+        assert_eq!(result.error, sentence, "{status}");
         assert_eq!(result.retry_after, None, "{status}");
     }
     for status in ["429 Too Many Requests", "503 Service Unavailable"] {
@@ -142,20 +147,44 @@ async fn what_gets_no_answer_says_why() {
         let _ = stream.shutdown().await;
     })
     .await;
+    let garbage = TestServer::answering("what is this").await;
     let cases = [
-        ("http://10.0.0.1/hook".to_owned(), AttemptOutcome::Blocked),
-        ("https://unknown.example/hook".to_owned(), AttemptOutcome::Dns),
-        ("http://127.0.0.1:1/hook".to_owned(), AttemptOutcome::Connect),
-        (closes.url(), AttemptOutcome::Connect),
-        ("no url".to_owned(), AttemptOutcome::Connect),
-        (format!("https://127.0.0.1:{}/", speaks_plain.port), AttemptOutcome::Tls),
-        (silent.url(), AttemptOutcome::Timeout),
+        ("http://10.0.0.1/hook".to_owned(), AttemptOutcome::Blocked, "the address is not public: 10.0.0.1"),
+        // The name, and not where it leads.
+        (
+            "https://inside.example/hook".to_owned(),
+            AttemptOutcome::Blocked,
+            "the address is not public: inside.example",
+        ),
+        ("https://unknown.example/hook".to_owned(), AttemptOutcome::Dns, "the name could not be resolved"),
+        ("http://127.0.0.1:1/hook".to_owned(), AttemptOutcome::Connect, "no connection could be made"),
+        (closes.url(), AttemptOutcome::Connect, "the connection broke before a valid answer came"),
+        (garbage.url(), AttemptOutcome::Connect, "the connection broke before a valid answer came"),
+        ("no url".to_owned(), AttemptOutcome::Connect, "bad request: relative URL without a base"),
+        (
+            format!("https://127.0.0.1:{}/", speaks_plain.port),
+            AttemptOutcome::Tls,
+            "the TLS handshake failed: what the server speaks is not TLS",
+        ),
+        (silent.url(), AttemptOutcome::Timeout, "no answer in time"),
+        (format!("https://127.0.0.1:{}/", silent.port), AttemptOutcome::Timeout, "no connection in time"),
     ];
-    for (url, outcome) in cases {
-        let result = sender(Duration::from_millis(500)).send(&delivery(url.clone()), now()).await;
+    for (url, outcome, error) in cases {
+        let answers = if url.contains("inside") { "10.1.2.3" } else { "-" };
+        let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], Script::of(answers));
+        let sender = Sender::with_client(HttpClient::guarded(guard, Duration::from_millis(500), MAX_BODY));
+        let result = sender.send(&delivery(url.clone()), now()).await;
         assert_eq!((result.outcome, result.response_code, result.response_body), (outcome, None, None), "{url}");
-        assert!(result.error.is_some_and(|why| !why.is_empty()), "{url}");
+        assert_eq!(result.error.as_deref(), Some(error), "{url}");
     }
+}
+
+/// Every class is the label of a metric too, and what an operator's alerts are made of.
+#[test]
+fn the_classes_are_named_as_promised() {
+    let names: Vec<&str> = AttemptOutcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
+    assert_eq!(names, ["2xx", "3xx", "4xx", "5xx", "timeout", "dns", "connect", "tls", "blocked"]);
+    assert!(AttemptOutcome::ALL.iter().filter(|outcome| outcome.is_success()).eq([&AttemptOutcome::Success]));
 }
 
 proptest! {

@@ -1,0 +1,84 @@
+//! One deadline for everything, whatever it is that takes its time.
+
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::*;
+
+/// How long a request took that ended in time.
+async fn in_time(client: &HttpClient, url: &str) -> Result<Answer, HttpError> {
+    let begun = Instant::now();
+    let ended = post(client, url).await;
+    assert!(begun.elapsed() < SHORT * 4, "{url}: {:?}", begun.elapsed());
+    ended
+}
+
+#[tokio::test]
+async fn a_connection_that_is_not_taken_has_carried_nothing() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    // Once its queue is full, the kernel drops whoever knocks.
+    let mut waiting = Vec::new();
+    while let Ok(Ok(stream)) = timeout_at(Instant::now() + SHORT, TcpStream::connect(address)).await {
+        waiting.push(stream);
+    }
+    for scheme in ["http", "https"] {
+        let error = in_time(&client(SHORT, 1024), &format!("{scheme}://{address}/")).await.unwrap_err();
+        assert!(matches!(error, HttpError::Timeout { sent: false }), "{scheme}: {error:?}");
+        assert_eq!(error.to_string(), "no connection in time");
+    }
+}
+
+/// Writes `head` once, and then `drip` again and again.
+async fn dripping(head: &'static [u8], drip: &'static [u8]) -> TestServer {
+    TestServer::run(move |mut stream| async move {
+        read_request(&mut stream).await;
+        let mut gone = stream.write_all(head).await.is_err();
+        while !gone {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            gone = stream.write_all(drip).await.is_err();
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn headers_that_do_not_end_are_no_answer() {
+    let cases: [(&[u8], &[u8]); 6] = [
+        (b"", b""),
+        (b"HTTP/1.1 20", b""),
+        (b"HTTP/1.1 200 OK\r\n", b"X"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"y"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", b""),
+        (b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"),
+    ];
+    for (head, drip) in cases {
+        let server = dripping(head, drip).await;
+        let error = in_time(&client(SHORT, 1024), &server.url()).await.unwrap_err();
+        let seen = String::from_utf8_lossy(head);
+        assert!(matches!(error, HttpError::Timeout { sent: true }), "{seen}: {error:?}");
+        assert_eq!((error.to_string().as_str(), error.may_have_arrived()), ("no answer in time", true));
+    }
+}
+
+#[tokio::test]
+async fn where_the_status_is_the_answer_a_body_that_does_not_end_is_taken_as_far_as_it_came() {
+    let cases: [(&[u8], &[u8]); 4] = [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+        // A trailer that does not end.
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X"),
+    ];
+    for (head, drip) in cases {
+        let server = dripping(head, drip).await;
+        let client = client(SHORT, 1024);
+        let error = in_time(&client, &server.url()).await.unwrap_err();
+        assert!(matches!(error, HttpError::Timeout { sent: true }), "{error:?}");
+        let begun = Instant::now();
+        let answer = client.send_for_status(client.request(Method::POST, &server.url())).await.unwrap();
+        assert!(answer.status == 200 && answer.truncated && answer.body.starts_with(b"x"), "{answer:?}");
+        assert!(begun.elapsed() < SHORT * 4);
+    }
+}

@@ -1,0 +1,125 @@
+//! Servers that answer what no server should.
+
+use std::sync::Mutex;
+
+use super::*;
+
+async fn answered(answer: impl Into<Vec<u8>>) -> Result<Answer, HttpError> {
+    let server = TestServer::answering(answer).await;
+    let client = client(LONG, 1024);
+    client.send_for_status(client.request(Method::POST, &server.url()).body("hello")).await
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_no_answer() {
+    let many: String = (0..10_000).map(|number| format!("X-{number}: y\r\n")).collect();
+    let cases = [
+        "hello\r\n".to_owned(),
+        "<html>no head at all</html>".to_owned(),
+        "HTTP/0.9 200 OK\r\n\r\n".to_owned(),
+        "HTTP/3 200 OK\r\n\r\n".to_owned(),
+        "HTTP/1.1 099 Odd\r\n\r\n".to_owned(),
+        "HTTP/1.1 abc Odd\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\n: nameless\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nX: y\0z\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello".to_owned(),
+        "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello".to_owned(),
+        "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\nhello".to_owned(),
+        "HTTP/1.1 200 OK\r\nX: y".to_owned(),
+        "HTTP/1.1 200 OK\r\nX: y\r\n".to_owned(),
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
+        format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
+        format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(1 << 20)),
+    ];
+    for answer in cases {
+        let error = answered(answer.clone()).await.unwrap_err();
+        let start = &answer[..answer.len().min(60)];
+        assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{start}: {error:?}");
+        assert_eq!(error.to_string(), "the connection broke before a valid answer came");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_before_the_answer_is_passed_over() {
+    let hints = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".repeat(1_000);
+    let answer =
+        answered(format!("HTTP/1.1 100 Continue\r\n\r\n{hints}HTTP/1.1 202 Accepted\r\n\r\nok")).await.unwrap();
+    assert_eq!((answer.status.as_u16(), &answer.body[..]), (202, &b"ok"[..]));
+    assert!(!answer.headers.contains_key("link"));
+    // Nobody asked to speak another protocol.
+    assert_eq!(answered("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n").await.unwrap().status, 101);
+}
+
+/// A head that never ends: the client has enough of it long before the server has.
+#[tokio::test]
+async fn endless_headers_fill_no_memory() {
+    for line in ["X-Header: y\r\n", "y"] {
+        let sent = Arc::new(Mutex::new(0));
+        let count = sent.clone();
+        let server = TestServer::run(move |mut stream| {
+            let (count, piece) = (count.clone(), line.repeat(1_000));
+            async move {
+                read_request(&mut stream).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ").await;
+                while stream.write_all(piece.as_bytes()).await.is_ok() {
+                    *count.lock().unwrap() += piece.len();
+                }
+            }
+        })
+        .await;
+        let error = post(&client(LONG, 1024), &server.url()).await.unwrap_err();
+        assert!(matches!(error, HttpError::Broken), "{error:?}");
+        // What is beyond half a megabyte lies in the kernel's buffers.
+        assert!(*sent.lock().unwrap() < 16 << 20, "{} bytes were sent", sent.lock().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn chunks_that_lie_are_cut_or_break_off() {
+    let chunked = |body: &str| format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+    for (body, expected) in [
+        ("FFFFFFFFFFFFFFFF\r\nabc", "abc"),
+        ("3\r\nabc\r\nFFFFFFFFFFFFFFFFF\r\nd", "abc"),
+        ("3\r\nabc\r\n-1\r\nd", "abc"),
+        ("3\r\nabcdef", "abc"),
+        ("3\r\nabc\r\n0\r\nX: y\r\nX", "abc"),
+    ] {
+        let answer = answered(chunked(body)).await.unwrap();
+        assert_eq!((answer.status.as_u16(), &answer.body[..], answer.truncated), (200, expected.as_bytes(), true));
+    }
+    for endless in [format!("3;{}", "x".repeat(1 << 20)), format!("3\r\nabc\r\n0\r\n{}", "X: y\r\n".repeat(1 << 18))] {
+        let answer = answered(chunked(&endless)).await.unwrap();
+        assert!(answer.truncated && b"abc".starts_with(&answer.body), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn encodings_are_undone_once_and_only_where_known() {
+    let zip = |bytes: &[u8]| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(bytes).unwrap();
+        packed.finish().unwrap()
+    };
+    let (once, twice) = (zip(b"hello"), zip(&zip(b"hello")));
+    let cases: [(&str, &[u8], &[u8], bool); 7] = [
+        ("gzip", &once, b"hello", false),
+        ("gzip, gzip", &twice, &twice, false),
+        ("gzip\r\nContent-Encoding: gzip", &twice, &once, false),
+        ("br", b"hello", b"hello", false),
+        ("identity", b"hello", b"hello", false),
+        ("gzip", b"not gzip", b"", true),
+        ("gzip", &once[..once.len() - 4], b"hello", true),
+    ];
+    for (encoding, sent, expected, truncated) in cases {
+        let mut answer =
+            format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n", sent.len())
+                .into_bytes();
+        answer.extend(sent);
+        let answer = answered(answer).await.unwrap();
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body[..], answer.truncated),
+            (200, expected, truncated),
+            "{encoding}"
+        );
+    }
+}

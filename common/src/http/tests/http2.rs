@@ -1,0 +1,241 @@
+//! HTTP/2, which is spoken where a server offers it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use h2::Reason;
+use h2::server::{Builder, Connection, SendResponse};
+use http::Response;
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use super::authority::{Authority, secure};
+use super::*;
+
+type Wire = Connection<TlsStream<TcpStream>, Bytes>;
+
+/// A server for HTTP/2 that runs `handle` on each connection, the first being 0.
+async fn server<F>(authority: &Authority, handle: impl Fn(usize, Wire) -> F + Send + Sync + 'static) -> TestServer
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    server_of(authority, Builder::new(), handle).await
+}
+
+async fn server_of<F>(
+    authority: &Authority,
+    builder: Builder,
+    handle: impl Fn(usize, Wire) -> F + Send + Sync + 'static,
+) -> TestServer
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (handle, taken) = (Arc::new(handle), Arc::new(AtomicUsize::new(0)));
+    secure(authority.acceptor("h2.example", &["h2", "http/1.1"]), move |stream| {
+        let (handle, builder) = (handle.clone(), builder.clone());
+        let number = taken.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if let Ok(wire) = builder.handshake(stream).await {
+                handle(number, wire).await;
+            }
+        }
+    })
+    .await
+}
+
+fn url(server: &TestServer) -> String {
+    format!("https://h2.example:{}/", server.port)
+}
+
+fn answer(respond: &mut SendResponse<Bytes>) {
+    let mut body = respond.send_response(Response::new(()), false).unwrap();
+    body.send_data("ok".into(), true).unwrap();
+}
+
+/// Answers everything.
+async fn answer_all(mut wire: Wire) {
+    while let Some(Ok((_, mut respond))) = wire.accept().await {
+        answer(&mut respond);
+    }
+}
+
+/// Lets the connection go on until the other end closes it.
+async fn until_closed(mut wire: Wire) {
+    while let Some(Ok(_)) = wire.accept().await {}
+}
+
+#[tokio::test]
+async fn several_requests_share_one_connection() {
+    let authority = Authority::new();
+    let server = server(&authority, |_, wire| answer_all(wire)).await;
+    let (client, url) = (authority.client(LONG, 1024), url(&server));
+    assert_eq!(post(&client, &url).await.unwrap().body, "ok");
+    let (one, two, three) = tokio::join!(post(&client, &url), post(&client, &url), get(&client, &url));
+    for answer in [one, two, three] {
+        assert_eq!(answer.unwrap().body, "ok");
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+/// A request that the server took is never sent again, whatever becomes of it.
+#[tokio::test]
+async fn a_request_that_is_broken_off_may_have_arrived() {
+    let authority = Authority::new();
+    let all = [
+        Reason::NO_ERROR,
+        Reason::PROTOCOL_ERROR,
+        Reason::INTERNAL_ERROR,
+        Reason::CANCEL,
+        Reason::ENHANCE_YOUR_CALM,
+        Reason::HTTP_1_1_REQUIRED,
+    ];
+    for (reason, whole) in all.into_iter().flat_map(|reason| [(reason, false), (reason, true)]) {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = taken.clone();
+        let server = server(&authority, move |_, mut wire| {
+            let count = count.clone();
+            async move {
+                while let Some(Ok((_, mut respond))) = wire.accept().await {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    match whole {
+                        true => wire.abrupt_shutdown(reason),
+                        false => respond.send_reset(reason),
+                    }
+                }
+            }
+        })
+        .await;
+        let error = post(&authority.client(LONG, 1024), &url(&server)).await.unwrap_err();
+        assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{reason}, {whole}: {error:?}");
+        assert_eq!(taken.load(Ordering::SeqCst), 1, "{reason}, the whole connection: {whole}");
+    }
+}
+
+/// Only what the server says it has not begun is sent again: a refused stream.
+#[tokio::test]
+async fn a_refused_request_is_sent_again() {
+    let authority = Authority::new();
+    let server = server(&authority, |_, mut wire| async move {
+        let (_, mut refused) = wire.accept().await.unwrap().unwrap();
+        refused.send_reset(Reason::REFUSED_STREAM);
+        answer_all(wire).await;
+    })
+    .await;
+    assert_eq!(post(&authority.client(LONG, 1024), &url(&server)).await.unwrap().body, "ok");
+}
+
+#[tokio::test]
+async fn a_connection_that_says_goodbye_is_replaced() {
+    let authority = Authority::new();
+    let server = server(&authority, |_, mut wire| async move {
+        let (_, mut respond) = wire.accept().await.unwrap().unwrap();
+        answer(&mut respond);
+        wire.graceful_shutdown();
+        until_closed(wire).await;
+    })
+    .await;
+    let client = authority.client(LONG, 1024);
+    for number in 1..=3 {
+        assert_eq!(post(&client, &url(&server)).await.unwrap().body, "ok");
+        assert_eq!(server.connections(), number);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_body_runs_into_the_deadline() {
+    let authority = Authority::new();
+    let mut builder = Builder::new();
+    builder.initial_window_size(0);
+    let server = server_of(&authority, builder, |_, mut wire| async move {
+        let _taken = wire.accept().await;
+        until_closed(wire).await;
+    })
+    .await;
+    let begun = Instant::now();
+    let error = post(&authority.client(SHORT, 1024), &url(&server)).await.unwrap_err();
+    assert!(matches!(error, HttpError::Timeout { sent: true }), "{error:?}");
+    assert!(begun.elapsed() < SHORT * 4);
+}
+
+/// The server's process stands still, its kernel goes on taking bytes. While requests come one after the other, the
+/// connection is never unused, so nothing but the question whether it is alive ends it.
+#[tokio::test]
+async fn a_connection_that_stands_still_does_not_hold_up_later_requests_for_ever() {
+    let authority = Authority::new();
+    let server = server(&authority, |number, mut wire| async move {
+        if number > 0 {
+            return answer_all(wire).await;
+        }
+        let (_, mut respond) = wire.accept().await.unwrap().unwrap();
+        answer(&mut respond);
+        let _taken = wire.accept().await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let (client, url) = (authority.client(SHORT, 1024), url(&server));
+    assert_eq!(post(&client, &url).await.unwrap().body, "ok");
+    let error = post(&client, &url).await.unwrap_err();
+    assert!(matches!(error, HttpError::Timeout { sent: true }), "{error:?}");
+    let error = post(&client, &url).await;
+    assert!(matches!(error, Ok(_) | Err(HttpError::Timeout { sent: true })), "{error:?}");
+    assert_eq!(post(&client, &url).await.unwrap().body, "ok");
+    assert_eq!(server.connections(), 2);
+}
+
+/// Bodies without end, and one that is never read: little of them is on its way, and the connection stays good.
+#[tokio::test]
+async fn no_more_of_a_body_is_taken_than_is_read() {
+    const CAP: usize = 64 * 1024;
+    let authority = Authority::new();
+    let sent = Arc::new(Mutex::new(0));
+    let count = sent.clone();
+    let server = server(&authority, move |_, mut wire| {
+        let count = count.clone();
+        async move {
+            while let Some(Ok((request, mut respond))) = wire.accept().await {
+                if request.method() == Method::POST {
+                    answer(&mut respond);
+                    continue;
+                }
+                let (mut body, count) = (respond.send_response(Response::new(()), false).unwrap(), count.clone());
+                tokio::spawn(async move {
+                    body.reserve_capacity(1 << 30);
+                    while let Some(Ok(room)) = std::future::poll_fn(|cx| body.poll_capacity(cx)).await {
+                        *count.lock().unwrap() += room;
+                        if body.send_data(vec![0; room].into(), false).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+    })
+    .await;
+    let (client, url) = (authority.client(LONG, CAP), url(&server));
+    for number in 1..=8 {
+        let answer = get(&client, &url).await.unwrap();
+        assert_eq!((answer.body.len(), answer.truncated), (CAP, true));
+        assert_eq!(post(&client, &url).await.unwrap().body, "ok");
+        assert!(*sent.lock().unwrap() <= number * 4 * CAP, "{} bytes were sent", sent.lock().unwrap());
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_bomb_of_headers_is_refused() {
+    let authority = Authority::new();
+    let server = server(&authority, |_, mut wire| async move {
+        while let Some(Ok((_, mut respond))) = wire.accept().await {
+            let mut response = Response::new(());
+            for number in 0..10_000 {
+                let name = http::HeaderName::try_from(format!("x-{number}")).unwrap();
+                response.headers_mut().insert(name, http::HeaderValue::from_static("y"));
+            }
+            let _ = respond.send_response(response, true);
+        }
+    })
+    .await;
+    let error = post(&authority.client(LONG, 1024), &url(&server)).await.unwrap_err();
+    assert!(matches!(error, HttpError::Broken), "{error:?}");
+}

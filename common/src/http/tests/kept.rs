@@ -1,0 +1,145 @@
+//! Connections that are kept: how many, how long, and what may become of them meanwhile.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::net::TcpStream;
+
+use super::*;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Answers each request with this until the client hangs up.
+async fn answer_each(mut stream: TcpStream, answer: &[u8]) {
+    while !read_request(&mut stream).await.is_empty() && stream.write_all(answer).await.is_ok() {}
+}
+
+/// A server that closes each connection after one answer, without saying so: a new one is made, and nobody notices.
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_is_replaced() {
+    let (closed, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let server = TestServer::run(move |mut stream| {
+        let closed = closed.clone();
+        async move {
+            read_request(&mut stream).await;
+            stream.write_all(OK).await.unwrap();
+            drop(stream);
+            closed.send(()).unwrap();
+        }
+    })
+    .await;
+    let client = client(LONG, 1024);
+    for number in 1..=20 {
+        assert_eq!(post(&client, &server.url()).await.unwrap().body, "ok");
+        seen.recv().await.unwrap();
+        assert_eq!(server.connections(), number);
+    }
+}
+
+/// A kept connection that breaks when a request is on its way: the request is not sent again, since it may have arrived.
+#[tokio::test]
+async fn a_request_that_was_written_is_never_repeated() {
+    for answered in [0, 1, 3] {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = taken.clone();
+        let server = TestServer::run(move |mut stream| {
+            let count = count.clone();
+            async move {
+                for number in 0..=answered {
+                    read_request(&mut stream).await;
+                    count.fetch_add(1, Ordering::SeqCst);
+                    if number < answered {
+                        stream.write_all(OK).await.unwrap();
+                    }
+                }
+            }
+        })
+        .await;
+        let client = client(LONG, 1024);
+        for _ in 0..answered {
+            assert_eq!(post(&client, &server.url()).await.unwrap().body, "ok");
+        }
+        let error = post(&client, &server.url()).await.unwrap_err();
+        assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{error:?}");
+        assert_eq!((taken.load(Ordering::SeqCst), server.connections()), (answered + 1, 1));
+    }
+}
+
+/// What is left of a body that was cut, or of one that should not be there, is never taken for the next answer.
+#[tokio::test]
+async fn no_answer_is_mixed_with_the_one_before() {
+    let forged = "HTTP/1.1 500 Forged\r\nContent-Length: 0\r\n\r\n";
+    let cases = [
+        // More than is read.
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", forged.repeat(100_000 / forged.len())),
+        format!("HTTP/1.1 204 No Content\r\nContent-Length: {}\r\n\r\n{forged}", forged.len()),
+        format!("HTTP/1.1 304 Not Modified\r\nContent-Length: {}\r\n\r\n{forged}", forged.len()),
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{forged}"),
+        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{forged}"),
+    ];
+    for answer in cases {
+        let served = Arc::new(AtomicUsize::new(0));
+        let server = TestServer::run(move |stream| {
+            let first = served.fetch_add(1, Ordering::SeqCst) == 0;
+            let answer = if first { answer.clone().into_bytes() } else { OK.to_vec() };
+            async move { answer_each(stream, &answer).await }
+        })
+        .await;
+        let client = client(LONG, 1024);
+        let first = client.send_for_status(client.request(Method::POST, &server.url())).await.unwrap();
+        assert!(first.status.as_u16() < 400, "{first:?}");
+        let second = post(&client, &server.url()).await.unwrap();
+        assert_eq!((second.status.as_u16(), &second.body[..]), (200, &b"ok"[..]));
+        assert_eq!(server.connections(), 2);
+    }
+}
+
+/// Counts the connections that are open.
+async fn counting() -> (TestServer, Arc<AtomicUsize>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    let count = open.clone();
+    let server = TestServer::run(move |stream| {
+        let count = count.clone();
+        count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            answer_each(stream, OK).await;
+            count.fetch_sub(1, Ordering::SeqCst);
+        }
+    })
+    .await;
+    (server, open)
+}
+
+async fn until(what: &str, so: impl Fn() -> bool) {
+    for _ in 0..1_000_000 {
+        if so() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("never: {what}");
+}
+
+#[tokio::test]
+async fn few_unused_connections_are_kept_and_not_for_long() {
+    let (server, open) = counting().await;
+    let client = client(LONG, 1024);
+    let mut all = tokio::task::JoinSet::new();
+    // So that all are under way at once.
+    let together = Arc::new(tokio::sync::Barrier::new(40));
+    for _ in 0..40 {
+        let (client, url, together) = (client.clone(), server.url(), together.clone());
+        all.spawn(async move {
+            together.wait().await;
+            post(&client, &url).await.unwrap()
+        });
+    }
+    all.join_all().await;
+    assert!(server.connections() > UNUSED_PER_HOST, "{}", server.connections());
+    until("few are kept", || open.load(Ordering::SeqCst) <= UNUSED_PER_HOST).await;
+    assert_eq!(post(&client, &server.url()).await.unwrap().body, "ok");
+    // And when nobody has used them for a while, none.
+    tokio::time::pause();
+    tokio::time::advance(KEEP_UNUSED * 3).await;
+    tokio::time::resume();
+    until("none is kept", || open.load(Ordering::SeqCst) == 0).await;
+}

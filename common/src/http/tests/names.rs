@@ -1,0 +1,97 @@
+//! Where a name may lead, and from when to when an answer counts.
+
+use super::*;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Whatever a URL looks like, it does not lead to a refused address: it is judged as it will be called.
+#[tokio::test]
+async fn no_spelling_gets_through_when_it_is_sent() {
+    let server = TestServer::answering(OK).await;
+    let refusing = HttpClient::guarded(Guard::with_lookup(Vec::new(), Script::of("10.9.9.9")), LONG, 1024);
+    let all = [guard::tests::NOT_PUBLIC, guard::tests::NO_URL].concat();
+    for url in all {
+        let here = url.replace("/x", &format!(":{}/x", server.port));
+        for url in [url, &here] {
+            let error = get(&refusing, url).await.unwrap_err();
+            assert!(matches!(error, HttpError::Blocked(_) | HttpError::Invalid(_)), "{url}: {error:?}");
+            assert!(!error.may_have_arrived());
+        }
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_kept_goes_on_leading_where_it_was_allowed_to() {
+    let (hang_up, hung_up) = tokio::sync::watch::channel(());
+    let server = TestServer::run(move |mut stream| {
+        let mut hung_up = hung_up.clone();
+        async move {
+            loop {
+                tokio::select! {
+                    request = read_request(&mut stream) => assert!(!request.is_empty()),
+                    _ = hung_up.changed() => return,
+                }
+                stream.write_all(OK).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let url = format!("http://rebind.example:{}/", server.port);
+    let client = named("127.0.0.1 127.0.0.2", "127.0.0.1/32");
+    for _ in 0..3 {
+        assert_eq!(post(&client, &url).await.unwrap().body, "ok");
+    }
+    assert_eq!(server.connections(), 1, "looked up once");
+    drop(hang_up);
+    // The next connection is looked up anew, and judged by what the name leads to now.
+    let error = loop {
+        match post(&client, &url).await {
+            Err(error) if error.may_have_arrived() => {}
+            ended => break ended.unwrap_err(),
+        }
+    };
+    assert!(matches!(&error, HttpError::Blocked(name) if name == "rebind.example"), "{error:?}");
+    assert_eq!(error.to_string(), "the address is not public: rebind.example", "not where it leads");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn no_part_of_a_mixed_answer_is_used() {
+    let server = TestServer::answering(OK).await;
+    let url = format!("http://mixed.example:{}/", server.port);
+    for answer in ["127.0.0.1,10.0.0.1", "10.0.0.1,127.0.0.1", "127.0.0.1,::1", "127.0.0.1,::ffff:169.254.169.254"] {
+        let error = get(&named(answer, "127.0.0.0/8"), &url).await.unwrap_err();
+        assert!(matches!(error, HttpError::Blocked(_)), "{answer}: {error:?}");
+    }
+    assert_eq!(server.connections(), 0);
+    assert_eq!(get(&named("127.0.0.1,127.0.0.1", "127.0.0.0/8"), &url).await.unwrap().body, "ok");
+}
+
+#[tokio::test]
+async fn a_name_without_addresses_is_unknown() {
+    struct Nothing;
+    #[async_trait::async_trait]
+    impl resolver::Lookup for Nothing {
+        async fn lookup(&self, _name: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
+            Ok(Vec::new())
+        }
+    }
+    let client = HttpClient::guarded(Guard::with_lookup(Vec::new(), Arc::new(Nothing)), LONG, 1024);
+    assert!(matches!(get(&client, "https://empty.example/").await, Err(HttpError::Dns)));
+}
+
+/// Where a redirect leads to is never called, be it allowed or not.
+#[tokio::test]
+async fn redirects_are_answers() {
+    let target = TestServer::answering(OK).await;
+    for status in [301, 302, 303, 307, 308] {
+        for location in [target.url(), "http://169.254.169.254/latest/".to_owned(), "//10.0.0.1/".to_owned()] {
+            let head = format!("HTTP/1.1 {status} Elsewhere\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
+            let server = TestServer::answering(head).await;
+            let answer = post(&client(LONG, 1024), &server.url()).await.unwrap();
+            assert_eq!((answer.status.as_u16(), answer.headers["location"].to_str().unwrap()), (status, &*location));
+        }
+    }
+    assert_eq!(target.connections(), 0);
+}

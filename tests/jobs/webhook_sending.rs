@@ -1,0 +1,306 @@
+//! What a webhook's request meets on its way, seen through the worker that sends it: answers of every kind as they are kept
+//! on both engines, and real processes with the system's certificates and proxy variables. What needs a look-up or a
+//! shorter deadline is in `common/src/http/tests`.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crier_common::domain::event::EventName;
+use crier_common::domain::webhook::{Delivery, DeliveryStatus, Webhook};
+use crier_common::store::{events, webhooks};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+
+use crate::support::client::until;
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::process::{Installation, program};
+
+worker_on_both!(
+    the_first_kilobyte_of_an_answer_is_kept_as_text,
+    a_redirect_is_recorded_and_its_target_not_called,
+    what_went_wrong_is_recorded_with_its_class,
+    an_address_that_was_saved_otherwise_is_refused_when_it_is_sent,
+    deliveries_one_after_the_other_share_a_connection,
+);
+
+/// An endpoint that gives one answer, byte for byte, to every request.
+struct Endpoint {
+    address: std::net::SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Endpoint {
+    async fn answering(answer: impl Into<Vec<u8>>) -> Self {
+        Self::serve(answer.into(), |stream| async { Some(stream) }).await
+    }
+
+    /// `open` makes of a connection what requests come over, or ends it.
+    async fn serve<S, F>(answer: Vec<u8>, open: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+        F: Future<Output = Option<S>> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let this = Self { address: listener.local_addr().unwrap(), connections: Arc::default() };
+        let (count, open, answer) = (this.connections.clone(), Arc::new(open), Arc::new(answer));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                let (open, answer) = (open.clone(), answer.clone());
+                tokio::spawn(async move {
+                    let Some(mut stream) = open(stream).await else { return };
+                    while read_request(&mut stream).await && stream.write_all(&answer).await.is_ok() {}
+                });
+            }
+        });
+        this
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/hook", self.address)
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// Reads a request to the end of its body; false where the other side has gone.
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> bool {
+    let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&got).to_ascii_lowercase();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            if body.len() >= length.unwrap_or(0) {
+                return true;
+            }
+        }
+        match stream.read(&mut buffer).await {
+            Ok(n @ 1..) => got.extend_from_slice(&buffer[..n]),
+            _ => return false,
+        }
+    }
+}
+
+fn answer(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status}\r\n{more}Content-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+/// Something happens; gives the newest delivery after the attempt that is due.
+async fn deliver(w: &TestWorker) -> Delivery {
+    let data = json!({ "post_id": 1 });
+    w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, None).await).await;
+    w.scheduler.tick().await.unwrap();
+    assert!(w.engine.run(w.rung()).await);
+    w.delivery(w.number("SELECT max(id) FROM webhook_deliveries").await).await
+}
+
+/// The one endpoint is somewhere else from now on.
+async fn move_to(w: &TestWorker, webhook: &Webhook, url: &str) {
+    w.write(async |tx| webhooks::update(tx, &Webhook { url: url.to_owned(), ..webhook.clone() }).await).await;
+}
+
+/// How the newest attempt ended, as it is stored.
+async fn outcome(w: &TestWorker) -> String {
+    w.value::<String>("SELECT outcome FROM webhook_attempts WHERE id = (SELECT max(id) FROM webhook_attempts)").await
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+async fn the_first_kilobyte_of_an_answer_is_kept_as_text(w: TestWorker) {
+    let webhook = w.listen_at("http://127.0.0.1:1/").await;
+    let (bomb, nested) = (gzip(&vec![b'z'; 64 << 20]), gzip(&gzip(b"hello")));
+    let long = "☃".repeat(100_000);
+    let kept = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}");
+    let cases: [(&str, &[u8], String); 9] = [
+        ("", b"", String::new()),
+        ("", b"thanks", "thanks".to_owned()),
+        ("", b"a\0b\0\0", "a\u{fffd}b\u{fffd}\u{fffd}".to_owned()),
+        ("", b"\xff\xfe\x00ok \xed\xa0\x80 \xf0\x9f", kept(b"\xff\xfe\x00ok \xed\xa0\x80 \xf0\x9f")),
+        // Cut between two characters of three bytes.
+        ("", long.as_bytes(), "☃".repeat(341)),
+        ("Content-Encoding: gzip\r\n", &bomb, "z".repeat(1024)),
+        ("Content-Encoding: gzip, gzip\r\n", &nested, kept(&nested)),
+        ("Content-Encoding: br\r\n", b"\x0b\x02\x80hello\x03", kept(b"\x0b\x02\x80hello\x03")),
+        ("Content-Encoding: gzip\r\n", b"this is not gzip", String::new()),
+    ];
+    for (more, body, expected) in cases {
+        let endpoint = Endpoint::answering(answer("200 OK", more, body)).await;
+        move_to(&w, &webhook, &endpoint.url()).await;
+        let delivery = deliver(&w).await;
+        assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Succeeded, Some(200)), "{more}");
+        assert_eq!(delivery.response_body.as_deref(), Some(&*expected), "{more}");
+        let stored = "SELECT response_body FROM webhook_attempts WHERE id = (SELECT max(id) FROM webhook_attempts)";
+        assert_eq!(w.value::<String>(stored).await, expected, "{more}");
+    }
+}
+
+async fn a_redirect_is_recorded_and_its_target_not_called(w: TestWorker) {
+    let target = Endpoint::answering(answer("200 OK", "", b"")).await;
+    let webhook = w.listen_at("http://127.0.0.1:1/").await;
+    for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
+        for location in [target.url(), "http://169.254.169.254/latest/meta-data/".to_owned()] {
+            let redirect = answer(status, &format!("Location: {location}\r\n"), b"over there");
+            let endpoint = Endpoint::answering(redirect).await;
+            move_to(&w, &webhook, &endpoint.url()).await;
+            let delivery = deliver(&w).await;
+            let code = status[..3].parse::<i32>().unwrap();
+            assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Retrying, Some(code)));
+            assert_eq!(delivery.error.unwrap(), format!("the endpoint answered {code}; redirects are not followed"));
+            assert_eq!((outcome(&w).await.as_str(), endpoint.connections()), ("3xx", 1));
+        }
+    }
+    assert_eq!(target.connections(), 0);
+}
+
+async fn what_went_wrong_is_recorded_with_its_class(w: TestWorker) {
+    let webhook = w.listen_at("http://127.0.0.1:1/").await;
+    let garbage = Endpoint::answering("what is this").await;
+    let plain = Endpoint::serve(Vec::new(), |mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        Some(stream)
+    })
+    .await;
+    let hangs_up = Endpoint::serve(Vec::new(), |mut stream: TcpStream| async move {
+        read_request(&mut stream).await;
+        None::<TcpStream>
+    })
+    .await;
+    let cases = [
+        ("http://127.0.0.1:1/".to_owned(), "connect", "no connection could be made"),
+        (hangs_up.url(), "connect", "the connection broke before a valid answer came"),
+        (garbage.url(), "connect", "the connection broke before a valid answer came"),
+        (plain.url().replace("http:", "https:"), "tls", "the TLS handshake failed: what the server speaks is not TLS"),
+        ("https://10.0.0.1/".to_owned(), "blocked", "the address is not public: 10.0.0.1"),
+        ("https://no-such-name.invalid/".to_owned(), "dns", "the name could not be resolved"),
+    ];
+    for (url, class, error) in cases {
+        move_to(&w, &webhook, &url).await;
+        let delivery = deliver(&w).await;
+        assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Retrying, None), "{url}");
+        assert_eq!((outcome(&w).await.as_str(), delivery.error.as_deref()), (class, Some(error)), "{url}");
+        assert_eq!(delivery.response_body, None);
+    }
+}
+
+/// As where a network was allowed when the URL was saved and is no more, or a row was written by other hands.
+async fn an_address_that_was_saved_otherwise_is_refused_when_it_is_sent(w: TestWorker) {
+    let webhook = w.listen_at("http://127.0.0.1:1/").await;
+    for url in [
+        "http://0xa9fea9fe/latest/meta-data/",
+        "http://2852039166/",
+        "http://0251.0376.0251.0376/",
+        "http://１６９。２５４。１６９。２５４/",
+        "http://169.254.169.254./",
+        "http://example.com@169.254.169.254/",
+        "http://169.254.169.254\\@example.com/",
+        "http://169.254.\t169.254/",
+        "http://[::ffff:a9fe:a9fe]/",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://[fd00:ec2::254]/",
+        "http://[::1]/",
+    ] {
+        move_to(&w, &webhook, url).await;
+        let delivery = deliver(&w).await;
+        assert_eq!((outcome(&w).await.as_str(), delivery.response_code), ("blocked", None), "{url}");
+    }
+}
+
+async fn deliveries_one_after_the_other_share_a_connection(w: TestWorker) {
+    let endpoint = Endpoint::answering(answer("200 OK", "", b"ok")).await;
+    w.listen_at(&endpoint.url()).await;
+    for _ in 0..5 {
+        assert_eq!(deliver(&w).await.status, DeliveryStatus::Succeeded);
+    }
+    assert_eq!(endpoint.connections(), 1);
+}
+
+/// A receiver over TLS, and the names that it was called by.
+async fn secure(certificate: &rcgen::Certificate, key: &KeyPair) -> (Endpoint, Arc<Mutex<Vec<Option<String>>>>) {
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap();
+    let (acceptor, names) = (TlsAcceptor::from(Arc::new(config)), Arc::<Mutex<Vec<_>>>::default());
+    let heard = names.clone();
+    let endpoint = Endpoint::serve(answer("200 OK", "", b"ok"), move |stream| {
+        let (acceptor, heard) = (acceptor.clone(), heard.clone());
+        async move {
+            let stream = acceptor.accept(stream).await.ok()?;
+            heard.lock().unwrap().push(stream.get_ref().1.server_name().map(str::to_owned));
+            Some(stream)
+        }
+    })
+    .await;
+    (endpoint, names)
+}
+
+#[tokio::test]
+async fn a_process_believes_the_system_s_authorities_and_uses_no_proxy() {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let own = || CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let (good, names) = secure(&own().signed_by(&key, &authority).unwrap(), &key).await;
+    let (forged, _) = secure(&own().self_signed(&key).unwrap(), &key).await;
+    let plain = Endpoint::answering(answer("200 OK", "", b"ok")).await;
+    // Whoever asks it would get an answer.
+    let proxy = Endpoint::answering(answer("200 OK", "", b"from the proxy")).await;
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("authorities.pem");
+    std::fs::write(&file, authority.pem()).unwrap();
+    let (file, proxied) = (file.display().to_string(), format!("http://{}", proxy.address));
+    let mut env = vec![("SSL_CERT_FILE", file.as_str())];
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        env.push((name, &proxied));
+    }
+    let crier = Installation::embedded_with(&env).await;
+    let (brand, account) = crier.sandbox("demo").await;
+    for port in [good.address.port(), forged.address.port()] {
+        crier.listen(&format!("https://localhost:{port}/hook")).await;
+    }
+    crier.listen(&plain.url()).await;
+    let post = crier.post(brand, account, "hello").await;
+    crier.all_published(brand, &[post]).await;
+    let count = async |sql| crier.number(sql).await;
+    const DELIVERED: &str = "SELECT count(*) FROM webhook_deliveries WHERE status = 'succeeded'";
+    const REFUSED: &str = "SELECT count(*) FROM webhook_attempts WHERE outcome = 'tls' AND error LIKE '%no authority%'";
+    until("the attempts", || async { (count(DELIVERED).await == 2 && count(REFUSED).await >= 1).then_some(()) }).await;
+    assert_eq!(*names.lock().unwrap(), [Some("localhost".to_owned())]);
+    assert_eq!((plain.connections(), proxy.connections()), (1, 0));
+    let metric = "crier_webhook_attempts_total{outcome=\"2xx\"}";
+    assert_eq!(crier.metric(&crier.of("worker"), metric).await, Some(2.0));
+}
+
+#[test]
+fn a_system_without_authorities_is_told_so_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = Command::new(program("crier"))
+        .env_clear()
+        .env("CRIER_DATA_DIR", dir.path())
+        .env("CRIER_HTTP_ADDR", "127.0.0.1:0")
+        .env("CRIER_OPS_ADDR", "127.0.0.1:0")
+        .env("SSL_CERT_FILE", "/dev/null")
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("ca-certificates") && said.contains("SSL_CERT_FILE") && !said.contains("panic"), "{said}");
+}

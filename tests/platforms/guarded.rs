@@ -1,0 +1,49 @@
+//! Addresses that users type are called by the guarded client, on every platform that asks for one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crier_common::clock::Clock;
+use crier_common::domain::platform::{CredentialField, FieldType, Platform};
+use crier_common::http::{Guard, HttpClient};
+use crier_common::platforms::{Clients, PlatformsConfig, Registry, catalogue};
+use serde_json::{Map, Value, json};
+use wiremock::MockServer;
+
+use super::support::{AnyAddress, now, secrets};
+
+/// How often the address is called that a user typed, and the message of the refusal.
+async fn connect(platform: Platform, field: &CredentialField, guard: Guard) -> Option<(usize, String)> {
+    let server = MockServer::start().await;
+    let client = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
+    let guarded = HttpClient::guarded(guard, Duration::from_secs(20), 1 << 20);
+    // Were it not for the guard of the client, every address would do.
+    let clients = Clients { trusted: client, guarded, addresses: Arc::new(AnyAddress) };
+    let connector = Registry::new(PlatformsConfig::default(), &clients, &Clock::manual(now())).get(platform)?;
+    let form: Map<String, Value> = catalogue::descriptor(platform)
+        .credential_fields
+        .iter()
+        .map(|f| (f.name.to_owned(), if f.name == field.name { json!(server.uri()) } else { json!("typed") }))
+        .collect();
+    let refusal = connector.connect(1, &secrets(Value::Object(form))).await.unwrap_err();
+    Some((server.received_requests().await.unwrap().len(), format!("{refusal:?}")))
+}
+
+#[tokio::test]
+async fn no_typed_address_gets_around_the_guard() {
+    let mut seen = Vec::new();
+    for &platform in Platform::ALL {
+        for field in catalogue::descriptor(platform).credential_fields.iter().filter(|f| f.field_type == FieldType::Url)
+        {
+            let Some((calls, refusal)) = connect(platform, field, Guard::new(Vec::new())).await else { continue };
+            assert!(calls == 0 && refusal.contains("public"), "{platform} called {calls} times: {refusal}");
+            let allowed = Guard::new(vec!["127.0.0.0/8".parse().unwrap()]);
+            let (calls, refusal) = connect(platform, field, allowed).await.unwrap();
+            assert!(calls > 0, "{platform} never called: {refusal}");
+            seen.push(platform);
+        }
+    }
+    for platform in [Platform::Bluesky, Platform::Wordpress, Platform::Woocommerce] {
+        assert!(seen.contains(&platform), "{platform} has an address that users type");
+    }
+}
