@@ -22,6 +22,7 @@ crate::text_enum! {
     pub enum Kind {
         PublishTarget = "publish_target",
         DeliverWebhook = "deliver_webhook",
+        SendMail = "send_mail",
         /// Does nothing; `crier bench jobs` measures the engine with it.
         Noop = "noop",
     }
@@ -53,6 +54,7 @@ impl Kind {
             Self::PublishTarget => Rules { max_attempts: 8, lane_cap: Some(4) },
             // The delivery's own `max_attempts` decides; a replay raises it.
             Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(16) },
+            Self::SendMail => Rules { max_attempts: 8, lane_cap: Some(8) },
             Self::Noop => Rules { max_attempts: 5, lane_cap: None },
         }
     }
@@ -94,12 +96,13 @@ impl NewJob {
     }
 }
 
-/// What jobs share that must not be overrun: an account, an endpoint, a brand.
+/// What jobs share that must not be overrun: an account, an endpoint, a brand, the mail server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     Account(i64),
     Endpoint(i64),
     Brand(i64),
+    MailServer,
 }
 
 impl std::fmt::Display for Lane {
@@ -108,6 +111,7 @@ impl std::fmt::Display for Lane {
             Self::Account(id) => write!(f, "account:{id}"),
             Self::Endpoint(id) => write!(f, "endpoint:{id}"),
             Self::Brand(id) => write!(f, "brand:{id}"),
+            Self::MailServer => f.write_str("mail_server"),
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod brand;
 pub mod event;
 pub mod failure;
 pub mod job;
+pub mod mail;
 pub mod plan;
 pub mod platform;
 pub mod post;

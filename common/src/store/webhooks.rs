@@ -119,13 +119,30 @@ pub async fn failed(tx: &mut Tx, webhook_id: i64) -> Result<Option<DateTime<Utc>
     Ok(since.flatten())
 }
 
-/// Disables an endpoint for a reason that its owner can read.
-pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<()> {
+/// Disables an endpoint for a reason that its owner can read; `false` where it was off already.
+pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool> {
     const SQL: &str =
         "UPDATE webhooks SET is_active = FALSE, disabled_reason = $2, updated_at = $3 WHERE id = $1 AND is_active";
     let now = tx.now;
-    execute!(tx, SQL, webhook_id, reason, now)?;
-    Ok(())
+    Ok(execute!(tx, SQL, webhook_id, reason, now)? > 0)
+}
+
+/// What the owner of a disabled endpoint is told of it.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Disabled {
+    pub user_id: i64,
+    pub email: String,
+    pub name: String,
+    pub url: String,
+    pub description: Option<String>,
+    pub disabled_reason: String,
+    pub failing_since: Option<DateTime<Utc>>,
+}
+
+/// `None` where it is not disabled, or gone.
+pub async fn disabled(conn: &mut Conn, webhook_id: i64) -> Result<Option<Disabled>> {
+    const SQL: &str = "SELECT w.user_id, u.email, u.name, w.url, w.description, w.disabled_reason, w.failing_since FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = $1 AND NOT w.is_active AND w.disabled_reason IS NOT NULL";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).fetch_optional(c))?)
 }
 
 /// How many endpoints are active, inactive by their owner's wish, and disabled by the service.

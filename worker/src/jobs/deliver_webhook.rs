@@ -9,6 +9,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::job::{Claimed, Kind, Outcome};
 use crier_common::domain::webhook::{Delivery, DeliveryStatus};
+use crier_common::mail::Mailer;
+use crier_common::notices;
 use crier_common::store::deliveries::AttemptRow;
 use crier_common::store::{Result, Store, Tx, deliveries, webhooks};
 use crier_common::telemetry::metrics;
@@ -24,11 +26,12 @@ const FAILING_FOR: TimeDelta = TimeDelta::days(5);
 pub struct DeliverWebhook {
     store: Store,
     sender: Arc<Sender>,
+    mailer: Option<Arc<Mailer>>,
 }
 
 impl DeliverWebhook {
     pub fn new(deps: &Deps) -> Self {
-        Self { store: deps.store.clone(), sender: deps.webhooks.clone() }
+        Self { store: deps.store.clone(), sender: deps.webhooks.clone(), mailer: deps.mailer.clone() }
     }
 }
 
@@ -62,7 +65,8 @@ impl Job for DeliverWebhook {
         };
         let result = run.call(self.sender.send(&request, started_at)).await;
         metrics::webhook_attempt(result.outcome, result.duration);
-        Ok(Box::new(Attempted { delivery, started_at, result, jitter: crier_common::random::unit() }))
+        let mailer = self.mailer.clone();
+        Ok(Box::new(Attempted { delivery, started_at, result, jitter: crier_common::random::unit(), mailer }))
     }
 }
 
@@ -83,11 +87,12 @@ struct Attempted {
     started_at: DateTime<Utc>,
     result: AttemptResult,
     jitter: f64,
+    mailer: Option<Arc<Mailer>>,
 }
 
 #[async_trait]
 impl Ending for Attempted {
-    async fn write(&self, tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let (delivery, result) = (&self.delivery, &self.result);
         // The endpoint's row first, then the delivery's, as everywhere.
         let failing_since = match result.outcome.is_success() {
@@ -99,7 +104,7 @@ impl Ending for Attempted {
             return Ok(Outcome::Cancelled("the delivery is gone".into()));
         };
         let number = delivery.attempts + 1;
-        let next = self.next_attempt(tx, number, current.max_attempts, failing_since).await?;
+        let next = self.next_attempt(tx, job, number, current.max_attempts, failing_since).await?;
         let status = match (result.outcome, next) {
             (AttemptOutcome::Success, _) => DeliveryStatus::Succeeded,
             (_, Some(_)) => DeliveryStatus::Retrying,
@@ -139,20 +144,20 @@ impl Attempted {
     async fn next_attempt(
         &self,
         tx: &mut Tx,
+        job: &Claimed,
         number: i32,
         max: i32,
         failing_since: Option<DateTime<Utc>>,
     ) -> Result<Option<DateTime<Utc>>> {
-        let webhook_id = self.delivery.webhook_id;
         if self.result.outcome.is_success() {
             return Ok(None);
         }
         if self.result.response_code == Some(410) {
-            webhooks::disable(tx, webhook_id, "the endpoint answered 410 Gone").await?;
+            self.disable(tx, job, "the endpoint answered 410 Gone").await?;
             return Ok(None);
         }
         if failing_since.is_some_and(|since| tx.now - since >= FAILING_FOR) {
-            webhooks::disable(tx, webhook_id, "no delivery succeeded for 5 days").await?;
+            self.disable(tx, job, "no delivery succeeded for 5 days").await?;
             return Ok(None);
         }
         let made = u32::try_from(number).unwrap_or(u32::MAX);
@@ -162,5 +167,14 @@ impl Attempted {
             return Ok(Some(tx.now));
         }
         Ok(schedule::next_attempt(made, allowed, self.result.retry_after, tx.now, self.jitter))
+    }
+
+    /// Disables the endpoint, and tells its owner once.
+    async fn disable(&self, tx: &mut Tx, job: &Claimed, reason: &str) -> Result<()> {
+        let (id, mailer) = (self.delivery.webhook_id, self.mailer.as_deref());
+        if webhooks::disable(tx, id, reason).await? {
+            notices::webhook_disabled(tx, mailer, id, self.result.error.as_deref(), job.trace.as_deref()).await?;
+        }
+        Ok(())
     }
 }
