@@ -6,6 +6,7 @@ mod bench;
 mod commands;
 mod faults;
 mod jobs;
+mod mail;
 mod metrics;
 mod platforms;
 mod readme;

@@ -63,7 +63,10 @@ pub struct Mailer {
 /// Nothing of the login.
 impl std::fmt::Debug for Mailer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mailer").field("host", &self.server.host).field("port", &self.server.port).finish_non_exhaustive()
+        f.debug_struct("Mailer")
+            .field("host", &self.server.host)
+            .field("port", &self.server.port)
+            .finish_non_exhaustive()
     }
 }
 
@@ -113,10 +116,7 @@ impl Mailer {
             .date(SystemTime::from(mail.created_at))
             .message_id(Some(mail.message_id.clone()))
             // Nobody's absence is to answer it (RFC 3834).
-            .raw_header(HeaderValue::new(
-                HeaderName::new_from_ascii_str("Auto-Submitted"),
-                "auto-generated".to_owned(),
-            ))
+            .raw_header(HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated".to_owned()))
             .singlepart(SinglePart::plain(mail.body_text.clone()))
             .map_err(|error| SendError::Refused(told(error)))
     }
@@ -137,8 +137,9 @@ impl Mailer {
         let later = |error: SmtpError| SendError::Deferred(told(error));
         let Smtp { host, port, tls, login } = &self.server;
         let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-        let found: Vec<SocketAddr> =
-            found.map_err(|error| SendError::Deferred(format!("{host} cannot be looked up: {}", told(error))))?.collect();
+        let found: Vec<SocketAddr> = found
+            .map_err(|error| SendError::Deferred(format!("{host} cannot be looked up: {}", told(error))))?
+            .collect();
         let hello = ClientId::Domain(self.host.clone());
         let implicit = (*tls == SmtpTls::Implicit).then(|| self.tls.clone());
         // Half of the time for each address: the second may answer where the first does not.

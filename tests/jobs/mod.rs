@@ -4,12 +4,14 @@
 
 mod accounts;
 mod engine;
+mod notices;
 mod pacing;
 mod publish;
 mod random;
 mod retry;
 mod sandbox;
 mod scheduler;
+mod send_mail;
 mod transport;
 mod unwanted;
 mod webhooks;
