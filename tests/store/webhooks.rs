@@ -1,7 +1,7 @@
 //! Webhook endpoints, their deliveries and every try at them.
 
 use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::{Delivery, DeliveryStatus};
+use crier_common::domain::webhook::{Delivery, DeliveryStatus, Webhook};
 use crier_common::store::deliveries::{self, AttemptRow};
 use crier_common::store::webhooks::{self, NewWebhook};
 use crier_common::store::{PageOf, StoreError, events};
@@ -16,6 +16,8 @@ on_both![
     secrets_are_sealed_and_bound_to_their_row,
     an_update_switched_on_again_starts_clean,
     failures_are_dated_from_the_first,
+    an_endpoint_is_disabled_once_and_says_whose_it_was,
+    what_did_not_arrive_is_counted_by_its_outage,
     endpoints_are_counted,
     deliveries_are_of_their_endpoint,
     attempts_leave_the_delivery_as_they_say,
@@ -261,4 +263,45 @@ async fn replays_and_attempts_go_one_at_a_time(s: TestStore) {
     .await;
     assert_eq!(again(&s, d.id).await.attempts, 6);
     assert!(s.write(async |tx| deliveries::lock(tx, 999).await).await.is_none());
+}
+
+async fn an_endpoint_is_disabled_once_and_says_whose_it_was(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let disabled = async || webhooks::disabled(&mut s.conn().await, webhook.id).await.unwrap();
+    assert!(disabled().await.is_none(), "it is on");
+    s.write(async |tx| webhooks::failed(tx, webhook.id).await).await;
+    let since = s.now();
+    s.advance(5);
+    let disable = async |why| s.write(async |tx| webhooks::disable(tx, webhook.id, why).await).await;
+    assert!(disable("gone").await);
+    assert!(!disable("gone again").await);
+    let found = disabled().await.unwrap();
+    assert_eq!((found.user_id, found.email.as_str(), found.name.as_str()), (w.user, "ann@example.com", "Ann"));
+    assert_eq!((found.url, found.description), (webhook.url.clone(), webhook.description.clone()));
+    assert_eq!((found.disabled_reason.as_str(), found.failing_since), ("gone", Some(since)));
+    s.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
+    assert!(disabled().await.is_none(), "it is off by its owner's wish");
+    assert!(!s.write(async |tx| webhooks::disable(tx, 999, "gone").await).await);
+}
+
+async fn what_did_not_arrive_is_counted_by_its_outage(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await.id;
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push((delivery(&s, w, webhook).await.id, s.now()));
+        s.advance(10);
+    }
+    s.webhook(w.user, &BOTH).await;
+    delivery(&s, w, webhook).await;
+    let since = s.now();
+    let undelivered = async || deliveries::undelivered(&mut s.conn().await, webhook, since).await.unwrap();
+    assert_eq!(undelivered().await, (6, Some(made[0].1)), "those that wait are older than the first failure");
+    for (n, status) in [(0, "failed"), (1, "succeeded"), (2, "retrying")] {
+        s.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {}", made[n].0)).await;
+    }
+    assert_eq!(undelivered().await, (4, Some(made[2].1)), "one that failed before is of another outage");
+    s.write(async |tx| deliveries::give_up(tx, made[2].0, "no more").await).await;
+    assert_eq!(undelivered().await, (4, Some(made[2].1)), "one that fails in it counts");
 }
