@@ -18,14 +18,16 @@ use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::{Address, Message};
 use secrecy::ExposeSecret;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 use url::Host;
 
 use crate::config::{MailConfig, Smtp, SmtpTls};
 use crate::domain::mail::Mail;
 
-/// From the look-up of the server's name to its last word.
+/// From the look-up of the server's name to its word on the mail.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// How long the server may take to say goodbye, while a crash would have the mail sent again.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// How much of what went wrong is told.
 const LONGEST_ERROR: usize = 500;
 const MARKER_LENGTH: usize = 24;
@@ -98,11 +100,10 @@ impl Mailer {
     /// Brings a mail to the server; on success the server has taken it.
     pub async fn send(&self, mail: &Mail) -> Result<(), SendError> {
         let message = self.message(mail)?;
-        let deadline = Instant::now() + self.timeout;
         let late = |_| SendError::Deferred(format!("the mail server was not done within {:?}", self.timeout));
-        let mut connection = timeout_at(deadline, self.hand_over(&message)).await.map_err(late)??;
+        let mut connection = timeout(self.timeout, self.hand_over(&message)).await.map_err(late)??;
         // The mail is the server's now, however the two of them part.
-        let _ = timeout_at(deadline, connection.quit()).await;
+        let _ = timeout(GOODBYE, connection.quit()).await;
         Ok(())
     }
 

@@ -223,11 +223,12 @@ async fn a_refused_login_is_the_operator_s_to_mend(s: TestStore) {
 
 async fn a_server_that_says_nothing_is_left(s: TestStore) {
     let server = MailServer::start().await;
-    let w = TestWorker::with_mailer(s, hasty(&server.url("smtp://{}"))).await;
+    let mut w = TestWorker::with_mailer(s, hasty(&server.url("smtp://{}"))).await;
     let id = post_one(&w).await;
     server.then(Step::Greeting, Answer::Silence);
     let why = waits(&w, id).await;
     assert!(why.contains("not done within 200ms"), "{why}");
+    w.set_mailer(server.mailer());
     server.then(Step::Data, Answer::HangUp);
     w.run_to_the_end().await;
     assert_eq!((found(&w, id).await.status, job(&w, id).await.1), (MailStatus::Sent, 3));
@@ -235,7 +236,7 @@ async fn a_server_that_says_nothing_is_left(s: TestStore) {
 
 async fn what_the_server_took_is_sent_however_it_ends(s: TestStore) {
     let server = MailServer::start().await;
-    let w = TestWorker::with_mailer(s, hasty(&server.url("smtp://{}"))).await;
+    let w = TestWorker::with_mailer(s, server.mailer()).await;
     for (number, answer) in (1..).zip([Answer::HangUp, Answer::Silence, Answer::Say("500 what?")]) {
         server.then(Step::Quit, answer);
         let message_id = format!("<mail-{number}@example.com>");
