@@ -173,6 +173,14 @@ fn salvo_and_apalis_stay_in_their_places() {
 }
 
 #[test]
+fn smtp_stays_in_its_place() {
+    for dir in DIRS {
+        let lettre = breaches(dir, |name| name != "common/src/mail.rs", |line| names(line, "lettre"));
+        none("lettre lives in common/src/mail.rs only", lettre);
+    }
+}
+
+#[test]
 fn sql_stays_in_the_store() {
     let query = |line: &str| {
         let builders = ["query(", "query!(", "query_as(", "query_as!(", "query_scalar(", "query_scalar!(", "raw_sql("];

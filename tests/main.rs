@@ -7,6 +7,7 @@ mod commands;
 mod faults;
 mod guide;
 mod jobs;
+mod mail;
 mod metrics;
 mod platforms;
 mod readme;

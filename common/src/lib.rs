@@ -9,6 +9,8 @@ pub mod config;
 pub mod domain;
 pub mod http;
 pub mod limits;
+pub mod mail;
+pub mod notices;
 pub mod platforms;
 pub mod process;
 pub mod publishing;

@@ -4,7 +4,7 @@
 use crate::domain::failure::{Category, Failure};
 use crate::domain::job::{Kind, Try};
 use crate::publishing;
-use crate::store::{Conn, Result, Tx, deliveries, posts, targets};
+use crate::store::{Conn, Result, Tx, deliveries, mails, posts, targets};
 
 /// Holds what the job acts on until the end of the transaction. To be called before the job's own row is touched: the
 /// subject comes first everywhere, so that nobody waits for another who waits for him.
@@ -12,6 +12,7 @@ pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
     match kind {
         Kind::PublishTarget => drop(posts::lock_of_target(tx, subject_id).await?),
         Kind::DeliverWebhook => drop(deliveries::lock(tx, subject_id).await?),
+        Kind::SendMail => mails::hold(tx, subject_id).await?,
         Kind::Noop => {}
     }
     Ok(())
@@ -25,6 +26,7 @@ pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&s
             publishing::give_up(tx, subject_id, Failure::of(Category::Internal, message), trace).await
         }
         Kind::DeliverWebhook => deliveries::give_up(tx, subject_id, "internal error; retry this delivery").await,
+        Kind::SendMail => mails::failed(tx, subject_id, "internal error; retry its job to send it").await,
         Kind::Noop => Ok(()),
     }
 }
@@ -37,6 +39,7 @@ pub async fn job_cancelled(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<(
             publishing::give_up(tx, subject_id, Failure::coded(Category::Internal, "cancelled", message), None).await
         }
         Kind::DeliverWebhook => deliveries::give_up(tx, subject_id, "cancelled by the operator").await,
+        Kind::SendMail => mails::failed(tx, subject_id, "cancelled by the operator").await,
         Kind::Noop => Ok(()),
     }
 }
@@ -46,6 +49,7 @@ pub async fn job_revived(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<boo
     match kind {
         Kind::PublishTarget => publishing::revive(tx, subject_id).await,
         Kind::DeliverWebhook => deliveries::replay(tx, subject_id).await,
+        Kind::SendMail => mails::revive(tx, subject_id).await,
         Kind::Noop => Ok(true),
     }
 }
@@ -75,6 +79,11 @@ pub async fn describe(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<Op
                 d.id, d.event_id, d.event, d.webhook_id, d.status
             );
             Ok(Some(Described { words, tries: deliveries::tries(conn, subject_id).await? }))
+        }
+        Kind::SendMail => {
+            let Some(m) = mails::find(conn, subject_id).await? else { return Ok(None) };
+            let words = format!("mail {} on behalf of user {}, {}", m.id, m.user_id, m.status);
+            Ok(Some(Described { words, tries: Vec::new() }))
         }
         Kind::Noop => Ok(Some(Described { words: "nothing".to_owned(), tries: Vec::new() })),
     }

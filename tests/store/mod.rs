@@ -12,6 +12,7 @@ mod errors;
 mod events;
 mod idempotency;
 mod jobs;
+mod mails;
 mod plans;
 mod posts;
 mod publishing;

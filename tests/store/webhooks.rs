@@ -2,7 +2,7 @@
 
 use crier_common::domain::circuit::Health;
 use crier_common::domain::event::EventName;
-use crier_common::domain::webhook::Delivery;
+use crier_common::domain::webhook::{Delivery, Webhook};
 use crier_common::store::deliveries::Filter;
 use crier_common::store::webhooks::{self, NewWebhook};
 use crier_common::store::{PageOf, StoreError, deliveries, events};
@@ -17,6 +17,8 @@ on_both![
     secrets_are_sealed_and_bound_to_their_row,
     an_endpoint_switched_on_again_starts_clean,
     records_that_are_clean_are_left_out,
+    an_endpoint_is_disabled_once_and_says_whose_it_was,
+    what_did_not_arrive_is_counted_by_its_outage,
     endpoints_are_counted,
     deliveries_are_of_their_endpoint,
 ];
@@ -168,4 +170,46 @@ async fn deliveries_are_of_their_endpoint(s: TestStore) {
     assert!(deliveries::find(&mut s.conn().await, one.id, ids[0]).await.unwrap().is_some());
     assert!(deliveries::find(&mut s.conn().await, two.id, ids[0]).await.unwrap().is_none());
     assert!(deliveries::find_any(&mut s.conn().await, 999).await.unwrap().is_none());
+}
+
+async fn an_endpoint_is_disabled_once_and_says_whose_it_was(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await;
+    let disabled = async || webhooks::disabled(&mut s.conn().await, webhook.id).await.unwrap();
+    assert!(disabled().await.is_none(), "it is on");
+    let since = s.now();
+    let bad = Health { failing_since: Some(since), strikes: 1 };
+    s.write(async |tx| webhooks::set_record(tx, webhook.id, bad).await).await;
+    s.advance(5);
+    let disable = async |why| s.write(async |tx| webhooks::disable(tx, webhook.id, why).await).await;
+    assert!(disable("gone").await);
+    assert!(!disable("gone again").await);
+    let found = disabled().await.unwrap();
+    assert_eq!((found.user_id, found.email.as_str(), found.name.as_str()), (w.user, "ann@example.com", "Ann"));
+    assert_eq!((found.url, found.description), (webhook.url.clone(), webhook.description.clone()));
+    assert_eq!((found.disabled_reason.as_str(), found.failing_since), ("gone", Some(since)));
+    s.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
+    assert!(disabled().await.is_none(), "it is off by its owner's wish");
+    assert!(!s.write(async |tx| webhooks::disable(tx, 999, "gone").await).await);
+}
+
+async fn what_did_not_arrive_is_counted_by_its_outage(s: TestStore) {
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &BOTH).await.id;
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push((delivery(&s, w, webhook).await.id, s.now()));
+        s.advance(10);
+    }
+    s.webhook(w.user, &BOTH).await;
+    delivery(&s, w, webhook).await;
+    let since = s.now();
+    let undelivered = async || deliveries::undelivered(&mut s.conn().await, webhook, since).await.unwrap();
+    assert_eq!(undelivered().await, (6, Some(made[0].1)), "those that wait are older than the first failure");
+    for (n, status) in [(0, "failed"), (1, "succeeded"), (2, "retrying")] {
+        s.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {}", made[n].0)).await;
+    }
+    assert_eq!(undelivered().await, (4, Some(made[2].1)), "one that failed before is of another outage");
+    s.write(async |tx| deliveries::give_up(tx, made[2].0, "no more").await).await;
+    assert_eq!(undelivered().await, (4, Some(made[2].1)), "one that fails in it counts");
 }

@@ -16,6 +16,7 @@ use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Attempt, Post, PostStatus, Target};
 use crier_common::domain::webhook::{Delivery, Webhook};
 use crier_common::http::{Guard, HttpClient};
+use crier_common::mail::Mailer;
 use crier_common::platforms::Connector as _;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::sandbox::Sandbox;
@@ -112,6 +113,7 @@ pub struct TestWorker {
     pub scheduler: Scheduler,
     pub bell: Arc<StillBell>,
     platforms: Arc<Platforms>,
+    mailer: Option<Arc<Mailer>>,
 }
 
 impl Deref for TestWorker {
@@ -145,6 +147,19 @@ impl TestWorker {
         Self::build(s, fake, PlatformsConfig::default(), sandbox).await
     }
 
+    /// With a mail server.
+    pub async fn with_mailer(s: TestStore, mailer: Mailer) -> Self {
+        let mut this = Self::over(s).await;
+        this.set_mailer(mailer);
+        this
+    }
+
+    /// Another mail server from now on.
+    pub fn set_mailer(&mut self, mailer: Mailer) {
+        self.mailer = Some(Arc::new(mailer));
+        self.engine = self.engine_for(self.s.store.clone(), Kind::ALL);
+    }
+
     async fn build(
         s: TestStore,
         fake: Arc<FakePlatform>,
@@ -158,21 +173,21 @@ impl TestWorker {
         let mut platforms = Platforms::new(config, &clients, &s.clock);
         platforms.register(connector(&s.store));
         let platforms = Arc::new(platforms);
-        let engine = Engine::new(s.store.clone(), registry(&s.store, &platforms, Kind::ALL), 64);
+        let engine = Engine::new(s.store.clone(), registry(&s.store, &platforms, None, Kind::ALL), 64);
         let bell = StillBell::with_room(10_000);
         let scheduler = Scheduler { store: s.store.clone(), transport: bell.clone() };
-        Self { s, world, account, fake, engine, scheduler, bell, platforms }
+        Self { s, world, account, fake, engine, scheduler, bell, platforms, mailer: None }
     }
 
     /// An engine of another process that takes some kinds alone.
     pub fn engine_for(&self, store: Store, kinds: &[Kind]) -> Engine {
-        let registry = registry(&store, &self.platforms, kinds);
+        let registry = registry(&store, &self.platforms, self.mailer.clone(), kinds);
         Engine::new(store, registry, 64)
     }
 
     /// What a kind does, for a test that takes it apart.
     pub fn handler(&self, kind: Kind) -> Arc<dyn Job> {
-        registry(&self.s.store, &self.platforms, Kind::ALL).get(kind).expect("every kind is there")
+        registry(&self.s.store, &self.platforms, self.mailer.clone(), Kind::ALL).get(kind).expect("every kind is there")
     }
 
     /// Ticks the scheduler and runs every id that was rung, until nothing is rung any more.
@@ -351,18 +366,22 @@ impl TestWorker {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let store = self.s.another_on(&runtime).await;
-        let (own, platforms) = (store.clone(), self.platforms.clone());
-        let made = runtime.spawn(async move { Engine::new(own.clone(), registry(&own, &platforms, Kind::ALL), 64) });
+        let (own, platforms, mailer) = (store.clone(), self.platforms.clone(), self.mailer.clone());
+        let made = runtime.spawn(async move {
+            let registry = registry(&own, &platforms, mailer, Kind::ALL);
+            Engine::new(own, registry, 64)
+        });
         Doomed { engine: made.await.expect("an engine"), store, runtime: Some(runtime) }
     }
 }
 
-fn registry(store: &Store, platforms: &Arc<Platforms>, kinds: &[Kind]) -> Registry {
+fn registry(store: &Store, platforms: &Arc<Platforms>, mailer: Option<Arc<Mailer>>, kinds: &[Kind]) -> Registry {
     let guard = Guard::new(vec!["127.0.0.0/8".parse().expect("a network")]);
     let deps = Deps {
         store: store.clone(),
         platforms: platforms.clone(),
         webhooks: Arc::new(Sender::new(guard)),
+        mailer,
         latest_publish: TimeDelta::hours(24),
         platform_timeout: TimeDelta::from_std(TIMEOUT).expect("a time-out"),
     };

@@ -7,6 +7,7 @@ pub mod command;
 pub mod connector;
 pub mod fake_platform;
 pub mod jobs;
+pub mod mail_server;
 pub mod page;
 pub mod process;
 pub mod receiver;

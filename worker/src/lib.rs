@@ -9,6 +9,7 @@ use apalis_core::worker::context::WorkerContext;
 use chrono::TimeDelta;
 use crier_common::config::Concurrency;
 use crier_common::domain::job::Kind;
+use crier_common::mail::Mailer;
 use crier_common::process::{Process, StartError};
 use crier_common::queue::{Heard, Transport};
 use crier_common::telemetry::metrics;
@@ -32,10 +33,12 @@ const HAND_BACK: Duration = Duration::from_secs(5);
 pub async fn serve(process: &Process) -> Result<(), StartError> {
     let config = &process.config;
     let delta = |d: Duration| TimeDelta::from_std(d).unwrap_or(TimeDelta::MAX);
+    let mailer = Mailer::new(&config.mail).map_err(|error| StartError::Refused(error.to_string()))?;
     let deps = Deps {
         store: process.store.clone(),
         platforms: process.platforms.clone(),
         webhooks: Arc::new(Sender::new(process.guard.clone())),
+        mailer: mailer.map(Arc::new),
         latest_publish: delta(config.latest_publish),
         platform_timeout: delta(config.worker.platform_timeout),
     };

@@ -22,6 +22,7 @@ crate::text_enum! {
     pub enum Kind {
         PublishTarget = "publish_target",
         DeliverWebhook = "deliver_webhook",
+        SendMail = "send_mail",
         /// Does nothing; `crier bench jobs` measures the engine with it.
         Noop = "noop",
     }
@@ -53,6 +54,7 @@ impl Kind {
             Self::PublishTarget => Rules { max_attempts: 8, lane_cap: Some(4) },
             // The delivery's own `max_attempts` decides; a replay raises it. An endpoint that fails has fewer places.
             Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(64) },
+            Self::SendMail => Rules { max_attempts: 8, lane_cap: Some(8) },
             Self::Noop => Rules { max_attempts: 5, lane_cap: None },
         }
     }
@@ -94,7 +96,7 @@ impl NewJob {
     }
 }
 
-/// What jobs share that must not be overrun: an account, an endpoint, a brand.
+/// What jobs share that must not be overrun: an account, an endpoint, a brand, the mail server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     Account(i64),
@@ -102,6 +104,7 @@ pub enum Lane {
     /// What a person asks for at an endpoint: made at once, whatever waits there.
     AskedOf(i64),
     Brand(i64),
+    MailServer,
 }
 
 impl std::fmt::Display for Lane {
@@ -111,6 +114,7 @@ impl std::fmt::Display for Lane {
             Self::Endpoint(id) => write!(f, "endpoint:{id}"),
             Self::AskedOf(id) => write!(f, "endpoint:{id}:asked"),
             Self::Brand(id) => write!(f, "brand:{id}"),
+            Self::MailServer => f.write_str("mail_server"),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod circuit;
 pub mod event;
 pub mod failure;
 pub mod job;
+pub mod mail;
 pub mod plan;
 pub mod platform;
 pub mod post;

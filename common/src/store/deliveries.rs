@@ -255,3 +255,14 @@ pub async fn recover(tx: &mut Tx, webhook_id: i64, since: DateTime<Utc>) -> Resu
     ids.sort_unstable();
     Ok(ids)
 }
+
+/// How many deliveries of an endpoint did not arrive in the outage that began at `since`, those that still wait among them,
+/// and when the oldest of them was made.
+pub async fn undelivered(
+    conn: &mut Conn,
+    webhook_id: i64,
+    since: DateTime<Utc>,
+) -> Result<(i64, Option<DateTime<Utc>>)> {
+    const SQL: &str = "SELECT count(*), min(created_at) FROM webhook_deliveries WHERE webhook_id = $1 AND (status IN ('pending', 'retrying') OR status = 'failed' AND updated_at >= $2)";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).bind(since).fetch_one(c))?)
+}

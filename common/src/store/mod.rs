@@ -29,6 +29,7 @@ pub mod events;
 pub mod idempotency;
 pub mod jobs;
 pub mod keys;
+pub mod mails;
 pub mod posts;
 pub mod sandbox;
 pub mod targets;

@@ -1,5 +1,6 @@
 //! Webhook endpoints; the signing secret is sealed.
 
+use chrono::{DateTime, Utc};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
 
@@ -143,6 +144,24 @@ pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool>
 /// Lifts whatever holds an endpoint's deliveries back.
 async fn free(tx: &mut Tx, webhook_id: i64) -> Result<()> {
     engine::widen_lane(tx, Kind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await
+}
+
+/// What the owner of a disabled endpoint is told of it.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Disabled {
+    pub user_id: i64,
+    pub email: String,
+    pub name: String,
+    pub url: String,
+    pub description: Option<String>,
+    pub disabled_reason: String,
+    pub failing_since: Option<DateTime<Utc>>,
+}
+
+/// `None` where it is not disabled, or gone.
+pub async fn disabled(conn: &mut Conn, webhook_id: i64) -> Result<Option<Disabled>> {
+    const SQL: &str = "SELECT w.user_id, u.email, u.name, w.url, w.description, w.disabled_reason, w.failing_since FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = $1 AND NOT w.is_active AND w.disabled_reason IS NOT NULL";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).fetch_optional(c))?)
 }
 
 /// How many endpoints are active, inactive by their owner's wish, and disabled by the service.

@@ -91,6 +91,7 @@ fn job(bench: &Bench, place: &Place, kind: Kind) -> std::result::Result<Arc<dyn 
         platforms: Arc::new(platforms_of(&config, &store, &guard)),
         store,
         webhooks: Arc::new(Sender::new(guard)),
+        mailer: None,
         latest_publish: delta(config.latest_publish),
         platform_timeout: delta(config.worker.platform_timeout),
     };

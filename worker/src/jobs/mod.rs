@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::mail::Mailer;
 use crier_common::platforms::Registry as Platforms;
 use crier_common::store::{Result, Store, Tx};
 use crier_common::webhooks::sender::Sender;
@@ -18,6 +19,7 @@ use crate::engine::Run;
 mod deliver_webhook;
 mod noop;
 mod publish_target;
+mod send_mail;
 
 /// What a kind does. `run` holds no transaction while it waits for others; what it brought about is written by the
 /// [`Ending`] that it gives.
@@ -76,6 +78,8 @@ pub struct Deps {
     pub store: Store,
     pub platforms: Arc<Platforms>,
     pub webhooks: Arc<Sender>,
+    /// `None`: no mail is sent.
+    pub mailer: Option<Arc<Mailer>>,
     /// A post that is later than this is not published any more.
     pub latest_publish: TimeDelta,
     /// The longest that a call to a platform takes.
@@ -92,6 +96,7 @@ impl Registry {
         let all: Vec<Arc<dyn Job>> = vec![
             Arc::new(publish_target::PublishTarget::new(deps)),
             Arc::new(deliver_webhook::DeliverWebhook::new(deps)),
+            Arc::new(send_mail::SendMail::new(deps)),
             Arc::new(noop::Noop),
         ];
         Self::of(all.into_iter().filter(|job| only.contains(&job.kind())))

@@ -1,10 +1,5 @@
-//! `deliver_webhook`: one attempt to bring an event to an endpoint.
-//!
-//! The delivery's own counters decide when the next attempt is and when there is none; the job follows them. Attempts are
-//! at least once: the receiver de-duplicates by the delivery's id, which stays the same. Deliveries that begin together are
-//! read together, and those that end together are written together.
+//! The end of an attempt: what it means for its delivery, and for how the endpoint is treated from now on.
 
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -13,139 +8,34 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::circuit::{Circuit, Health, PLACES, Verdict};
 use crier_common::domain::job::{Claimed, Kind, Lane, Outcome};
 use crier_common::domain::webhook::DeliveryStatus;
-use crier_common::store::deliveries::{AttemptRow, Outgoing};
+use crier_common::mail::Mailer;
+use crier_common::notices;
+use crier_common::store::deliveries::{self, AttemptRow};
 use crier_common::store::jobs::engine::{narrow_lane, pause_lane, widen_lane};
-use crier_common::store::{Result, Store, StoreError, Tx, deliveries, webhooks};
+use crier_common::store::{Result, Tx, webhooks};
 use crier_common::telemetry::metrics;
 use crier_common::webhooks::schedule;
-use crier_common::webhooks::sender::{AttemptResult, DeliveryRequest, Sender};
+use crier_common::webhooks::sender::AttemptResult;
 
-use super::{Deps, End, Ending, Job};
-use crate::engine::{Batcher, Run};
+use crate::jobs::Ending;
 
 /// An endpoint without one success for so long is disabled.
 const FAILING_FOR: TimeDelta = TimeDelta::days(5);
-/// How many batches of deliveries are read at once.
-const READS: usize = 2;
-
-pub struct DeliverWebhook {
-    store: Store,
-    sender: Arc<Sender>,
-    reads: Batcher<i64, Result<Option<Outgoing>>>,
-}
-
-impl DeliverWebhook {
-    pub fn new(deps: &Deps) -> Self {
-        let store = deps.store.clone();
-        let reads = Batcher::start(READS, move |ids| read(store.clone(), ids));
-        Self { store: deps.store.clone(), sender: deps.webhooks.clone(), reads }
-    }
-}
-
-/// The deliveries with these ids; where one of them cannot be read, the others are all the same.
-async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<Outgoing>>> {
-    let some = async |ids: &[i64]| deliveries::outgoing(&mut store.read().await?, store.cipher(), ids).await;
-    if let Ok(found) = some(&ids).await {
-        let mut found: HashMap<_, _> = found.into_iter().map(|delivery| (delivery.id, delivery)).collect();
-        return ids.iter().map(|id| Ok(found.remove(id))).collect();
-    }
-    let mut each = Vec::with_capacity(ids.len());
-    for id in ids {
-        each.push(some(&[id]).await.map(|mut found| found.pop()));
-    }
-    each
-}
-
-#[async_trait]
-impl Job for DeliverWebhook {
-    fn kind(&self) -> Kind {
-        Kind::DeliverWebhook
-    }
-
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
-        let read = self.reads.submit(run.job.subject_id).await;
-        let read = read.unwrap_or_else(|| Err(StoreError::Decode("deliveries could not be read".to_owned())));
-        let Some(delivery) = read? else {
-            return Ok(Box::new(Outcome::Cancelled("the delivery is gone".into())));
-        };
-        if !matches!(delivery.status, DeliveryStatus::Pending | DeliveryStatus::Retrying) {
-            return Ok(Box::new(Outcome::Cancelled("the delivery has ended".into())));
-        }
-        if !delivery.is_active {
-            return Ok(Box::new(GivenUp { why: "the endpoint is inactive", max_attempts: delivery.max_attempts }));
-        }
-        let started_at = self.store.now();
-        let request = DeliveryRequest {
-            url: delivery.url,
-            secret: delivery.secret,
-            event: delivery.event,
-            delivery_id: delivery.id,
-            event_id: delivery.event_id,
-            body: delivery.payload.into(),
-        };
-        let result = run.call_and_wait(self.sender.send(&request, started_at)).await;
-        metrics::webhook_attempt(result.outcome, result.duration);
-        Ok(Box::new(Attempted {
-            delivery_id: delivery.id,
-            webhook_id: delivery.webhook_id,
-            created_at: delivery.created_at,
-            number: delivery.attempts + 1,
-            allowed: delivery.max_attempts,
-            started_at,
-            result,
-            jitter: crier_common::random::unit(),
-        }))
-    }
-
-    async fn end(&self, tx: &mut Tx, ends: &[End]) -> Result<Vec<Outcome>> {
-        let attempts: Vec<_> = ends.iter().filter_map(attempt).collect();
-        let mut written = write(tx, &attempts).await?.into_iter();
-        let mut outcomes = Vec::with_capacity(ends.len());
-        for end in ends {
-            match attempt(end) {
-                Some(_) => outcomes.extend(written.next()),
-                None => outcomes.push(end.1.write(tx, &end.0).await?),
-            }
-        }
-        Ok(outcomes)
-    }
-}
-
-fn attempt((_, ending): &End) -> Option<&Attempted> {
-    (&**ending as &dyn Any).downcast_ref()
-}
-
-/// The endpoint takes nothing any more.
-struct GivenUp {
-    why: &'static str,
-    /// As the run found it.
-    max_attempts: i32,
-}
-
-#[async_trait]
-impl Ending for GivenUp {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        let current = deliveries::lock(tx, job.subject_id).await?;
-        if current.is_some_and(|delivery| delivery.max_attempts > self.max_attempts) {
-            // A replay came meanwhile, so the endpoint was switched on: the attempt that it asked for is made now.
-            return Ok(Outcome::RetryAt(tx.now, self.why.to_owned()));
-        }
-        deliveries::give_up(tx, job.subject_id, self.why).await?;
-        Ok(Outcome::Cancelled(self.why.to_owned()))
-    }
-}
 
 /// One attempt was made.
-struct Attempted {
-    delivery_id: i64,
-    webhook_id: i64,
-    created_at: DateTime<Utc>,
-    number: i32,
+pub struct Attempted {
+    pub delivery_id: i64,
+    pub webhook_id: i64,
+    pub created_at: DateTime<Utc>,
+    pub number: i32,
     /// How many attempts the delivery had when this one began.
-    allowed: i32,
-    started_at: DateTime<Utc>,
-    result: AttemptResult,
-    jitter: f64,
+    pub allowed: i32,
+    pub started_at: DateTime<Utc>,
+    pub result: AttemptResult,
+    pub jitter: f64,
+    /// Tells the endpoint's owner, where mail can be sent.
+    pub mailer: Option<Arc<Mailer>>,
+    pub trace: Option<String>,
 }
 
 #[async_trait]
@@ -175,11 +65,11 @@ impl Attempted {
     /// too long. `allowed`: how many attempts the delivery has by now.
     async fn next_attempt(&self, tx: &mut Tx, allowed: i32, health: Health) -> Result<Option<DateTime<Utc>>> {
         if self.result.response_code == Some(410) {
-            webhooks::disable(tx, self.webhook_id, "the endpoint answered 410 Gone").await?;
+            self.disable(tx, "the endpoint answered 410 Gone").await?;
             return Ok(None);
         }
         if health.failing_since.is_some_and(|since| tx.now - since >= FAILING_FOR) {
-            webhooks::disable(tx, self.webhook_id, "no delivery succeeded for 5 days").await?;
+            self.disable(tx, "no delivery succeeded for 5 days").await?;
             return Ok(None);
         }
         if allowed > self.allowed {
@@ -189,6 +79,15 @@ impl Attempted {
         let count = |n: i32| u32::try_from(n).unwrap_or(0);
         let (made, allowed) = (count(self.number), count(allowed));
         Ok(schedule::next_attempt(made, allowed, self.result.retry_after, tx.now, self.jitter))
+    }
+
+    /// Disables the endpoint, and tells its owner once.
+    async fn disable(&self, tx: &mut Tx, reason: &str) -> Result<()> {
+        let (id, mailer) = (self.webhook_id, self.mailer.as_deref());
+        if webhooks::disable(tx, id, reason).await? {
+            notices::webhook_disabled(tx, mailer, id, self.result.error.as_deref(), self.trace.as_deref()).await?;
+        }
+        Ok(())
     }
 
     fn row(&self, next_attempt_at: Option<DateTime<Utc>>) -> AttemptRow {
@@ -214,7 +113,7 @@ impl Attempted {
 
 /// Writes attempts, and what they mean for their deliveries and endpoints; one outcome each. The endpoints' rows first,
 /// then the deliveries', as everywhere.
-async fn write(tx: &mut Tx, attempts: &[&Attempted]) -> Result<Vec<Outcome>> {
+pub async fn write(tx: &mut Tx, attempts: &[&Attempted]) -> Result<Vec<Outcome>> {
     if attempts.is_empty() {
         return Ok(Vec::new());
     }

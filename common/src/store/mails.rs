@@ -1,0 +1,66 @@
+//! The outbox: mail to be sent, and what became of it. Written in the transaction that gives cause for it; a `send_mail` job
+//! brings it to the mail server.
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+use crate::domain::job::{Kind, Lane, NewJob};
+use crate::domain::mail::Mail;
+
+/// A mail as it is put into the outbox.
+#[derive(Debug)]
+pub struct NewMail<'a> {
+    pub recipient: &'a str,
+    pub subject: &'a str,
+    pub body_text: &'a str,
+    pub message_id: &'a str,
+}
+
+/// Stores a mail on behalf of a user, with the job that sends it. It goes with the user.
+pub async fn post(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<i64> {
+    const SQL: &str = "INSERT INTO mails (user_id, recipient, subject, body_text, message_id, status, created_at) VALUES ($1, $2, $3, $4, $5, 'pending', $6) RETURNING id";
+    let now = tx.now;
+    let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.recipient).bind(new.subject)
+        .bind(new.body_text).bind(new.message_id).bind(now).fetch_one(c))?;
+    let job = NewJob::new(Kind::SendMail, id, now).lane(Lane::MailServer).trace(trace.map(str::to_owned));
+    super::jobs::enqueue(tx, &job).await?;
+    Ok(id)
+}
+
+/// For the worker and the operator, who know the mail alone.
+pub async fn find(conn: &mut Conn, mail_id: i64) -> Result<Option<Mail>> {
+    const SQL: &str = "SELECT id, user_id, recipient, subject, body_text, message_id, status, error, created_at, sent_at FROM mails WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(mail_id).fetch_optional(c))?)
+}
+
+/// Holds the row until the end of the transaction.
+pub async fn hold(tx: &mut Tx, mail_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE mails SET status = status WHERE id = $1", mail_id)?;
+    Ok(())
+}
+
+/// The mail server has taken it.
+pub async fn sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE mails SET status = 'sent', sent_at = $2, error = NULL WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, mail_id, now)?;
+    Ok(())
+}
+
+/// It has to wait, and why.
+pub async fn deferred(tx: &mut Tx, mail_id: i64, why: &str) -> Result<()> {
+    execute!(tx, "UPDATE mails SET error = $2 WHERE id = $1 AND status = 'pending'", mail_id, why)?;
+    Ok(())
+}
+
+/// Nobody tries any more, and why.
+pub async fn failed(tx: &mut Tx, mail_id: i64, why: &str) -> Result<()> {
+    const SQL: &str = "UPDATE mails SET status = 'failed', error = $2 WHERE id = $1 AND status = 'pending'";
+    execute!(tx, SQL, mail_id, why)?;
+    Ok(())
+}
+
+/// A failed mail is to be tried again; `false` where there is none, or none that has failed.
+pub async fn revive(tx: &mut Tx, mail_id: i64) -> Result<bool> {
+    const SQL: &str = "UPDATE mails SET status = 'pending', error = NULL WHERE id = $1 AND status = 'failed'";
+    Ok(execute!(tx, SQL, mail_id)? > 0)
+}

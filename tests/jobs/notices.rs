@@ -1,0 +1,193 @@
+//! What users are told by mail: that an endpoint of theirs was disabled.
+
+use chrono::TimeDelta;
+use crier_common::domain::event::EventName;
+use crier_common::domain::job::Kind;
+use crier_common::domain::webhook::Webhook;
+use crier_common::store::{events, jobs, webhooks};
+use crier_worker::engine::Run;
+use serde_json::json;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use crate::support::jobs::TestWorker;
+use crate::support::mail_server::MailServer;
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    an_endpoint_that_answers_410_is_told_of_once,
+    an_endpoint_without_a_success_for_five_days_is_told_of_once,
+    two_attempts_that_end_together_tell_once,
+    an_endpoint_that_is_off_already_is_not_told_of,
+    where_no_mail_server_is_configured_nothing_is_kept,
+    an_endpoint_s_own_words_stay_in_their_line,
+    an_endpoint_that_is_switched_on_and_fails_again_is_told_of_again,
+);
+
+/// An endpoint that answers everything with this status.
+async fn receiver(status: u16) -> MockServer {
+    let server = MockServer::start().await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(status)).mount(&server).await;
+    server
+}
+
+async fn tell(w: &TestWorker) {
+    let data = json!({ "post_id": 1 });
+    w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, Some("request-1")).await).await;
+}
+
+/// A worker with a mail server, and an endpoint that has one delivery to get and answers it with this status.
+async fn failing(s: TestStore, status: u16) -> (TestWorker, MailServer, MockServer, Webhook) {
+    let mails = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, mails.mailer()).await;
+    let receiver = receiver(status).await;
+    let webhook = w.listen_at(&receiver.uri()).await;
+    tell(&w).await;
+    (w, mails, receiver, webhook)
+}
+
+async fn is_active(w: &TestWorker, webhook: &Webhook) -> bool {
+    webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap().is_active
+}
+
+/// The text of the one mail that came.
+fn text(server: &MailServer) -> String {
+    let [mail] = &server.mails()[..] else { panic!("one mail: {:?}", server.mails()) };
+    mail.split_once("\n\n").unwrap().1.to_owned()
+}
+
+fn shown(time: chrono::DateTime<chrono::Utc>) -> String {
+    time.format("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+async fn an_endpoint_that_answers_410_is_told_of_once(s: TestStore) {
+    let (w, server, receiver, webhook) = failing(s, 410).await;
+    tell(&w).await;
+    w.run_jobs().await;
+    assert!(!is_active(&w, &webhook).await);
+    let now = w.now();
+    let expected = format!(
+        "Hello Ann,\n\nCrier has disabled one of your webhook endpoints. Nothing is delivered\n\
+         to it any more, and it hears of nothing that happens until it is\nswitched on again.\n\n\
+         Endpoint       {id}\nURL            {url}\nWhy            the endpoint answered 410 Gone\nFailing since  {at}\nDisabled at    {at}\n\
+         Last attempt   the endpoint answered 410\n\n\
+         Each delivery is tried up to 8 times in the course of a day.\nDeliveries that did not arrive: 2.\n\n\
+         When the endpoint works again, switch it on:\n\n  PUT /webhooks/{id}\n  {{\"is_active\": true}}\n\n\
+         Then have what did not arrive delivered again:\n\n  POST /webhooks/{id}/recover\n  {{\"since\": \"{since}\"}}\n\n\
+         You get this mail because the endpoint is yours.",
+        id = webhook.id,
+        url = receiver.uri(),
+        at = shown(now),
+        since = now.format("%FT%TZ"),
+    );
+    assert_eq!(text(&server).trim_end(), expected);
+    let mail = &server.mails()[0];
+    assert!(mail.contains(&format!("\nSubject: Crier disabled your webhook endpoint {}\n", webhook.id)), "{mail}");
+    assert!(mail.contains("\nTo: ann@example.com\n") && !mail.contains("whsec"), "{mail}");
+    let traced = "SELECT count(*) FROM jobs WHERE kind = 'send_mail' AND state = 'done' AND trace = 'request-1'";
+    assert_eq!(w.number(traced).await, 1);
+    w.run_to_the_end().await;
+    assert_eq!((server.mails().len(), w.number("SELECT count(*) FROM mails").await), (1, 1));
+}
+
+async fn an_endpoint_without_a_success_for_five_days_is_told_of_once(s: TestStore) {
+    let (w, server, _receiver, webhook) = failing(s, 500).await;
+    let made = w.now();
+    // The first attempt comes late: what is to be repeated begins with the delivery, not with its failure.
+    w.advance(90);
+    w.run_jobs().await;
+    let begun = w.now();
+    while w.now() - begun < TimeDelta::days(5) - TimeDelta::hours(12) {
+        w.clock.advance(TimeDelta::hours(11));
+        w.run_jobs().await;
+        assert!(is_active(&w, &webhook).await && server.mails().is_empty(), "not yet");
+    }
+    w.clock.advance(begun + TimeDelta::days(5) - w.now());
+    tell(&w).await;
+    tell(&w).await;
+    w.run_jobs().await;
+    assert!(!is_active(&w, &webhook).await);
+    let text = text(&server);
+    for wanted in [
+        "Why            no delivery succeeded for 5 days\n",
+        &format!("Failing since  {}\n", shown(begun)),
+        &format!("Disabled at    {}\n", shown(w.now())),
+        "Last attempt   the endpoint answered 500\n",
+        "did not arrive: 3.\n",
+        &format!("\"since\": \"{}\"", made.format("%FT%TZ")),
+    ] {
+        assert!(text.contains(wanted), "{wanted} in {text}");
+    }
+    w.run_to_the_end().await;
+    assert_eq!(server.mails().len(), 1);
+}
+
+async fn two_attempts_that_end_together_tell_once(s: TestStore) {
+    let (w, server, _receiver, webhook) = failing(s, 410).await;
+    tell(&w).await;
+    let claimed = w.claim(&w.s.bell.take(), "w").await;
+    let mut endings = Vec::new();
+    for job in &claimed {
+        endings.push(w.handler(Kind::DeliverWebhook).run(&Run::new(job.clone())).await.unwrap());
+    }
+    // Both attempts were under way when the first of them found the endpoint gone.
+    for (job, ending) in claimed.iter().zip(&endings) {
+        let mut tx = w.begin().await.unwrap();
+        let outcome = ending.write(&mut tx, job).await.unwrap();
+        assert!(jobs::engine::settle(&mut tx, &[(job, outcome)]).await.unwrap());
+        tx.commit().await.unwrap();
+    }
+    assert_eq!((claimed.len(), w.number("SELECT count(*) FROM webhook_attempts").await), (2, 2));
+    assert_eq!(w.number("SELECT count(*) FROM mails").await, 1);
+    w.run_jobs().await;
+    assert_eq!((server.mails().len(), is_active(&w, &webhook).await), (1, false));
+}
+
+async fn an_endpoint_that_is_off_already_is_not_told_of(s: TestStore) {
+    let (w, server, _receiver, webhook) = failing(s, 410).await;
+    let claimed = w.claim(&[w.rung()], "w").await.remove(0);
+    let ending = w.handler(Kind::DeliverWebhook).run(&Run::new(claimed.clone())).await.unwrap();
+    // Its owner is faster.
+    w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
+    let mut tx = w.begin().await.unwrap();
+    let outcome = ending.write(&mut tx, &claimed).await.unwrap();
+    assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
+    tx.commit().await.unwrap();
+    w.run_jobs().await;
+    assert_eq!((server.mails().len(), w.number("SELECT count(*) FROM mails").await), (0, 0));
+}
+
+async fn where_no_mail_server_is_configured_nothing_is_kept(s: TestStore) {
+    let w = TestWorker::over(s).await;
+    let receiver = receiver(410).await;
+    let webhook = w.listen_at(&receiver.uri()).await;
+    tell(&w).await;
+    w.run_jobs().await;
+    assert!(!is_active(&w, &webhook).await);
+    assert_eq!(w.number("SELECT count(*) FROM mails").await, 0);
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'send_mail'").await, 0);
+}
+
+async fn an_endpoint_s_own_words_stay_in_their_line(s: TestStore) {
+    let (w, server, _receiver, webhook) = failing(s, 410).await;
+    let description = Some("orders\r\nBcc: eve@example.com\r\n\r\n{{ name }} <b>".to_owned());
+    w.write(async |tx| webhooks::update(tx, &Webhook { description, ..webhook.clone() }).await).await;
+    w.run_jobs().await;
+    let line = "\nDescription    orders  Bcc: eve@example.com    {{ name }} <b>\nWhy";
+    assert!(text(&server).contains(line), "{}", text(&server));
+    assert!(server.heard().iter().all(|heard| !heard.line.contains("eve")));
+}
+
+async fn an_endpoint_that_is_switched_on_and_fails_again_is_told_of_again(s: TestStore) {
+    let (w, server, _receiver, webhook) = failing(s, 410).await;
+    w.run_jobs().await;
+    w.write(async |tx| webhooks::update(tx, &Webhook { disabled_reason: None, ..webhook.clone() }).await).await;
+    w.advance(60);
+    tell(&w).await;
+    w.run_jobs().await;
+    let mails = server.mails();
+    assert_eq!(mails.len(), 2);
+    assert!(mails[1].contains("did not arrive: 1."), "the one before belongs to the outage before: {}", mails[1]);
+    let id = |mail: &str| mail.lines().find(|line| line.starts_with("Message-ID")).unwrap().to_owned();
+    assert_ne!(id(&mails[0]), id(&mails[1]));
+}

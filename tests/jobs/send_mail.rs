@@ -1,0 +1,335 @@
+//! `send_mail`: what the mail server's answers mean for a mail, over every kind of connection that needs no trust.
+
+use crier_common::domain::job::{Kind, State};
+use crier_common::domain::mail::{Mail, MailStatus};
+use crier_common::store::mails::{self, NewMail};
+use crier_worker::engine::Run;
+
+use crate::support::command::crier;
+use crate::support::jobs::{LEASE_OVER, TestWorker};
+use crate::support::mail_server::{Answer, MailServer, Step, hasty, mailer};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    a_mail_arrives_as_it_was_written,
+    nothing_in_a_mail_becomes_a_header_or_a_command,
+    a_server_that_asks_for_patience_is_asked_again,
+    a_server_that_cannot_be_reached_is_tried_for_a_day,
+    a_refusal_for_good_ends_it_at_once,
+    an_address_that_is_none_ends_it_at_once,
+    a_refused_login_is_the_operator_s_to_mend,
+    a_server_that_says_nothing_is_left,
+    what_the_server_took_is_sent_however_it_ends,
+    a_crash_after_the_server_took_it_repeats_it_under_the_same_id,
+    a_worker_without_a_server_says_so,
+    an_operator_sends_a_dead_mail_again,
+    a_login_goes_to_this_machine_in_the_clear,
+    a_login_never_goes_elsewhere_in_the_clear,
+    a_server_must_offer_the_tls_that_is_required,
+    a_certificate_that_is_not_trusted_is_refused,
+);
+
+const RECIPIENT: &str = "ann@example.com";
+
+async fn post(w: &TestWorker, new: &NewMail<'_>) -> i64 {
+    w.write(async |tx| mails::post(tx, w.world.user, new, None).await).await
+}
+
+async fn post_one(w: &TestWorker) -> i64 {
+    let new =
+        NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello\n", message_id: "<mail-1@example.com>" };
+    post(w, &new).await
+}
+
+async fn found(w: &TestWorker, id: i64) -> Mail {
+    mails::find(&mut w.conn().await, id).await.unwrap().unwrap()
+}
+
+/// A worker on a server, with a mail to be sent.
+async fn posted(s: TestStore, server: &MailServer) -> (TestWorker, i64) {
+    let w = TestWorker::with_mailer(s, server.mailer()).await;
+    let id = post_one(&w).await;
+    (w, id)
+}
+
+/// The state of the mail's job, after how many tries, and why.
+async fn job(w: &TestWorker, mail: i64) -> (State, i32, Option<String>) {
+    let id = w.number(format!("SELECT id FROM jobs WHERE kind = 'send_mail' AND subject_id = {mail}")).await;
+    let row = w.show(id).await;
+    (row.state, row.attempt, row.last_error)
+}
+
+/// A header's value, put together from its lines.
+fn header<'a>(mail: &'a str, name: &str) -> Vec<&'a str> {
+    let head = mail.split("\n\n").next().unwrap();
+    head.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).collect()
+}
+
+/// One try without success; gives what the row says.
+async fn waits(w: &TestWorker, id: i64) -> String {
+    w.run_jobs().await;
+    let (state, attempts, why) = job(w, id).await;
+    assert_eq!((state, attempts), (State::Scheduled, 1), "{why:?}");
+    let mail = found(w, id).await;
+    assert_eq!((mail.status, &mail.error), (MailStatus::Pending, &why));
+    why.unwrap()
+}
+
+async fn a_mail_arrives_as_it_was_written(s: TestStore) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, server.mailer()).await;
+    let long = "x".repeat(2_000);
+    let body = format!("Grüße\n.\n.dots\n{long}\n");
+    let new =
+        NewMail { recipient: RECIPIENT, subject: "Grüße ☃", body_text: &body, message_id: "<mail-1@example.com>" };
+    let id = post(&w, &new).await;
+    w.run_jobs().await;
+    assert_eq!(job(&w, id).await, (State::Done, 1, None));
+    assert_eq!((found(&w, id).await.status, found(&w, id).await.sent_at), (MailStatus::Sent, Some(w.now())));
+    let [mail] = &server.mails()[..] else { panic!("one mail: {:?}", server.mails()) };
+    assert_eq!(header(mail, "To"), [RECIPIENT]);
+    assert_eq!(header(mail, "From"), ["=?utf-8?b?Q3JpZXIgZsO8ciBBbm4=?= <crier@example.com>"]);
+    assert_eq!(header(mail, "Subject"), ["=?utf-8?b?R3LDvMOfZSDimIM=?="]);
+    assert_eq!(header(mail, "Message-ID"), ["<mail-1@example.com>"]);
+    assert_eq!(header(mail, "Date"), [w.now().format("%a, %d %b %Y %T +0000").to_string()]);
+    assert_eq!(header(mail, "MIME-Version"), ["1.0"]);
+    assert_eq!(header(mail, "Content-Type"), ["text/plain; charset=utf-8"]);
+    assert_eq!(header(mail, "Auto-Submitted"), ["auto-generated"]);
+    assert_eq!(header(mail, "Content-Transfer-Encoding"), ["quoted-printable"]);
+    let text = mail.split_once("\n\n").unwrap().1.replace("=\n", "");
+    assert_eq!(text.trim_end(), format!("Gr=C3=BC=C3=9Fe\n.\n.dots\n{long}"), "dots and all");
+    let lines: Vec<String> = server.heard().into_iter().map(|heard| heard.line).collect();
+    assert_eq!(
+        lines,
+        ["EHLO example.com", "MAIL FROM:<crier@example.com>", "RCPT TO:<ann@example.com>", "DATA", "QUIT"]
+    );
+}
+
+async fn nothing_in_a_mail_becomes_a_header_or_a_command(s: TestStore) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, server.mailer()).await;
+    let evil = "Hello\r\nBcc: eve@example.com\r\n\r\nbody\u{2028}\0";
+    let new = NewMail {
+        recipient: RECIPIENT,
+        subject: evil.trim_end_matches('\0'),
+        body_text: "\r\n.\r\nMAIL FROM:<eve@example.com>\r\n",
+        message_id: "<mail-1@example.com>",
+    };
+    post(&w, &new).await;
+    let recipient = "\"a\r\nRCPT TO:<eve@example.com>\r\n\"@example.com";
+    let refused = post(&w, &NewMail { recipient, message_id: "<mail-2@example.com>", ..new }).await;
+    w.run_jobs().await;
+    assert_eq!(found(&w, refused).await.status, MailStatus::Failed);
+    let [mail] = &server.mails()[..] else { panic!("one mail: {:?}", server.mails()) };
+    assert!(header(mail, "Bcc").is_empty(), "{mail}");
+    assert_eq!(header(mail, "Subject").len(), 1, "{mail}");
+    let lines = server.heard();
+    assert_eq!(lines.iter().filter(|heard| heard.line.starts_with("RCPT")).count(), 1);
+    assert!(lines.iter().all(|heard| !heard.line.contains("eve")), "{lines:?}");
+}
+
+async fn a_server_that_asks_for_patience_is_asked_again(s: TestStore) {
+    let server = MailServer::start().await;
+    let (w, id) = posted(s, &server).await;
+    let asked = [
+        (Step::Greeting, "421 too busy"),
+        (Step::Sender, "451 try later"),
+        (Step::Recipient, "450 4.2.0 greylisted"),
+        (Step::Data, "452 no room"),
+        (Step::End, "451 no room after all"),
+    ];
+    for (step, says) in asked {
+        server.then(step, Answer::Say(says));
+    }
+    let mut pauses = Vec::new();
+    for (number, (_, says)) in (1..).zip(asked) {
+        w.run_jobs().await;
+        let (state, attempts, why) = job(&w, id).await;
+        assert_eq!((state, attempts), (State::Scheduled, number));
+        assert!(why.as_ref().unwrap().contains(&says[4..]), "{why:?}");
+        assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Pending, why));
+        let next = w.show(w.number("SELECT id FROM jobs").await).await.run_at;
+        pauses.push((next - w.now()).num_seconds());
+        w.clock.advance(next - w.now());
+    }
+    assert!(pauses.is_sorted() && pauses[0] >= 4 && pauses[4] >= 3 * 3_600, "{pauses:?}");
+    w.run_jobs().await;
+    assert_eq!((job(&w, id).await.0, server.mails().len()), (State::Done, 1));
+    assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Sent, None));
+}
+
+async fn a_server_that_cannot_be_reached_is_tried_for_a_day(s: TestStore) {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let w = TestWorker::with_mailer(s, mailer(&format!("smtp://{address}"))).await;
+    let (id, begun) = (post_one(&w).await, w.now());
+    w.run_to_the_end().await;
+    let (state, attempts, why) = job(&w, id).await;
+    assert_eq!((state, attempts), (State::Dead, 8));
+    let hours = (w.now() - begun).num_hours();
+    assert!((20..36).contains(&hours), "{hours} hours");
+    let mail = found(&w, id).await;
+    assert_eq!((mail.status, &mail.error), (MailStatus::Failed, &why));
+    assert!(why.unwrap().contains("refused"));
+}
+
+async fn a_refusal_for_good_ends_it_at_once(s: TestStore) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, server.mailer()).await;
+    for (number, step) in (1..).zip([Step::Sender, Step::Recipient, Step::Data, Step::End]) {
+        server.then(step, Answer::Say("550 5.1.1 no such user here"));
+        let message_id = format!("<mail-{number}@example.com>");
+        let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
+        let id = post(&w, &new).await;
+        w.run_jobs().await;
+        let (state, attempts, why) = job(&w, id).await;
+        assert_eq!((state, attempts), (State::Dead, 1), "{step:?}");
+        assert!(why.as_ref().unwrap().contains("no such user here"), "{why:?}");
+        assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Failed, why));
+    }
+    assert!(server.mails().is_empty());
+}
+
+async fn an_address_that_is_none_ends_it_at_once(s: TestStore) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, server.mailer()).await;
+    for (number, recipient) in
+        (1..).zip(["ann", "ann@", "@example.com", "ann@exa mple.com", "ann@example.com, bob@example.com"])
+    {
+        let message_id = format!("<mail-{number}@example.com>");
+        let id = post(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id: &message_id }).await;
+        w.run_jobs().await;
+        assert_eq!(job(&w, id).await.0, State::Dead, "{recipient}");
+        assert!(found(&w, id).await.error.unwrap().contains("no address"), "{recipient}");
+    }
+    assert!(server.heard().is_empty());
+    let (recipient, message_id) = ("ann@bücher.example", "<mail-9@example.com>");
+    post(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id }).await;
+    w.run_jobs().await;
+    assert!(server.heard().iter().any(|heard| heard.line == "RCPT TO:<ann@xn--bcher-kva.example>"));
+}
+
+async fn a_refused_login_is_the_operator_s_to_mend(s: TestStore) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}"))).await;
+    let id = post_one(&w).await;
+    server.then(Step::Login, Answer::Say("535 5.7.8 wrong password"));
+    let why = waits(&w, id).await;
+    assert!(why.contains("wrong password") && !why.contains("hush"), "{why}");
+    w.run_to_the_end().await;
+    assert_eq!((found(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
+}
+
+async fn a_server_that_says_nothing_is_left(s: TestStore) {
+    let server = MailServer::start().await;
+    let mut w = TestWorker::with_mailer(s, hasty(&server.url("smtp://{}"))).await;
+    let id = post_one(&w).await;
+    server.then(Step::Greeting, Answer::Silence);
+    let why = waits(&w, id).await;
+    assert!(why.contains("not done within 200ms"), "{why}");
+    w.set_mailer(server.mailer());
+    server.then(Step::Data, Answer::HangUp);
+    w.run_to_the_end().await;
+    assert_eq!((found(&w, id).await.status, job(&w, id).await.1), (MailStatus::Sent, 3));
+}
+
+async fn what_the_server_took_is_sent_however_it_ends(s: TestStore) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, server.mailer()).await;
+    for (number, answer) in (1..).zip([Answer::HangUp, Answer::Silence, Answer::Say("500 what?")]) {
+        server.then(Step::Quit, answer);
+        let message_id = format!("<mail-{number}@example.com>");
+        let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
+        let id = post(&w, &new).await;
+        w.run_jobs().await;
+        assert_eq!((job(&w, id).await.0, server.mails().len()), (State::Done, number), "{answer:?}");
+    }
+}
+
+async fn a_crash_after_the_server_took_it_repeats_it_under_the_same_id(s: TestStore) {
+    let server = MailServer::start().await;
+    let (w, id) = posted(s, &server).await;
+    // The server has said yes; the worker dies before it can write that down.
+    let claimed = w.claim(&[w.rung()], "w").await.remove(0);
+    let ending = w.handler(Kind::SendMail).run(&Run::new(claimed)).await.unwrap();
+    drop(ending);
+    assert_eq!((server.mails().len(), found(&w, id).await.status), (1, MailStatus::Pending));
+    w.advance(LEASE_OVER);
+    w.run_jobs().await;
+    assert_eq!((found(&w, id).await.status, job(&w, id).await.0), (MailStatus::Sent, State::Done));
+    let mails = server.mails();
+    assert_eq!((mails.len(), header(&mails[0], "Message-ID")), (2, vec!["<mail-1@example.com>"]));
+    assert_eq!(mails[0], mails[1], "to the last byte");
+}
+
+async fn a_worker_without_a_server_says_so(s: TestStore) {
+    let w = TestWorker::over(s).await;
+    let id = post_one(&w).await;
+    w.run_jobs().await;
+    let (state, _, why) = job(&w, id).await;
+    assert_eq!((state, found(&w, id).await.status), (State::Cancelled, MailStatus::Failed));
+    let why = why.unwrap();
+    assert!(why.contains("mail_not_configured") && why.contains("CRIER_SMTP_URL"), "{why}");
+    assert_eq!(found(&w, id).await.error, Some(why));
+}
+
+async fn an_operator_sends_a_dead_mail_again(s: TestStore) {
+    let server = MailServer::start().await;
+    let (w, id) = posted(s, &server).await;
+    server.then(Step::Recipient, Answer::Say("550 no such user"));
+    w.run_jobs().await;
+    let job_id = w.number("SELECT id FROM jobs").await.to_string();
+    let shown = crier(&w, &["jobs", "show", &job_id]);
+    assert!(shown.done().contains("no such user") && shown.done().contains(&format!("mail {id} on behalf of user")));
+    assert_eq!(crier(&w, &["jobs", "retry", "--dead", "--kind", "send_mail"]).done(), "Run again: 1.\n");
+    w.run_to_the_end().await;
+    assert_eq!((found(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
+}
+
+async fn a_login_goes_to_this_machine_in_the_clear(s: TestStore) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}"))).await;
+    let id = post_one(&w).await;
+    w.run_jobs().await;
+    assert_eq!(found(&w, id).await.status, MailStatus::Sent);
+    assert!(server.heard().iter().any(|heard| heard.line == "AUTH PLAIN AGFubgBodXNo"));
+}
+
+async fn a_login_never_goes_elsewhere_in_the_clear(s: TestStore) {
+    let server = MailServer::start().await;
+    // An address by which the system reaches itself, and which is not the loopback for that.
+    let elsewhere = mailer(&format!("smtp://ann:hush@0.0.0.0:{}", server.address.port()));
+    let w = TestWorker::with_mailer(s, elsewhere).await;
+    let id = post_one(&w).await;
+    let why = waits(&w, id).await;
+    assert!(why.contains("smtps://") && !why.contains("hush"), "{why}");
+    let heard = server.heard();
+    assert!(heard.iter().all(|heard| heard.line.starts_with("EHLO")), "{heard:?}");
+}
+
+async fn a_server_must_offer_the_tls_that_is_required(s: TestStore) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}?tls=required"))).await;
+    let id = post_one(&w).await;
+    let why = waits(&w, id).await;
+    assert!(why.contains("STARTTLS is not supported"), "{why}");
+    let heard = server.heard();
+    assert!(heard.iter().all(|heard| heard.line.starts_with("EHLO")), "{heard:?}");
+}
+
+async fn a_certificate_that_is_not_trusted_is_refused(s: TestStore) {
+    let (offering, speaking) = (MailServer::offering_tls().await, MailServer::speaking_tls().await);
+    let mut w = TestWorker::over(s).await;
+    let forms = ["smtp://ann:hush@{}", "smtp://ann:hush@{}?tls=required", "smtps://ann:hush@{}"];
+    for ((number, form), server) in (1..).zip(forms).zip([&offering, &offering, &speaking]) {
+        w.set_mailer(mailer(&server.url(form)));
+        let message_id = format!("<mail-{number}@example.com>");
+        let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
+        let id = post(&w, &new).await;
+        let why = waits(&w, id).await;
+        assert!(why.contains("certificate"), "{form}: {why}");
+    }
+    let heard = [offering.heard(), speaking.heard()].concat();
+    assert!(heard.iter().all(|heard| ["EHLO example.com", "STARTTLS"].contains(&heard.line.as_str())), "{heard:?}");
+}

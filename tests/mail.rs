@@ -1,0 +1,64 @@
+//! Mail by real processes, over TLS whose certificate the system trusts: the owner of an endpoint that is gone hears of it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use crate::support::client::until;
+use crate::support::mail_server::MailServer;
+use crate::support::process::Installation;
+
+/// An installation with this mail server, which the system trusts.
+async fn installation(server: &MailServer, form: &str, split: bool) -> (Installation, tempfile::NamedTempFile) {
+    let trusted = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(trusted.path(), server.certificate()).unwrap();
+    let (url, path) = (server.url(form), trusted.path().display().to_string());
+    let keys = [
+        ("CRIER_SMTP_URL", url.as_str()),
+        ("CRIER_MAIL_FROM", "Crier <crier@example.com>"),
+        ("SSL_CERT_FILE", path.as_str()),
+    ];
+    let crier = if split { Installation::split_with(&keys).await } else { Installation::embedded_with(&keys).await };
+    (crier, trusted)
+}
+
+/// An endpoint that is gone is disabled, and its owner gets one mail; what is secret goes over TLS alone.
+async fn the_owner_is_told(server: MailServer, form: &str, split: bool) {
+    let (mut crier, _trusted) = installation(&server, form, split).await;
+    let gone = MockServer::start().await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(410)).mount(&gone).await;
+    crier.listen(&gone.uri()).await;
+    let (brand, account) = crier.sandbox("mail").await;
+    crier.post(brand, account, "Hello").await;
+    let mail = until("a mail", || async { server.mails().pop() }).await;
+    assert!(mail.contains("To: owner@localhost\n") && mail.contains(&gone.uri()), "{mail}");
+    until("the end of its job", || async {
+        let done = crier.number("SELECT count(*) FROM mails WHERE status = 'sent'").await;
+        (done == 1).then_some(())
+    })
+    .await;
+    let heard = server.heard();
+    assert!(heard.iter().all(|said| said.encrypted || ["EHLO example.com", "STARTTLS"].contains(&said.line.as_str())));
+    assert!(heard.iter().any(|said| said.line == "AUTH PLAIN AGFubgBodXNo"), "{heard:?}");
+    assert_eq!(server.mails().len(), 1);
+    for name in crier.names() {
+        assert!(!crier.log(name).contains("hush"), "{}", crier.log(name));
+    }
+    crier.assert_all_run();
+}
+
+#[tokio::test]
+async fn embedded_over_tls_from_the_first_byte() {
+    the_owner_is_told(MailServer::speaking_tls().await, "smtps://ann:hush@{}", false).await;
+}
+
+#[tokio::test]
+async fn embedded_over_starttls_that_is_offered() {
+    the_owner_is_told(MailServer::offering_tls().await, "smtp://ann:hush@{}", false).await;
+}
+
+#[tokio::test]
+async fn split_over_starttls_that_is_required() {
+    the_owner_is_told(MailServer::offering_tls().await, "smtp://ann:hush@{}?tls=required", true).await;
+}

@@ -1,0 +1,110 @@
+//! The outbox: what a mail is stored with, and where its tries leave it.
+
+use crier_common::domain::job::Kind;
+use crier_common::domain::mail::{Mail, MailStatus};
+use crier_common::store::mails::{self, NewMail};
+use crier_common::store::users;
+use crier_common::subjects;
+
+use crate::support::store::{TestStore, on_both};
+
+on_both![
+    a_mail_comes_back_as_it_was_stored_with_a_job,
+    a_mail_that_is_given_up_with_its_transaction_is_never_sent,
+    a_message_id_is_given_once,
+    a_mail_goes_with_its_user,
+    a_mail_that_waits_says_why_until_it_is_sent,
+    what_was_sent_stays_sent,
+    a_job_s_end_is_the_mail_s,
+];
+
+const NEW: NewMail<'_> = NewMail {
+    recipient: "ann@example.com",
+    subject: "Naïve ☃",
+    body_text: "One\nTwo\n",
+    message_id: "<mail-1@example.com>",
+};
+
+async fn posted(s: &TestStore) -> i64 {
+    let w = s.world().await;
+    s.write(async |tx| mails::post(tx, w.user, &NEW, Some("request-1")).await).await
+}
+
+async fn found(s: &TestStore, id: i64) -> Mail {
+    mails::find(&mut s.conn().await, id).await.unwrap().unwrap()
+}
+
+async fn a_mail_comes_back_as_it_was_stored_with_a_job(s: TestStore) {
+    let id = posted(&s).await;
+    let mail = found(&s, id).await;
+    assert_eq!((mail.id, mail.recipient.as_str(), mail.subject.as_str()), (id, "ann@example.com", "Naïve ☃"));
+    assert_eq!((mail.body_text.as_str(), mail.message_id.as_str()), ("One\nTwo\n", "<mail-1@example.com>"));
+    assert_eq!((mail.status, mail.error, mail.sent_at), (MailStatus::Pending, None, None));
+    assert_eq!((mail.created_at, mail.user_id), (s.now(), s.number("SELECT id FROM users").await));
+    let job = s.show(s.bell.take()[0]).await;
+    assert_eq!((job.kind, job.subject_id, job.trace.as_deref()), (Kind::SendMail, id, Some("request-1")));
+    assert_eq!(job.lane.as_deref(), Some("mail_server"));
+    assert!(mails::find(&mut s.conn().await, 999).await.unwrap().is_none());
+}
+
+async fn a_mail_that_is_given_up_with_its_transaction_is_never_sent(s: TestStore) {
+    let w = s.world().await;
+    s.discard(async |tx| mails::post(tx, w.user, &NEW, None).await).await;
+    assert_eq!(s.number("SELECT count(*) FROM mails").await, 0);
+    assert_eq!((s.number("SELECT count(*) FROM jobs").await, s.bell.take().len()), (0, 0));
+}
+
+async fn a_message_id_is_given_once(s: TestStore) {
+    let w = s.world().await;
+    s.write(async |tx| mails::post(tx, w.user, &NEW, None).await).await;
+    let twice = s.try_write(async |tx| mails::post(tx, w.user, &NEW, None).await).await;
+    assert!(twice.unwrap_err().is_unique_violation());
+}
+
+async fn a_mail_goes_with_its_user(s: TestStore) {
+    let id = posted(&s).await;
+    assert!(s.write(async |tx| users::delete(tx, "ann@example.com").await).await);
+    assert!(mails::find(&mut s.conn().await, id).await.unwrap().is_none());
+    assert!(subjects::describe(&mut s.conn().await, Kind::SendMail, id).await.unwrap().is_none());
+}
+
+async fn a_mail_that_waits_says_why_until_it_is_sent(s: TestStore) {
+    let id = posted(&s).await;
+    s.write(async |tx| mails::deferred(tx, id, "nobody answers").await).await;
+    let mail = found(&s, id).await;
+    assert_eq!((mail.status, mail.error.as_deref()), (MailStatus::Pending, Some("nobody answers")));
+    s.advance(60);
+    s.write(async |tx| mails::sent(tx, id).await).await;
+    let mail = found(&s, id).await;
+    assert_eq!((mail.status, mail.error, mail.sent_at), (MailStatus::Sent, None, Some(s.now())));
+}
+
+async fn what_was_sent_stays_sent(s: TestStore) {
+    let id = posted(&s).await;
+    s.write(async |tx| mails::sent(tx, id).await).await;
+    s.write(async |tx| mails::deferred(tx, id, "late").await).await;
+    s.write(async |tx| mails::failed(tx, id, "late").await).await;
+    assert!(!s.write(async |tx| mails::revive(tx, id).await).await);
+    let mail = found(&s, id).await;
+    assert_eq!((mail.status, mail.error), (MailStatus::Sent, None));
+}
+
+async fn a_job_s_end_is_the_mail_s(s: TestStore) {
+    let id = posted(&s).await;
+    s.write(async |tx| {
+        subjects::hold(tx, Kind::SendMail, id).await?;
+        subjects::job_died(tx, Kind::SendMail, id, None).await
+    })
+    .await;
+    let mail = found(&s, id).await;
+    assert_eq!(mail.status, MailStatus::Failed);
+    assert!(mail.error.unwrap().contains("retry"), "it says what to do");
+    let revive = async || s.write(async |tx| subjects::job_revived(tx, Kind::SendMail, id).await).await;
+    assert!(revive().await);
+    assert_eq!((found(&s, id).await.status, found(&s, id).await.error), (MailStatus::Pending, None));
+    assert!(!revive().await, "it has not failed");
+    s.write(async |tx| subjects::job_cancelled(tx, Kind::SendMail, id).await).await;
+    assert!(found(&s, id).await.error.unwrap().contains("operator"));
+    let described = subjects::describe(&mut s.conn().await, Kind::SendMail, id).await.unwrap().unwrap();
+    assert!(described.words.contains("failed") && !described.words.contains("example.com"), "{}", described.words);
+}

@@ -1,0 +1,240 @@
+//! A mail server: it takes every mail and writes down what it heard, unless a test has it refuse, hang up or say nothing.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crier_common::config::{Config, Role, Source};
+use crier_common::mail::Mailer;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+
+/// A step of the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Greeting,
+    Hello,
+    StartTls,
+    Login,
+    Sender,
+    Recipient,
+    Data,
+    /// The whole mail is there.
+    End,
+    Quit,
+}
+
+/// What the server does at a step in the place of going along.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    Say(&'static str),
+    HangUp,
+    Silence,
+}
+
+/// A line that a client said, and whether nobody else could read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    pub line: String,
+    pub encrypted: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tls {
+    None,
+    Offered,
+    FromTheStart,
+}
+
+/// The server. Its certificate is signed by itself: nobody trusts it who is not told to.
+pub struct MailServer {
+    pub address: SocketAddr,
+    certificate: String,
+    state: Arc<State>,
+}
+
+struct State {
+    tls: Tls,
+    acceptor: TlsAcceptor,
+    /// One of them for each connection, in their order.
+    script: Mutex<VecDeque<(Step, Answer)>>,
+    heard: Mutex<Vec<Heard>>,
+    mails: Mutex<Vec<String>>,
+}
+
+impl MailServer {
+    pub async fn start() -> Self {
+        Self::with(Tls::None).await
+    }
+
+    /// It offers STARTTLS.
+    pub async fn offering_tls() -> Self {
+        Self::with(Tls::Offered).await
+    }
+
+    /// TLS from the first byte.
+    pub async fn speaking_tls() -> Self {
+        Self::with(Tls::FromTheStart).await
+    }
+
+    async fn with(tls: Tls) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+        let config = ServerConfig::builder().with_no_client_auth();
+        let config = config.with_single_cert(vec![own.cert.der().clone()], key.into()).expect("a key of its own");
+        let state = Arc::new(State {
+            tls,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            script: Mutex::default(),
+            heard: Mutex::default(),
+            mails: Mutex::default(),
+        });
+        let serving = state.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let turn = serving.script.lock().expect("no panic").pop_front();
+                let (state, stream) = (serving.clone(), BufReader::new(Box::new(stream) as Box<dyn Stream>));
+                let encrypted = false;
+                // A client that goes away is the test's to notice.
+                tokio::spawn(async move { Session { state, turn, stream, encrypted }.run().await });
+            }
+        });
+        Self { address, certificate: own.cert.pem(), state }
+    }
+
+    /// In the next connection that has no part yet, it does this at that step.
+    pub fn then(&self, step: Step, answer: Answer) {
+        self.state.script.lock().expect("no panic").push_back((step, answer));
+    }
+
+    /// What it was told, in all connections.
+    pub fn heard(&self) -> Vec<Heard> {
+        self.state.heard.lock().expect("no panic").clone()
+    }
+
+    /// The mails that it took, as they came, lines ended by `\n`.
+    pub fn mails(&self) -> Vec<String> {
+        self.state.mails.lock().expect("no panic").clone()
+    }
+
+    /// What to put into a file for a process that is to trust it.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// Its place as `CRIER_SMTP_URL` has it: `{}` stands for host and port.
+    pub fn url(&self, form: &str) -> String {
+        form.replace("{}", &format!("localhost:{}", self.address.port()))
+    }
+
+    /// The product's client of it.
+    pub fn mailer(&self) -> Mailer {
+        mailer(&self.url("smtp://{}"))
+    }
+}
+
+/// The product's client of a mail server, as it is configured.
+pub fn mailer(url: &str) -> Mailer {
+    let keys = [("CRIER_SMTP_URL", url), ("CRIER_MAIL_FROM", "Crier für Ann <crier@example.com>")];
+    let config = Config::load(&Source::new(keys, None, [("", ""); 0]), Role::Crier).expect("a configuration");
+    Mailer::new(&config.mail).expect("a sender").expect("a server")
+}
+
+/// The same, with little patience.
+pub fn hasty(url: &str) -> Mailer {
+    mailer(url).with_timeout(Duration::from_millis(200))
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+struct Session {
+    state: Arc<State>,
+    turn: Option<(Step, Answer)>,
+    stream: BufReader<Box<dyn Stream>>,
+    encrypted: bool,
+}
+
+impl Session {
+    async fn run(mut self) -> io::Result<()> {
+        if self.state.tls == Tls::FromTheStart {
+            self = self.encrypt().await?;
+        }
+        self.answer(Step::Greeting, "220 ready").await?;
+        while let Some(line) = self.line().await? {
+            self.state.heard.lock().expect("no panic").push(Heard { line: line.clone(), encrypted: self.encrypted });
+            let verb = line.split([' ', ':']).next().unwrap_or_default();
+            match verb {
+                "EHLO" => {
+                    let tls = if self.state.tls == Tls::Offered && !self.encrypted { "250-STARTTLS\r\n" } else { "" };
+                    self.answer(Step::Hello, &format!("250-test\r\n{tls}250 AUTH PLAIN LOGIN")).await?;
+                }
+                "STARTTLS" if self.answer(Step::StartTls, "220 go on").await? => self = self.encrypt().await?,
+                "STARTTLS" => {}
+                "AUTH" => drop(self.answer(Step::Login, "235 welcome").await?),
+                "MAIL" => drop(self.answer(Step::Sender, "250 fine").await?),
+                "RCPT" => drop(self.answer(Step::Recipient, "250 fine").await?),
+                "DATA" if self.answer(Step::Data, "354 go on").await? => self.take().await?,
+                "DATA" => {}
+                "QUIT" => {
+                    self.answer(Step::Quit, "221 bye").await?;
+                    return Ok(());
+                }
+                _ => self.say("500 what?").await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the mail, unless it says that it does not.
+    async fn take(&mut self) -> io::Result<()> {
+        let mut mail = String::new();
+        loop {
+            let line = self.line().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            if line == "." {
+                break;
+            }
+            mail.push_str(line.strip_prefix('.').unwrap_or(&line));
+            mail.push('\n');
+        }
+        if !matches!(self.turn, Some((Step::End, Answer::Say(_)))) {
+            self.state.mails.lock().expect("no panic").push(mail);
+        }
+        self.answer(Step::End, "250 taken").await.map(drop)
+    }
+
+    /// Says what the script has for the step, or goes along; gives whether it went along.
+    async fn answer(&mut self, step: Step, usual: &str) -> io::Result<bool> {
+        match self.turn.filter(|(at, _)| *at == step) {
+            None => self.say(usual).await.map(|()| true),
+            Some((_, Answer::Say(text))) => self.say(text).await.map(|()| false),
+            Some((_, Answer::HangUp)) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Some((_, Answer::Silence)) => std::future::pending().await,
+        }
+    }
+
+    async fn say(&mut self, text: &str) -> io::Result<()> {
+        self.stream.write_all(format!("{text}\r\n").as_bytes()).await?;
+        self.stream.flush().await
+    }
+
+    async fn line(&mut self) -> io::Result<Option<String>> {
+        let mut line = String::new();
+        let read = self.stream.read_line(&mut line).await?;
+        Ok((read > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned()))
+    }
+
+    async fn encrypt(self) -> io::Result<Self> {
+        let stream = self.state.acceptor.accept(self.stream.into_inner()).await?;
+        Ok(Self { stream: BufReader::new(Box::new(stream)), encrypted: true, ..self })
+    }
+}

@@ -1,0 +1,101 @@
+//! `send_mail`: one try to bring a mail of the outbox to the mail server.
+//!
+//! At least once: a worker that dies between the server's yes and the end of the job leaves the mail to another, who sends it
+//! again. The Message-ID was stored with the mail and is the same at every try, so that mail programs show it once.
+//!
+//! A mail that has to wait is tried eight times over a day, like a webhook; one that the server refuses for good is dead at
+//! once. Its row says why, and an operator can run the job again.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::domain::mail::MailStatus;
+use crier_common::mail::{Mailer, SendError};
+use crier_common::store::{Result, Store, Tx, mails};
+use crier_common::webhooks::schedule;
+
+use super::{Deps, Ending, Job};
+use crate::engine::Run;
+
+const NOT_CONFIGURED: &str =
+    "mail_not_configured: this worker has no mail server; set CRIER_SMTP_URL, then retry the job";
+
+pub struct SendMail {
+    store: Store,
+    mailer: Option<Arc<Mailer>>,
+}
+
+impl SendMail {
+    pub fn new(deps: &Deps) -> Self {
+        Self { store: deps.store.clone(), mailer: deps.mailer.clone() }
+    }
+}
+
+#[async_trait]
+impl Job for SendMail {
+    fn kind(&self) -> Kind {
+        Kind::SendMail
+    }
+
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+        let mut conn = self.store.read().await?;
+        let Some(mail) = mails::find(&mut conn, run.job.subject_id).await? else {
+            return Ok(Box::new(Outcome::Cancelled("the mail is gone".into())));
+        };
+        drop(conn);
+        if mail.status != MailStatus::Pending {
+            return Ok(Box::new(Outcome::Cancelled(format!("the mail is {} already", mail.status))));
+        }
+        let Some(mailer) = &self.mailer else { return Ok(Box::new(Ended::NotConfigured)) };
+        Ok(Box::new(match run.call(mailer.send(&mail)).await {
+            Ok(()) => Ended::Sent,
+            Err(SendError::Deferred(why)) => Ended::Deferred(why, crier_common::random::unit()),
+            Err(SendError::Refused(why)) => Ended::Refused(why),
+        }))
+    }
+}
+
+/// How a try ended.
+enum Ended {
+    Sent,
+    /// With the jitter of the pause until the next.
+    Deferred(String, f64),
+    Refused(String),
+    NotConfigured,
+}
+
+#[async_trait]
+impl Ending for Ended {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        let id = job.subject_id;
+        match self {
+            Self::Sent => {
+                mails::sent(tx, id).await?;
+                Ok(Outcome::Done)
+            }
+            Self::Deferred(why, jitter) => {
+                let count = |number: i32| u32::try_from(number).unwrap_or(0);
+                let (made, allowed) = (count(job.attempt), count(job.max_attempts));
+                match schedule::next_attempt(made, allowed, None, tx.now, *jitter) {
+                    Some(at) => {
+                        mails::deferred(tx, id, why).await?;
+                        Ok(Outcome::RetryAt(at, why.clone()))
+                    }
+                    None => refused(tx, id, why).await,
+                }
+            }
+            Self::Refused(why) => refused(tx, id, why).await,
+            Self::NotConfigured => {
+                mails::failed(tx, id, NOT_CONFIGURED).await?;
+                Ok(Outcome::Cancelled(NOT_CONFIGURED.to_owned()))
+            }
+        }
+    }
+}
+
+/// Nobody tries it any more.
+async fn refused(tx: &mut Tx, mail_id: i64, why: &str) -> Result<Outcome> {
+    mails::failed(tx, mail_id, why).await?;
+    Ok(Outcome::Abort(why.to_owned()))
+}
