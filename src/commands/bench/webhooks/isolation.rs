@@ -14,6 +14,9 @@ use super::{Bench, Figures};
 
 const NAME: &str = "isolation";
 
+/// Messages before the first that are measured.
+const WARM: u32 = GENTLE;
+
 /// From the requests to the deliveries, and how many connections the bad endpoint held.
 struct Round {
     alone: Vec<Duration>,
@@ -39,14 +42,17 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, CommandError> {
     let service = Service::start(bench, &receiver, 1).await?;
     let Some(place) = service.place() else { return refused("a peer has no second user") };
     let messages = (GENTLE * bench.args.seconds / bench.args.rounds).max(1);
-    let (_, alone) = gently(&service, &receiver, 0..messages).await?;
+    // The first ones find everything cold.
+    let (from, to) = (WARM, WARM + messages);
+    gently(&service, &receiver, 0..from).await?;
+    let (_, alone) = gently(&service, &receiver, from..to).await?;
 
     let bad = BadEndpoint::start(&receiver.outside, fault).await?;
     let neighbour = Tenant::make(place.api(), "bad", std::slice::from_ref(&bad.url)).await?;
     neighbour.emit(place.api(), 0..bench.args.pending / 10).await?;
     tokio::time::sleep(fault.shows_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;
     bad.forget();
-    let (_, beside) = gently(&service, &receiver, messages..2 * messages).await?;
+    let (_, beside) = gently(&service, &receiver, to..to + messages).await?;
     let held = bad.most();
     // Before the worker stops, which else waits for what it does not answer.
     drop(bad);
