@@ -8,6 +8,7 @@ use std::time::Duration;
 use redis::AsyncCommands as _;
 use serde_json::Value;
 use sqlx::{Connection as _, PgConnection};
+use tokio::sync::Mutex;
 
 use crate::support::servers;
 
@@ -17,6 +18,9 @@ const TINY_WEBHOOKS: &[&str] = &[
     "webhooks", "--messages", "20", "--endpoints", "1,5", "--pending", "20", "--seconds", "1", "--rounds", "1",
     "--warm-up", "0", "--json",
 ];
+/// All tests share a Postgres, where the databases of one `crier bench` look like those of another.
+static SERVER: Mutex<()> = Mutex::const_new(());
+
 const MACHINE: &[&str] = &["form", "version", "cores", "database", "durability"];
 
 /// Measurement and figure.
@@ -128,6 +132,7 @@ async fn embedded(tiny: &[&str], expected: &Names) {
 
 /// Beside an installation on Postgres and Redis; then again, broken off in the middle of `long`, which takes half a minute.
 async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
+    let _alone = SERVER.lock().await;
     let installation = servers::postgres(|url| async move {
         let db = crier_common::store::Db::postgres(&url, 2).expect("a URL");
         db.migrate().await.expect("a schema");
