@@ -13,8 +13,7 @@ use super::tenant::Tenant;
 use super::{Bench, Figures};
 
 const NAME: &str = "isolation";
-
-/// Messages before the first that are measured.
+/// Messages before the first that is measured.
 const WARM: u32 = GENTLE;
 
 /// From the requests to the deliveries, and how many connections the bad endpoint held.

@@ -56,7 +56,11 @@ async fn accept(listener: TcpListener, answer: Answer) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            Ok((stream, _)) = listener.accept() => drop(connections.spawn(serve(stream, answer.clone()))),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(serve(stream, answer.clone()))),
+                // What is lost by it is missed later.
+                Err(error) => return tracing::error!(%error, "an endpoint ends: it cannot accept connections"),
+            },
             Some(_) = connections.join_next() => {}
         }
     }
