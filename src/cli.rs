@@ -16,7 +16,7 @@ use secrecy::SecretString;
 #[command(
     name = "crier",
     version,
-    after_help = "Examples:\n  crier                                  start everything, on SQLite in ./crier-data\n  crier user add ann@example.com         a user with a workspace of her own\n  crier key create --user ann@example.com\n  crier jobs list --state dead --json\n  crier webhooks listen                  show what webhooks bring, on a local port\n  crier bench jobs                       how fast the jobs are on this machine"
+    after_help = "Examples:\n  crier                                  start everything, on SQLite in ./crier-data\n  crier user add ann@example.com         a user with a workspace of her own\n  crier key create --user ann@example.com\n  crier jobs list --state dead --json\n  crier webhooks listen                  show what webhooks bring, on a local port\n  crier bench jobs                       how fast the jobs are on this machine\n  crier bench webhooks                   and how fast the webhooks"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -246,6 +246,25 @@ pub enum BenchCommand {
         after_help = "Where: on SQLite and the queue inside the process; where CRIER_DATABASE_URL is Postgres and CRIER_REDIS_URL is set, on a new database of that server (the user needs the right to create one) and under keys of its own.\n\nExamples:\n  crier bench jobs\n  crier bench jobs --only pickup,throughput --dir /var/lib/crier\n  crier bench jobs --only publish --posts 50000 --slots 128 --json\n  crier bench jobs --database-url postgres://crier:password@localhost/crier --redis-url redis://localhost"
     )]
     Jobs(BenchJobs),
+    /// Measure webhooks, from the request to the endpoint: some ten minutes, on a database of its own that is deleted at
+    /// the end.
+    #[command(
+        after_help = "Where: as for `crier bench jobs`. Clients, API, worker, scheduler and endpoints are all on this machine and share its processors.\n\nExamples:\n  crier bench webhooks\n  crier bench webhooks --only throughput,backlog --messages 5000\n  crier bench webhooks --only isolation --seconds 90 --rounds 5 --json"
+    )]
+    Webhooks(BenchWebhooks),
+}
+
+/// Where all of `crier bench` takes place, and how it is told.
+#[derive(Args, Debug, Clone)]
+pub struct BenchOptions {
+    /// Where the SQLite file goes: the disk decides much [default: the directory for temporary files].
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// How many jobs the worker runs at once (but in the throughput of jobs).
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    pub slots: u16,
+    #[command(flatten)]
+    pub format: Format,
 }
 
 #[derive(Args, Debug, Clone)]
@@ -253,9 +272,6 @@ pub struct BenchJobs {
     /// Some of: memory, throughput, pickup, lateness, dispatch, publish [default: all].
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<Measurement>,
-    /// Where the SQLite file goes: the disk decides much [default: the directory for temporary files].
-    #[arg(long)]
-    pub dir: Option<PathBuf>,
     /// How many jobs each point of throughput, pickup, lateness and memory takes [default: as many as it needs].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub jobs: Option<u32>,
@@ -265,11 +281,8 @@ pub struct BenchJobs {
     /// How many posts come due together in publish.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub posts: u32,
-    /// How many jobs the worker runs at once, but in throughput.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1_024))]
-    pub slots: u16,
     #[command(flatten)]
-    pub format: Format,
+    pub options: BenchOptions,
 }
 
 crier_common::text_enum! {
@@ -281,6 +294,48 @@ crier_common::text_enum! {
         Lateness = "lateness",
         Dispatch = "dispatch",
         Publish = "publish",
+    }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchWebhooks {
+    /// Some of: memory, throughput, backlog, latency, isolation [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    pub only: Vec<WebhookMeasurement>,
+    /// How many endpoints hear of each message in throughput and backlog, one point after the other.
+    #[arg(long, value_delimiter = ',', value_name = "N,…", default_values_t = [1, 10, 1_000],
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub endpoints: Vec<u32>,
+    /// How many messages go to one endpoint in throughput and backlog; to more, so many fewer.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub messages: u32,
+    /// How many deliveries are pending in memory; a tenth of them waits for the bad endpoint in isolation.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    pub pending: u32,
+    /// How long latency is measured, and isolation alone and beside each bad endpoint, all rounds together.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    pub seconds: u32,
+    /// How often isolation measures alone and beside, in turns.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// How many seconds an endpoint is bad before isolation measures beside it, at most; more than a time-out of 25 s.
+    #[arg(long, default_value_t = 35, value_parser = clap::value_parser!(u32).range(0..=600))]
+    pub warm_up: u32,
+    /// Measure throughput and latency of what listens there in place of Crier: see bench/webhooks/peer.mjs.
+    #[arg(long, hide = true)]
+    pub peer: Option<std::net::SocketAddr>,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+crier_common::text_enum! {
+    /// What `crier bench webhooks` measures, in the order in which it does.
+    pub enum WebhookMeasurement {
+        Memory = "memory",
+        Throughput = "throughput",
+        Backlog = "backlog",
+        Latency = "latency",
+        Isolation = "isolation",
     }
 }
 

@@ -1,5 +1,5 @@
-//! `crier bench jobs`, as an operator runs it, with counts so small that nothing is measured: that each figure comes, and
-//! that nothing is left behind.
+//! `crier bench`, as an operator runs it, with counts so small that nothing is measured: that each figure comes, and that
+//! nothing is left behind.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,18 +8,33 @@ use std::time::Duration;
 use redis::AsyncCommands as _;
 use serde_json::Value;
 use sqlx::{Connection as _, PgConnection};
+use tokio::sync::Mutex;
 
 use crate::support::servers;
 
-const TINY: &[&str] = &["--jobs", "20", "--rows", "2000", "--posts", "20", "--json"];
+const TINY_JOBS: &[&str] = &["jobs", "--jobs", "20", "--rows", "2000", "--posts", "20", "--json"];
+#[rustfmt::skip]
+const TINY_WEBHOOKS: &[&str] = &[
+    "webhooks", "--messages", "20", "--endpoints", "1,5", "--pending", "20", "--seconds", "1", "--rounds", "1",
+    "--warm-up", "0", "--json",
+];
+/// All tests share a Postgres, where the databases of one `crier bench` look like those of another.
+static SERVER: Mutex<()> = Mutex::const_new(());
+
+const MACHINE: &[&str] = &["form", "version", "cores", "database", "durability"];
+
+/// Measurement and figure.
+type Names = Vec<(&'static str, String)>;
+
+fn add(all: &mut Names, measurement: &'static str, figures: &[&str]) {
+    all.extend(figures.iter().map(|figure| (measurement, (*figure).to_owned())));
+}
 
 /// Every figure of every measurement, in the order of the output.
-fn expected() -> Vec<(&'static str, String)> {
+fn of_jobs() -> Names {
     let mut all = Vec::new();
-    let mut of = |measurement, figures: &[&str]| {
-        all.extend(figures.iter().map(|figure| (measurement, (*figure).to_owned())));
-    };
-    of("machine", &["form", "version", "cores", "database", "durability"]);
+    let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
+    of("machine", MACHINE);
     of("memory", &["idle", "20 jobs pending", "while they run, peak"]);
     of("throughput", &["enqueue, 1 at once", "enqueue, 10 at once", "enqueue, 100 at once"]);
     of("throughput", &["process, 1 at once", "process, 10 at once", "process, 100 at once"]);
@@ -38,10 +53,37 @@ fn expected() -> Vec<(&'static str, String)> {
     all
 }
 
+fn of_webhooks() -> Names {
+    let mut all = Vec::new();
+    let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
+    of("machine", MACHINE);
+    of("memory", &["idle", "20 deliveries pending", "while they run, peak"]);
+    for endpoints in ["1 endpoint", "5 endpoints"] {
+        for clients in ["1 client", "32 clients", "100 clients"] {
+            let of_point = ["accepted", "delivered", "end to end, p50", "end to end, p99", "end to end, max"];
+            let figures = of_point.map(|figure| format!("{endpoints}, {clients}, {figure}"));
+            of("throughput", &figures.each_ref().map(String::as_str));
+        }
+    }
+    of("backlog", &["1 endpoint", "5 endpoints"]);
+    for part in ["request to answer", "request to delivery"] {
+        let figures = ["p50", "p99", "max"].map(|which| format!("{part}, {which}"));
+        of("latency", &figures.each_ref().map(String::as_str));
+    }
+    for fault in ["hangs", "refuses", "answers after 5 s"] {
+        let times = ["alone before it, p50", "alone before it, p99", "p50", "p99", "ratio of p50", "ratio of p99"];
+        let held = ["requests it held at most"];
+        for figure in times.iter().chain(held.iter().filter(|_| fault != "refuses")) {
+            of("isolation", &[&format!("beside one that {fault}, {figure}")]);
+        }
+    }
+    all
+}
+
 /// The program in a directory of its own, with nothing configured but these.
 fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_crier"))
-        .args(["bench", "jobs"])
+        .arg("bench")
         .args(args)
         .env_clear()
         .envs(env.iter().copied())
@@ -61,13 +103,13 @@ async fn end(child: Child) -> (bool, String, String) {
     (out.status.success(), text(out.stdout), text(out.stderr))
 }
 
-fn check(stdout: &str, form: &str) {
+fn check(stdout: &str, expected: &Names, form: &str) {
     let figures: Vec<Value> = serde_json::from_str(stdout).expect("an array");
     let names: Vec<(&str, String)> = figures
         .iter()
         .map(|f| (f["measurement"].as_str().expect("a word"), f["figure"].as_str().expect("a word").to_owned()))
         .collect();
-    assert_eq!(names, expected());
+    assert_eq!(&names, expected);
     assert!(figures[0]["value"].as_str().is_some_and(|said| said.starts_with(form)), "{}", figures[0]);
     for figure in figures.iter().filter(|figure| figure["measurement"] != "machine") {
         let value = figure["value"].as_f64().expect("a number");
@@ -77,19 +119,20 @@ fn check(stdout: &str, form: &str) {
     }
 }
 
-#[tokio::test]
-async fn embedded_it_gives_every_figure_and_leaves_no_file() {
+/// On SQLite, in a directory of its own.
+async fn embedded(tiny: &[&str], expected: &Names) {
     let dir = tempfile::tempdir().expect("a directory");
-    let args = [TINY, &["--dir", "."]].concat();
+    let args = [tiny, &["--dir", "."]].concat();
     let (done, stdout, stderr) = end(start(dir.path(), &args, &[])).await;
     assert!(done, "{stderr}");
-    check(&stdout, "embedded");
+    check(&stdout, expected, "embedded");
     let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").flatten().collect();
     assert!(left.is_empty(), "neither its own file nor a data directory is left: {left:?}");
 }
 
-#[tokio::test]
-async fn split_it_gives_every_figure_and_leaves_the_servers_as_they_were() {
+/// Beside an installation on Postgres and Redis; then again, broken off in the middle of `long`, which takes half a minute.
+async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
+    let _alone = SERVER.lock().await;
     let installation = servers::postgres(|url| async move {
         let db = crier_common::store::Db::postgres(&url, 2).expect("a URL");
         db.migrate().await.expect("a schema");
@@ -101,13 +144,12 @@ async fn split_it_gives_every_figure_and_leaves_the_servers_as_they_were() {
     let env = [("CRIER_DATABASE_URL", installation.url.as_str()), ("CRIER_REDIS_URL", redis.as_str())];
     let dir = tempfile::tempdir().expect("a directory");
 
-    let (done, stdout, stderr) = end(start(dir.path(), TINY, &env)).await;
+    let (done, stdout, stderr) = end(start(dir.path(), tiny, &env)).await;
     assert!(done, "{stderr}");
-    check(&stdout, "split");
+    check(&stdout, expected, "split");
     nothing_is_left(&mut server, &redis).await;
 
-    // Broken off in the middle of something that takes half a minute.
-    let child = start(dir.path(), &["--only", "pickup"], &env);
+    let child = start(dir.path(), long, &env);
     while !has_rows(&mut server, &installation.url).await {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -118,6 +160,26 @@ async fn split_it_gives_every_figure_and_leaves_the_servers_as_they_were() {
     // What was under way may complain before.
     assert!(stderr.ends_with("crier: interrupted\n"), "{stderr}");
     nothing_is_left(&mut server, &redis).await;
+}
+
+#[tokio::test]
+async fn jobs_embedded_give_every_figure_and_leave_no_file() {
+    embedded(TINY_JOBS, &of_jobs()).await;
+}
+
+#[tokio::test]
+async fn jobs_split_give_every_figure_and_leave_the_servers_as_they_were() {
+    split(TINY_JOBS, &of_jobs(), &["jobs", "--only", "pickup"]).await;
+}
+
+#[tokio::test]
+async fn webhooks_embedded_give_every_figure_and_leave_no_file() {
+    embedded(TINY_WEBHOOKS, &of_webhooks()).await;
+}
+
+#[tokio::test]
+async fn webhooks_split_give_every_figure_and_leave_the_servers_as_they_were() {
+    split(TINY_WEBHOOKS, &of_webhooks(), &["webhooks", "--only", "latency"]).await;
 }
 
 async fn databases(server: &mut PgConnection) -> Vec<String> {

@@ -48,8 +48,11 @@ pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError
 
 pub fn run(config: Config, command: Command) -> ExitCode {
     // It opens no database of the installation.
-    if let Command::Bench(BenchCommand::Jobs(args)) = command {
-        return exit(bench::run(config, args));
+    if let Command::Bench(command) = command {
+        return exit(match command {
+            BenchCommand::Jobs(args) => bench::run(config, args),
+            BenchCommand::Webhooks(args) => bench::run(config, args),
+        });
     }
     logs::init(&config.log);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {

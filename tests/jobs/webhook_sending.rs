@@ -104,8 +104,9 @@ async fn deliver(w: &TestWorker) -> Delivery {
     w.delivery(w.number("SELECT max(id) FROM webhook_deliveries").await).await
 }
 
-/// The one endpoint is somewhere else from now on.
+/// The one endpoint is somewhere else from now on, and starts with a clean record.
 async fn move_to(w: &TestWorker, webhook: &Webhook, url: &str) {
+    w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     w.write(async |tx| webhooks::update(tx, &Webhook { url: url.to_owned(), ..webhook.clone() }).await).await;
 }
 

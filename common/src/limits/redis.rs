@@ -19,7 +19,8 @@ use crate::clock::Clock;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long Redis is left alone after it failed.
 const PAUSE: Duration = Duration::from_secs(1);
-const PREFIX: &str = "crier:limit:";
+/// Before the names of an installation's keys.
+const PREFIX: &str = "crier";
 
 /// The same arithmetic as [`super::take`], in one atomic step. Numbers of microseconds fit a double exactly.
 const TAKE: &str = r"
@@ -35,6 +36,7 @@ return {1, following, now}
 ";
 
 pub struct RedisLimiter {
+    prefix: String,
     connection: ConnectionManager,
     script: Script,
     fallback: MemoryLimiter,
@@ -44,12 +46,18 @@ pub struct RedisLimiter {
 impl RedisLimiter {
     /// Connects when first used. Needs a runtime.
     pub fn new(url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
+        Self::under(PREFIX, url, clock)
+    }
+
+    /// The same under keys of another prefix, beside those of the installation.
+    pub fn under(prefix: &str, url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
         let client = Client::open(url.expose_secret())?;
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(PAUSE))
             .set_response_timeout(Some(PAUSE))
             .set_number_of_retries(1);
         Ok(Self {
+            prefix: format!("{prefix}:limit:"),
             connection: ConnectionManager::new_lazy_with_config(client, config)?,
             script: Script::new(TAKE),
             fallback: MemoryLimiter::new(clock),
@@ -60,7 +68,7 @@ impl RedisLimiter {
     async fn take_shared(&self, subject: Subject, limit: u32) -> Option<Decision> {
         let mut connection = self.connection.clone();
         let mut call = self.script.prepare_invoke();
-        call.key(format!("{PREFIX}{subject}")).arg(share(limit)).arg(WINDOW);
+        call.key(format!("{}{subject}", self.prefix)).arg(share(limit)).arg(WINDOW);
         let answer = tokio::time::timeout(PATIENCE, call.invoke_async::<(i64, i64, i64)>(&mut connection)).await;
         match answer {
             Ok(Ok((allowed, whole_at, now))) => Some(Decision::of(allowed == 1, whole_at, now, limit)),

@@ -1,10 +1,11 @@
 //! A worker and a scheduler, as `crier` runs them, for one kind of job.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use crier_common::config::Concurrency;
+use crier_common::config::{Concurrency, Config};
 use crier_common::domain::job::{Kind, NewJob, State};
 use crier_common::http::Guard;
 use crier_common::process::platforms_of;
@@ -19,9 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::{CommandError, Result, refused};
-use super::Bench;
 use super::place::Place;
-use super::starts::{Noted, Starts};
 
 const DRAIN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
@@ -35,15 +34,8 @@ pub struct Crew {
 }
 
 impl Crew {
-    pub fn start(
-        bench: &Bench,
-        place: &Place,
-        kind: Kind,
-        slots: usize,
-        starts: &Arc<Starts>,
-    ) -> std::result::Result<Self, CommandError> {
-        let job = Noted { job: job(bench, place, kind)?, starts: starts.clone() };
-        let engine = Engine::new(place.worker().clone(), Registry::of([Arc::new(job) as Arc<dyn Job>]), slots);
+    pub fn start(place: &Place, job: Arc<dyn Job>, slots: usize) -> std::result::Result<Self, CommandError> {
+        let engine = Engine::new(place.worker().clone(), Registry::of([job]), slots);
         let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
         let opener = place.another();
         let open = move || {
@@ -82,11 +74,11 @@ pub fn scheduler(place: &Place) -> Scheduler {
 }
 
 /// The product's own job of a kind, with the sandbox among its platforms.
-fn job(bench: &Bench, place: &Place, kind: Kind) -> std::result::Result<Arc<dyn Job>, CommandError> {
-    let mut config = bench.config.clone();
+pub fn job(config: &Config, place: &Place, kind: Kind) -> std::result::Result<Arc<dyn Job>, CommandError> {
+    let mut config = config.clone();
     config.sandbox = true;
     let delta = |length: Duration| TimeDelta::from_std(length).unwrap_or(TimeDelta::MAX);
-    let (store, guard) = (place.worker().clone(), Guard::new(Vec::new()));
+    let (store, guard) = (place.worker().clone(), guard());
     let deps = Deps {
         platforms: Arc::new(platforms_of(&config, &store, &guard)),
         store,
@@ -99,6 +91,11 @@ fn job(bench: &Bench, place: &Place, kind: Kind) -> std::result::Result<Arc<dyn 
         Some(job) => Ok(job),
         None => refused(format!("the worker has no {kind}")),
     }
+}
+
+/// The product's guard, which lets this machine be reached as an operator would allow it.
+pub fn guard() -> Guard {
+    Guard::new(vec![IpAddr::from(Ipv4Addr::LOCALHOST).into()])
 }
 
 /// Enqueues a job that does nothing, in a transaction of its own.

@@ -40,6 +40,10 @@ impl Figure {
         Self::new(measurement, figure, round(rate, 10.0), unit)
     }
 
+    pub fn count(measurement: &'static str, figure: impl Into<String>, unit: &'static str, count: usize) -> Self {
+        Self::new(measurement, figure, count, unit)
+    }
+
     pub fn time(measurement: &'static str, figure: impl Into<String>, time: Duration) -> Self {
         Self::new(measurement, figure, round(time.as_secs_f64() * 1e3, 1e4), "ms")
     }
@@ -82,9 +86,14 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
-pub fn median(mut times: Vec<Duration>) -> Duration {
+pub fn median(times: Vec<Duration>) -> Duration {
+    nth(times, 50)
+}
+
+/// The smallest of the times that so many per cent do not exceed.
+pub fn nth(mut times: Vec<Duration>, percent: usize) -> Duration {
     times.sort_unstable();
-    percentile(&times, 50)
+    percentile(&times, percent)
 }
 
 fn quantity(value: f64, unit: &str) -> String {
@@ -96,6 +105,7 @@ fn quantity(value: f64, unit: &str) -> String {
         "bytes" => format!("{:.1} MB", value / 1e6),
         "times" => format!("{value:.2} ×"),
         "" => format!("{value}"),
+        "connections" => format!("{value} {unit}"),
         unit if value < 100.0 => format!("{value:.1} {unit}"),
         unit => format!("{value:.0} {unit}"),
     }

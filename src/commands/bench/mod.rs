@@ -1,11 +1,11 @@
-//! `crier bench jobs`: what the job engine does on this machine.
+//! `crier bench`: what this version does on this machine.
 //!
-//! The real engine, worker, scheduler, store and bell run in this process; only the jobs are no-ops (but for `publish`,
-//! which is the real kind on the sandbox). Each measurement has a new database, which is gone when it ends, also after
-//! Ctrl-C and after an error. The figures of one machine are to be compared with each other alone.
+//! The real roles, store and bell run in this process; what surrounds them is as fast as can be. Each measurement has a new
+//! database, which is gone when it ends, also after Ctrl-C and after an error. The figures of one machine are to be compared
+//! with each other alone.
 //!
-//! **To add a measurement:** its word in [`Measurement`], a file here with a `run(&Bench)` that gives [`Figure`]s, one arm
-//! in [`Bench::measure`], and its figures in `tests/bench.rs`.
+//! **To add a subcommand:** its arguments in `cli.rs`, a folder here with a [`Suite`] that measures, one arm in
+//! `commands::run`, and its figures in `tests/bench.rs`. The folders say how to add a measurement.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,49 +20,52 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Mutex;
 
 use super::{CommandError, Result, refused};
-use crate::cli::{BenchJobs, Measurement};
+use crate::cli::BenchOptions;
 
 mod crew;
-mod dispatch;
 mod figure;
+mod jobs;
 mod kept_bell;
-mod lateness;
 mod memory;
-mod pickup;
 mod place;
-mod publish;
 mod resident;
-mod starts;
-mod throughput;
+mod webhooks;
 
 use figure::Figure;
 use place::{Ground, Place};
 
 type Figures = std::result::Result<Vec<Figure>, CommandError>;
 
+/// The arguments of a subcommand, which know what is to be measured.
+pub trait Suite: Sized {
+    fn options(&self) -> &BenchOptions;
+
+    async fn measure(bench: &Bench<Self>) -> Figures;
+}
+
 /// What every measurement works with.
-struct Bench {
+pub struct Bench<A> {
     config: Config,
-    args: BenchJobs,
+    args: A,
     ground: Ground,
     progress: ProgressBar,
     /// The place of the measurement that runs.
     place: Arc<Mutex<Option<Arc<Place>>>>,
 }
 
-pub fn run(config: Config, args: BenchJobs) -> Result {
+pub fn run<A: Suite>(config: Config, args: A) -> Result {
     // The engine's own lines (a worker drains, a statement was slow) would drown the figures.
     logs::init(&LogConfig { filter: "warn,sqlx=error".to_owned(), ..config.log.clone() });
     let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
     let platforms: Vec<&str> = Platform::ALL.iter().map(|platform| platform.as_str()).collect();
     metrics::init(config.role, &kinds, &platforms);
-    let ground = Ground::of(&config, args.dir.clone())?;
+    let ground = Ground::of(&config, args.options().dir.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| io("the runtime", error))?;
     runtime.block_on(async {
         let bench = Bench { config, args, ground, progress: ProgressBar::new_spinner(), place: Arc::default() };
         let measured = tokio::select! {
-            measured = AssertUnwindSafe(bench.all()).catch_unwind() => measured,
+            measured = AssertUnwindSafe(A::measure(&bench)).catch_unwind() => measured,
             interrupted = interrupted() => Ok(interrupted.and_then(|()| refused("interrupted"))),
         };
         bench.progress.set_message("clearing up");
@@ -72,7 +75,7 @@ pub fn run(config: Config, args: BenchJobs) -> Result {
             (Err(error), Err(left)) => refused(format!("{error}; {left}")),
             (Err(error), Ok(())) => Err(error),
             (Ok(figures), cleared) => {
-                figure::print(&figures, bench.args.format.json);
+                figure::print(&figures, bench.args.options().format.json);
                 cleared
             }
         }
@@ -90,27 +93,18 @@ fn io(what: &str, error: std::io::Error) -> CommandError {
     CommandError::Refused(format!("{what}: {error}"))
 }
 
-impl Bench {
-    async fn all(&self) -> Figures {
-        let mut figures = figure::of_the_machine(&*self.fresh().await?).await?;
-        let only = &self.args.only;
-        let chosen = Measurement::ALL.iter().filter(|one| only.is_empty() || only.contains(one));
-        for measurement in chosen {
+impl<A: Suite> Bench<A> {
+    /// The figures of all measurements that were chosen, one after the other; none chosen is all.
+    async fn each<M>(&self, all: &[M], only: &[M], measure: impl AsyncFn(M) -> Figures) -> Figures
+    where
+        M: Copy + PartialEq + std::fmt::Display,
+    {
+        let mut figures = Vec::new();
+        for measurement in all.iter().filter(|one| only.is_empty() || only.contains(one)) {
             self.tell(measurement);
-            figures.extend(self.measure(*measurement).await?);
+            figures.extend(measure(*measurement).await?);
         }
         Ok(figures)
-    }
-
-    async fn measure(&self, measurement: Measurement) -> Figures {
-        match measurement {
-            Measurement::Memory => memory::run(self).await,
-            Measurement::Throughput => throughput::run(self).await,
-            Measurement::Pickup => pickup::run(self).await,
-            Measurement::Lateness => lateness::run(self).await,
-            Measurement::Dispatch => dispatch::run(self).await,
-            Measurement::Publish => publish::run(self).await,
-        }
     }
 
     /// What is done now, for who waits; only on a terminal.
@@ -140,8 +134,8 @@ impl Bench {
         }
     }
 
-    /// The configured number of jobs, or what the measurement needs by itself.
-    fn jobs(&self, default: usize) -> usize {
-        self.args.jobs.map_or(default, |jobs| usize::try_from(jobs).unwrap_or(default))
+    /// How many jobs the worker runs at once.
+    fn slots(&self) -> usize {
+        usize::from(self.args.options().slots)
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;
 use crier_common::config::{Config, Database};
+use crier_common::limits::{Limiter, memory::MemoryLimiter, redis::RedisLimiter};
 use crier_common::queue::{Transport as _, memory::MemoryBell, redis::RedisBell};
 use crier_common::secrets::{Cipher, SecretKey};
 use crier_common::store::bench::OwnDatabase;
@@ -156,6 +157,18 @@ impl Place {
 
     pub fn bell(&self) -> &Arc<KeptBell> {
         &self.opened().bell
+    }
+
+    /// What counts an API's requests, under keys of this place's own.
+    pub fn limiter(&self) -> std::result::Result<Arc<dyn Limiter>, CommandError> {
+        let clock = self.api().clock().clone();
+        Ok(match &self.holder {
+            Holder::File(_) => Arc::new(MemoryLimiter::new(clock)),
+            Holder::Server { redis, prefix, .. } => {
+                let limiter = RedisLimiter::under(prefix, redis, clock);
+                Arc::new(limiter.map_err(|error| CommandError::Refused(format!("CRIER_REDIS_URL: {error}")))?)
+            }
+        })
     }
 
     /// What opens another store here, on another thread's runtime.

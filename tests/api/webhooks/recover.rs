@@ -1,7 +1,6 @@
 //! `POST /webhooks/{webhook}/recover`: what failed while an endpoint was away is sent again.
 
 use crier_common::domain::job::Kind;
-use crier_common::store::jobs::dispatch;
 use serde_json::{Value, json};
 
 use super::{fail, listening, open_jobs, planned, told};
@@ -10,7 +9,7 @@ use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 on_both_apps!(
     what_failed_is_sent_again,
     only_what_failed_since_then_is_sent_again,
-    the_dispatcher_brings_them_to_the_bell,
+    what_is_over_the_places_waits,
     a_delivery_never_has_two_jobs,
     since_is_a_time_of_the_last_two_weeks,
     an_inactive_endpoint_recovers_nothing,
@@ -68,17 +67,16 @@ async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
     assert_eq!(t.get(&format!("{other}/deliveries/{}", others[0])).await.data(200)["status"], "failed");
 }
 
-async fn the_dispatcher_brings_them_to_the_bell(app: TestApp) {
+/// However many there are, no more are on the bell than the endpoint has places for.
+async fn what_is_over_the_places_waits(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 3).await;
+    let places = usize::try_from(Kind::DeliverWebhook.rules().lane_cap.unwrap()).unwrap();
+    let (hook, all) = told(&t, places + 2).await;
     fail(&t, &all).await;
     app.bell.take();
-    recover(&t, &hook, json!(app.now())).await.expect(202);
-    assert!(app.bell.take().is_empty(), "so many would overrun it");
-    let ring = async || app.write(async |tx| dispatch::ring_due(tx, Kind::DeliverWebhook, 2).await).await;
-    assert_eq!((ring().await, app.bell.take().len()), (2, 2));
-    assert_eq!((ring().await, ring().await), (1, 0));
-    assert_eq!(app.bell.take().len(), 1);
+    assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": places + 2 }));
+    assert_eq!(app.bell.take().len(), places);
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND waiting").await, 2);
 }
 
 async fn a_delivery_never_has_two_jobs(app: TestApp) {

@@ -125,8 +125,8 @@ async fn few_unused_connections_are_kept_and_not_for_long() {
     let client = client(LONG, 1024);
     let mut all = tokio::task::JoinSet::new();
     // So that all are under way at once.
-    let together = Arc::new(tokio::sync::Barrier::new(40));
-    for _ in 0..40 {
+    let together = Arc::new(tokio::sync::Barrier::new(UNUSED_PER_HOST + 30));
+    for _ in 0..UNUSED_PER_HOST + 30 {
         let (client, url, together) = (client.clone(), server.url(), together.clone());
         all.spawn(async move {
             together.wait().await;

@@ -12,7 +12,10 @@ use crier_worker::engine::Run;
 use crier_worker::jobs::{Ending, Job};
 use tokio::sync::Notify;
 
-use super::super::{Result, refused};
+use super::super::crew::{self, Crew};
+use super::super::place::Place;
+use super::super::{CommandError, Result, refused};
+use super::Bench;
 
 /// How long jobs may take to begin, all of them.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -90,10 +93,22 @@ impl Starts {
     }
 }
 
+/// A crew for one kind, whose starts are noted.
+pub fn crew(
+    bench: &Bench,
+    place: &Place,
+    kind: Kind,
+    slots: usize,
+    starts: &Arc<Starts>,
+) -> std::result::Result<Crew, CommandError> {
+    let job = crew::job(&bench.config, place, kind)?;
+    Crew::start(place, Arc::new(Noted { job, starts: starts.clone() }), slots)
+}
+
 /// The product's own job, with a note of when it began.
-pub struct Noted {
-    pub job: Arc<dyn Job>,
-    pub starts: Arc<Starts>,
+struct Noted {
+    job: Arc<dyn Job>,
+    starts: Arc<Starts>,
 }
 
 #[async_trait]

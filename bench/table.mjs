@@ -1,4 +1,4 @@
-// One table of what `crier bench jobs --json` and the peers printed: node table.mjs [--json] NAME=FILE…
+// One table of what `crier bench … --json` and the peers printed: node table.mjs [--json] NAME=FILE…
 //
 // The first columns are the files, in their order. Then the ratios of `split` to each peer: of a rate, more is better; of a
 // time or a size, less is.
@@ -20,7 +20,10 @@ const key = (figure) => `${figure.measurement}\t${figure.figure}`
 const byKey = new Map([...results].map(([name, figures]) => [name, new Map(figures.map((f) => [key(f), f]))]))
 
 function quantity({ value, unit }) {
+  if (typeof value === 'string') return value
   switch (unit) {
+    case 'connections':
+      return `${value} ${unit}`
     case 'ms':
       if (value < 1) return `${(value * 1e3).toFixed(0)} µs`
       if (value < 10) return `${value.toFixed(2)} ms`
@@ -41,7 +44,8 @@ for (const figure of results.get(ours)) {
   const of = (name) => byKey.get(name).get(key(figure))
   // What a peer has nothing like: its dispatcher is a part of its fetch, and it publishes nothing.
   const cells = [...results.keys()].map((name) => (of(name) ? quantity(of(name)) : 'none'))
-  const ratios = peers.map((peer) => (of(peer)?.value > 0 ? `${(figure.value / of(peer).value).toFixed(2)} ×` : ''))
+  const ratio = (peer) => (of(peer)?.value > 0 ? `${(figure.value / of(peer).value).toFixed(2)} ×` : '')
+  const ratios = peers.map(ratio)
   table.push([figure.measurement === last ? '' : figure.measurement, figure.figure, ...cells, ...ratios])
   last = figure.measurement
 }

@@ -10,9 +10,9 @@ use crier_common::store::jobs;
 use crier_scheduler::tasks;
 
 use super::super::CommandError;
-use super::crew;
-use super::figure::{Figure, median};
-use super::place::Place;
+use super::super::crew;
+use super::super::figure::{Figure, median};
+use super::super::place::Place;
 use super::{Bench, Figures};
 
 const NAME: &str = "dispatch";

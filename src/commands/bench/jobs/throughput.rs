@@ -10,10 +10,10 @@ use crier_common::store::jobs;
 use tokio::task::JoinSet;
 
 use super::super::CommandError;
-use super::crew::{self, Crew};
-use super::figure::Figure;
-use super::place::Place;
-use super::starts::Starts;
+use super::super::crew;
+use super::super::figure::Figure;
+use super::super::place::Place;
+use super::starts::{self, Starts};
 use super::{Bench, Figures};
 
 const NAME: &str = "throughput";
@@ -79,7 +79,7 @@ async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), Comma
         backlog(&place, count).await?;
         let starts = Starts::of(0, count, place.api().now());
         let began = Instant::now();
-        let crew = Crew::start(bench, &place, Kind::Noop, slots, &starts)?;
+        let crew = starts::crew(bench, &place, Kind::Noop, slots, &starts)?;
         starts.wait(count).await?;
         crew::settled(place.api()).await?;
         let took = began.elapsed();
@@ -119,7 +119,7 @@ async fn both(bench: &Bench, at_once: usize) -> Result<(usize, Duration), Comman
     let place = bench.fresh().await?;
     let most = bench.jobs(CAPACITY).min(CAPACITY);
     let starts = Starts::of(0, most, place.api().now());
-    let crew = Crew::start(bench, &place, Kind::Noop, at_once, &starts)?;
+    let crew = starts::crew(bench, &place, Kind::Noop, at_once, &starts)?;
     let began = Instant::now();
     let count = enqueue(&place, at_once, most).await?;
     starts.wait(count).await?;

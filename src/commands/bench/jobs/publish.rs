@@ -12,10 +12,10 @@ use crier_common::store::{StoreError, Tx, accounts, brands, jobs, posts, sandbox
 use secrecy::SecretString;
 
 use super::super::CommandError;
-use super::crew::{self, Crew};
-use super::figure::Figure;
-use super::place::Place;
-use super::starts::Starts;
+use super::super::crew;
+use super::super::figure::Figure;
+use super::super::place::Place;
+use super::starts::{self, Starts};
 use super::{Bench, Figures, resident};
 
 const NAME: &str = "publish";
@@ -33,7 +33,7 @@ pub async fn run(bench: &Bench) -> Figures {
     // All of them are due when the scheduler begins.
     let (due, began) = (place.api().now(), Instant::now());
     let starts = Starts::of(first, count, due);
-    let crew = Crew::start(bench, &place, Kind::PublishTarget, usize::from(bench.args.slots), &starts)?;
+    let crew = starts::crew(bench, &place, Kind::PublishTarget, bench.slots(), &starts)?;
     starts.wait(count).await?;
     let started = began.elapsed();
     crew::settled(place.api()).await?;

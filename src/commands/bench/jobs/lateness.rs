@@ -4,9 +4,9 @@ use chrono::TimeDelta;
 use crier_common::domain::job::{Kind, State};
 use crier_common::store::bench::{fill, tidy};
 
-use super::crew::{self, Crew};
-use super::figure::Figure;
-use super::starts::Starts;
+use super::super::crew;
+use super::super::figure::Figure;
+use super::starts::{self, Starts};
 use super::{Bench, Figures, resident};
 
 const NAME: &str = "lateness";
@@ -19,7 +19,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let count = bench.jobs(JOBS);
     let subjects = 0..i64::try_from(count).unwrap_or(i64::MAX);
     let starts = Starts::of(0, count, place.api().now());
-    let crew = Crew::start(bench, &place, Kind::Noop, usize::from(bench.args.slots), &starts)?;
+    let crew = starts::crew(bench, &place, Kind::Noop, bench.slots(), &starts)?;
     // Written within a part of that second or two, whatever their number.
     let due = place.api().now() + AHEAD + TimeDelta::milliseconds(subjects.end / 20);
     let mut tx = place.api().begin().await?;

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use crier_common::domain::job::{Kind, NewJob};
 use crier_common::store::jobs;
 
-use super::crew::Crew;
-use super::figure::Figure;
-use super::starts::Starts;
+use super::super::figure::Figure;
+use super::starts::{self, Starts};
 use super::{Bench, Figures};
 
 const NAME: &str = "pickup";
@@ -17,7 +16,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let place = bench.fresh().await?;
     let count = bench.jobs(JOBS);
     let starts = Starts::of(0, count, place.api().now());
-    let crew = Crew::start(bench, &place, Kind::Noop, usize::from(bench.args.slots), &starts)?;
+    let crew = starts::crew(bench, &place, Kind::Noop, bench.slots(), &starts)?;
     let (mut from_call, mut from_commit) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for begun in 0..count {
         let subject = i64::try_from(begun).unwrap_or(i64::MAX);

@@ -1,0 +1,42 @@
+//! Deliveries that are there before the worker, from its start until the last has arrived. No more than what the bell
+//! holds: what is over that would wait for the scheduler to ring again.
+
+use std::time::Instant;
+
+use crier_common::domain::job::Kind;
+use crier_common::queue::CAPACITY;
+
+use super::super::crew;
+use super::super::figure::Figure;
+use super::receiver::Receiver;
+use super::tenant::Tenant;
+use super::{Bench, Figures, deliveries, some};
+
+const NAME: &str = "backlog";
+
+pub async fn run(bench: &Bench) -> Figures {
+    let mut figures = Vec::new();
+    for endpoints in &bench.args.endpoints {
+        figures.push(of(bench, *endpoints).await?);
+    }
+    Ok(figures)
+}
+
+async fn of(bench: &Bench, endpoints: u32) -> Result<Figure, super::CommandError> {
+    let most = u32::try_from(CAPACITY).unwrap_or(u32::MAX) / endpoints;
+    let messages = bench.messages(endpoints).min(most);
+    let (point, count) = (some(endpoints, "endpoint"), deliveries(messages, endpoints));
+    bench.tell(format_args!("backlog: {count} deliveries to {point}"));
+    let (receiver, place) = (Receiver::start().await?, bench.fresh().await?);
+    place.bell().keep(Kind::DeliverWebhook);
+    let tenant = Tenant::make(place.api(), "good", &receiver.urls(endpoints)).await?;
+    tenant.emit(place.api(), 0..messages).await?;
+    place.bell().has(Kind::DeliverWebhook, count).await?;
+    let began = Instant::now();
+    let crew = bench.crew(&place)?;
+    let took = receiver.arrivals.wait(count).await? - began;
+    crew::settled(place.api()).await?;
+    crew.stop().await;
+    receiver.arrivals.check()?;
+    Ok(Figure::rate(NAME, point, "deliveries/s", count, took))
+}

@@ -1,0 +1,45 @@
+//! Messages at a rate that leaves everybody idle most of the time.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::super::CommandError;
+use super::super::figure::Figure;
+use super::arrivals::Delivered;
+use super::client::{Rate, Sent};
+use super::receiver::Receiver;
+use super::service::Service;
+use super::{Bench, Figures};
+
+const NAME: &str = "latency";
+/// Messages a second.
+pub const GENTLE: u32 = 20;
+/// Enough that a slow answer does not hold the next message up.
+const CLIENTS: u32 = 16;
+
+pub async fn run(bench: &Bench) -> Figures {
+    let receiver = Receiver::start().await?;
+    let service = Service::start(bench, &receiver, 1).await?;
+    let (sent, delivered) = gently(&service, &receiver, 0..GENTLE * bench.args.seconds).await?;
+    service.settled().await?;
+    service.stop().await;
+    receiver.arrivals.check()?;
+    let answers = sent.iter().map(|one| one.answered - one.at).collect();
+    let mut figures = Figure::spread(NAME, "request to answer", answers);
+    figures.extend(Figure::spread(NAME, "request to delivery", delivered.times));
+    Ok(figures)
+}
+
+/// Sends messages to a service with one endpoint, until the last is delivered. What came before them was delivered, too.
+pub async fn gently(
+    service: &Service,
+    receiver: &Receiver,
+    messages: Range<u32>,
+) -> Result<(Vec<Sent>, Delivered), CommandError> {
+    let rate = Rate { clients: CLIENTS, every: Duration::from_secs(1) / GENTLE };
+    let end = messages.end;
+    let sent = service.send(receiver, messages, rate).await?;
+    receiver.arrivals.wait(usize::try_from(end).unwrap_or(usize::MAX)).await?;
+    let delivered = receiver.arrivals.of(&sent, 1)?;
+    Ok((sent, delivered))
+}

@@ -1,0 +1,24 @@
+//! What the process holds with many deliveries pending. The notes of the endpoints, some 20 bytes for each, are in it.
+
+use crier_common::domain::job::Kind;
+
+use super::super::memory;
+use super::receiver::Receiver;
+use super::tenant::Tenant;
+use super::{Bench, Figures, deliveries};
+
+const ENDPOINTS: u32 = 10;
+
+pub async fn run(bench: &Bench) -> Figures {
+    let (receiver, place) = (Receiver::start().await?, bench.fresh().await?);
+    let messages = bench.args.pending / ENDPOINTS;
+    let count = deliveries(messages, ENDPOINTS);
+    let crew = bench.crew(&place)?;
+    let tenant = Tenant::make(place.api(), "good", &receiver.urls(ENDPOINTS)).await?;
+    let fill = async |store| tenant.emit(&store, 0..messages).await;
+    let done = async || receiver.arrivals.wait(count).await.map(drop);
+    let name = format!("{count} deliveries pending");
+    let figures = memory::of(&place, Kind::DeliverWebhook, crew, name, fill, done).await?;
+    receiver.arrivals.check()?;
+    Ok(figures)
+}

@@ -1,0 +1,53 @@
+//! Endpoints that take every webhook at once, and note when it came.
+
+use std::sync::Arc;
+
+use http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::task::JoinSet;
+
+use super::super::CommandError;
+use super::arrivals::Arrivals;
+use super::outside::{Answer, Outside};
+
+/// Ten hosts, to whoever keeps connections by host; more endpoints than that share them.
+const HOSTS: usize = 10;
+
+pub struct Receiver {
+    pub outside: Outside,
+    pub arrivals: Arc<Arrivals>,
+    hosts: Vec<String>,
+    _servers: JoinSet<()>,
+}
+
+impl Receiver {
+    pub async fn start() -> Result<Self, CommandError> {
+        let (outside, arrivals) = (Outside::start()?, Arc::new(Arrivals::new()));
+        let (mut hosts, mut servers) = (Vec::new(), JoinSet::new());
+        for _ in 0..HOSTS {
+            let arrivals = arrivals.clone();
+            let answer: Answer = Arc::new(move |request| Box::pin(take(arrivals.clone(), request)));
+            hosts.push(format!("http://{}", outside.listen(&mut servers, answer).await?));
+        }
+        Ok(Self { outside, arrivals, hosts, _servers: servers })
+    }
+
+    /// Of so many endpoints.
+    pub fn urls(&self, endpoints: u32) -> Vec<String> {
+        let hosts = self.hosts.iter().cycle();
+        hosts.zip(0..endpoints).map(|(host, number)| format!("{host}/hooks/{number}")).collect()
+    }
+}
+
+async fn take(arrivals: Arc<Arrivals>, request: Request<Incoming>) -> StatusCode {
+    let id = request.headers().get("X-Webhook-Delivery-Id");
+    let delivery = id.and_then(|id| id.to_str().ok()?.parse().ok());
+    match request.into_body().collect().await {
+        Ok(body) => {
+            arrivals.note(delivery, &body.to_bytes());
+            StatusCode::NO_CONTENT
+        }
+        Err(_) => StatusCode::BAD_REQUEST,
+    }
+}

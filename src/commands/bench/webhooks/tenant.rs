@@ -1,0 +1,60 @@
+//! A user with a brand, a key and endpoints that hear of every brand.
+
+use std::ops::Range;
+
+use crier_common::domain::access::{KeyMode, Scopes};
+use crier_common::domain::event::EventName;
+use crier_common::domain::plan::Plans;
+use crier_common::store::brands::NewBrand;
+use crier_common::store::webhooks::NewWebhook;
+use crier_common::store::{Store, StoreError, brands, events, keys, users, webhooks};
+use crier_common::webhooks::new_secret;
+use secrecy::SecretString;
+use serde_json::json;
+
+use super::super::CommandError;
+use super::arrivals::name_of;
+
+/// Messages written in one transaction, where no more than this many deliveries come of them.
+const CHUNK: usize = 1_000;
+
+pub struct Tenant {
+    pub key: SecretString,
+    brand: i64,
+    endpoints: usize,
+}
+
+impl Tenant {
+    pub async fn make(store: &Store, name: &str, urls: &[String]) -> Result<Self, CommandError> {
+        let mut tx = store.begin().await?;
+        let workspace = users::create_workspace(&mut tx, name, Plans::UNLIMITED).await?;
+        let user = users::create(&mut tx, workspace, &format!("{name}@localhost"), name).await?;
+        let new = NewBrand { name, description: None, website: None, timezone: "UTC" };
+        let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
+            return Err(StoreError::Decode("a brand without a cap was refused".to_owned()).into());
+        };
+        let key = keys::create(&mut tx, user, KeyMode::Live, &Scopes::all()).await?;
+        for url in urls {
+            let secret = new_secret().map_err(|error| CommandError::Refused(format!("no random secret: {error}")))?;
+            let events = &[EventName::BrandCreated];
+            let new = NewWebhook { url, events, description: None, is_active: true, secret: &secret };
+            webhooks::create(&mut tx, user, &new).await?;
+        }
+        tx.commit().await?;
+        Ok(Self { key, brand: brand.id, endpoints: urls.len() })
+    }
+
+    /// Tells the endpoints of messages, by the store alone.
+    pub async fn emit(&self, store: &Store, mut messages: Range<u32>) -> Result<(), CommandError> {
+        let chunk = (CHUNK / self.endpoints.max(1)).max(1);
+        while !messages.is_empty() {
+            let mut tx = store.begin().await?;
+            for message in messages.by_ref().take(chunk) {
+                let data = json!({ "brand_id": self.brand, "name": name_of(message) });
+                events::emit(&mut tx, self.brand, EventName::BrandCreated, &data, None).await?;
+            }
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! Messages through the API as fast as so many clients can send them, to their last delivery.
+
+use std::time::Duration;
+
+use super::super::figure::Figure;
+use super::client::{Rate, Sent};
+use super::receiver::Receiver;
+use super::service::Service;
+use super::{Bench, Figures, deliveries, some};
+
+const NAME: &str = "throughput";
+const CLIENTS: [u32; 3] = [1, 32, 100];
+
+pub async fn run(bench: &Bench) -> Figures {
+    let mut figures = Vec::new();
+    for endpoints in &bench.args.endpoints {
+        for clients in CLIENTS {
+            figures.extend(of(bench, *endpoints, clients).await?);
+        }
+    }
+    Ok(figures)
+}
+
+async fn of(bench: &Bench, endpoints: u32, clients: u32) -> Figures {
+    let messages = bench.messages(endpoints);
+    let point = format!("{}, {}", some(endpoints, "endpoint"), some(clients, "client"));
+    bench.tell(format_args!("throughput: {messages} messages, {point}"));
+    let receiver = Receiver::start().await?;
+    let service = Service::start(bench, &receiver, endpoints).await?;
+    let sent = service.send(&receiver, 0..messages, Rate { clients, every: Duration::ZERO }).await?;
+    let count = deliveries(messages, endpoints);
+    receiver.arrivals.wait(count).await?;
+    service.settled().await?;
+    service.stop().await;
+    let delivered = receiver.arrivals.of(&sent, endpoints)?;
+    let mut figures = vec![
+        Figure::rate(NAME, format!("{point}, accepted"), "messages/s", sent.len(), accepted(&sent)),
+        Figure::rate(NAME, format!("{point}, delivered"), "deliveries/s", count, delivered.took),
+    ];
+    figures.extend(Figure::spread(NAME, &format!("{point}, end to end"), delivered.times));
+    Ok(figures)
+}
+
+/// From the first request to the last answer.
+fn accepted(sent: &[Sent]) -> Duration {
+    let first = sent.iter().map(|one| one.at).min();
+    let last = sent.iter().map(|one| one.answered).max();
+    first.zip(last).map(|(first, last)| last - first).unwrap_or_default()
+}
