@@ -5,13 +5,16 @@
 //! the entries that they met. Each function runs often enough for its statement to be planned once and for all.
 
 use chrono::TimeDelta;
+use crier_common::domain::event::EventName;
 use crier_common::domain::job::{Kind, LEASE, NewJob, Outcome, State};
+use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::store::db::Engine;
+use crier_common::store::deliveries::{self, AttemptRow};
 use crier_common::store::jobs::operate::{self, Filter};
 use crier_common::store::jobs::{self, dispatch, engine};
-use crier_common::store::{Result, Tx, idempotency, posts, targets};
+use crier_common::store::{Result, Tx, events, idempotency, posts, targets};
 
-use crate::support::store::TestStore;
+use crate::support::store::{TestStore, cipher};
 
 /// After five runs Postgres may settle on a plan that knows no bind.
 const RUNS: usize = 8;
@@ -19,7 +22,7 @@ const ROWS: i64 = 100_000;
 
 /// Scans of the tables themselves and entries that were met in their indexes, in this transaction so far.
 async fn reads(tx: &mut Tx) -> (i64, i64, Vec<(String, i64)>) {
-    const SQL: &str = "SELECT c.relname::text, c.relkind = 'r', pg_stat_get_xact_numscans(c.oid), pg_stat_get_xact_tuples_returned(c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE coalesce(i.indrelid, c.oid) IN ('jobs'::regclass, 'posts'::regclass, 'idempotency_keys'::regclass) ORDER BY 1";
+    const SQL: &str = "SELECT c.relname::text, c.relkind = 'r', pg_stat_get_xact_numscans(c.oid), pg_stat_get_xact_tuples_returned(c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE coalesce(i.indrelid, c.oid) IN ('jobs'::regclass, 'posts'::regclass, 'idempotency_keys'::regclass, 'webhook_deliveries'::regclass, 'events'::regclass) ORDER BY 1";
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
     let rows: Vec<(String, bool, i64, i64)> = sqlx::query_as(SQL).fetch_all(conn).await.unwrap();
     let scans = rows.iter().filter(|row| row.1).map(|row| row.2).sum();
@@ -190,6 +193,73 @@ async fn a_list_of_few_among_many_reads_few() {
     bounded(&mut tx, "lane", 10_000, async |tx| operate::list(tx, &in_lane, 100).await).await;
     bounded(&mut tx, "all", 10_000, async |tx| operate::list(tx, &all, 100).await).await;
     bounded(&mut tx, "overview", 20_000, async |tx| operate::overview(tx).await).await;
+}
+
+/// An event of the brand: the endpoint's new job and delivery.
+async fn told(tx: &mut Tx, brand: i64) -> (i64, i64) {
+    events::emit(tx, brand, EventName::PostPublished, &serde_json::json!({}), None).await.unwrap();
+    let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    let newest = "SELECT id, subject_id FROM jobs ORDER BY id DESC LIMIT 1";
+    sqlx::query_as(newest).fetch_one(conn).await.unwrap()
+}
+
+async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
+    let attempt = AttemptRow {
+        delivery_id,
+        number: 1,
+        started_at: tx.now,
+        duration_ms: 1,
+        outcome: "2xx",
+        response_code: Some(200),
+        error: None,
+        response_body: None,
+        status: DeliveryStatus::Succeeded,
+        next_attempt_at: None,
+    };
+    deliveries::outgoing(tx, &cipher(), &[delivery_id]).await?;
+    deliveries::hold_each(tx, &[delivery_id]).await?;
+    deliveries::record(tx, &[attempt]).await.map(drop)
+}
+
+/// What an endpoint has got before costs its next delivery nothing, even by plans that were made when it had got little.
+#[tokio::test]
+async fn an_endpoint_with_100_000_deliveries_behind_it_reads_little() {
+    let s = TestStore::postgres().await;
+    let w = s.world().await;
+    let webhook = s.webhook(w.user, &[EventName::PostPublished]).await.id;
+    let mut kept = s.begin().await.unwrap();
+    let tx = &mut kept;
+    let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
+    for _ in 0..RUNS {
+        let (job, delivery) = told(tx, w.brand).await;
+        let held = engine::claim(tx, &[job], "w").await.unwrap().remove(0);
+        delivered(tx, delivery).await.unwrap();
+        engine::settle(tx, &[(&held, Outcome::Done)]).await.unwrap();
+    }
+    let now = s.now().to_rfc3339();
+    for sql in [
+        format!(
+            "INSERT INTO events (name, payload, created_at) SELECT 'post.published', '{{}}', '{now}' FROM generate_series(1, {ROWS})"
+        ),
+        format!(
+            "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, created_at, updated_at) SELECT {webhook}, id, 'succeeded', 8, '{now}', '{now}' FROM events"
+        ),
+        format!(
+            "INSERT INTO jobs (kind, subject_id, lane, state, run_at, max_attempts, dispatched_at, created_at, finished_at) SELECT 'deliver_webhook', id, 'endpoint:{webhook}', 'done', '{now}', 8, '{now}', '{now}', '{now}' FROM webhook_deliveries"
+        ),
+    ] {
+        s.sql(sql).await;
+    }
+    for _ in 0..RUNS {
+        let (job, delivery) = told(tx, w.brand).await;
+        bounded(tx, "claim", 500, async |tx| engine::claim(tx, &[job], "w").await).await;
+        bounded(tx, "the attempt", 500, async |tx| delivered(tx, delivery).await).await;
+    }
+    bounded(tx, "emit", 500, async |tx| {
+        events::emit(tx, w.brand, EventName::PostPublished, &serde_json::json!({}), None).await
+    })
+    .await;
 }
 
 /// Statements that were planned while the table was small are kept: they must not turn bad as it grows.

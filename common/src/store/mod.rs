@@ -103,13 +103,13 @@ impl Store {
     fn tx(&self, conn: Conn, firm: bool) -> Tx {
         Tx {
             conn,
-            kept_by: firm.then(|| self.db.clone()),
+            store: self.clone(),
+            firm,
             rings: Vec::new(),
             enqueued: Vec::new(),
-            places: BTreeMap::new(),
+            lanes: Lanes::default(),
             now: self.clock.now(),
             cipher: self.cipher.clone(),
-            bell: self.bell.clone(),
         }
     }
 }
@@ -118,16 +118,24 @@ impl Store {
 /// commit, it leaves nothing.
 pub struct Tx {
     conn: Conn,
-    /// Where the commit is firm: whose [`Db::sync`] it waits for.
-    kept_by: Option<Db>,
+    store: Store,
+    /// The commit waits for the disk.
+    firm: bool,
     rings: Vec<Ring>,
     enqueued: Vec<Kind>,
-    /// Lanes in which places came free, and how many.
-    places: BTreeMap<String, i64>,
+    lanes: Lanes,
     /// The time of the whole unit of work.
     pub now: DateTime<Utc>,
     pub cipher: Cipher,
-    bell: Arc<dyn Bell>,
+}
+
+/// What a transaction changed in lanes, to be looked after behind its commit.
+#[derive(Default)]
+pub(in crate::store) struct Lanes {
+    /// Where places came free, and how many.
+    free: BTreeMap<String, i64>,
+    /// Where jobs were set waiting, and how many places the lane's kind has.
+    full: BTreeMap<String, i64>,
 }
 
 impl Deref for Tx {
@@ -161,27 +169,40 @@ impl Tx {
 
     /// The same for several places.
     pub fn free_places(&mut self, lane: &str, places: i64) {
-        let free = self.places.entry(lane.to_owned()).or_default();
+        let free = self.lanes.free.entry(lane.to_owned()).or_default();
         *free = free.saturating_add(places);
     }
 
-    /// Wakes who waits for the lanes that were left, commits, then rings.
+    /// Remembers that a job was set waiting because its lane was full.
+    pub(in crate::store) fn found_full(&mut self, lane: &str, cap: i64) {
+        self.lanes.full.insert(lane.to_owned(), cap);
+    }
+
+    /// Commits, rings, and wakes who waits for the lanes that were left.
     pub async fn commit(mut self) -> Result<()> {
-        let places = std::mem::take(&mut self.places);
-        jobs::engine::wake_lanes(&mut self, &places).await?;
+        let (store, lanes) = (self.store.clone(), std::mem::take(&mut self.lanes));
+        self.commit_alone().await?;
+        if let Err(error) = jobs::engine::wake_lanes(&store, lanes).await {
+            tracing::warn!(%error, "jobs that wait for a lane were not woken; the scheduler wakes them");
+        }
+        Ok(())
+    }
+
+    /// Without a look at the lanes.
+    pub(in crate::store) async fn commit_alone(self) -> Result<()> {
         match self.conn {
             Conn::PgTx(tx) => tx.commit().await?,
             Conn::SqliteTx(tx) => tx.commit().await?,
             Conn::Pg(_) | Conn::Sqlite(_) => {}
         }
-        if let Some(db) = self.kept_by {
-            db.sync().await?;
+        if self.firm {
+            self.store.db.sync().await?;
         }
         for kind in &self.enqueued {
             metrics::jobs_enqueued(kind.as_str(), 1);
         }
         if !self.rings.is_empty() {
-            self.bell.ring(&self.rings);
+            self.store.bell.ring(&self.rings);
         }
         Ok(())
     }

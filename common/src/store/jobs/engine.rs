@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 
 use super::super::db::{Conn, Engine, execute, run};
-use super::super::{Result, Tx};
+use super::super::{Lanes, Result, Store, Tx};
 use super::{Rung, id_list, known, list_sql, ring_in_order};
 use crate::domain::job::{Claimed, Kind, LEASE, Outcome};
 
@@ -35,7 +35,10 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     let (mut take, mut park) = (Vec::new(), Vec::new());
     for candidate in &candidates {
         match candidate.capped().and_then(|(lane, cap)| Some((lanes.get_mut(lane)?, cap))) {
-            Some((lane, cap)) if lane.paused || lane.running >= lane.places.unwrap_or(cap) => park.push(candidate.id),
+            Some((lane, cap)) if lane.room(cap) <= 0 => {
+                tx.found_full(&lane.lane, cap);
+                park.push(candidate.id);
+            }
             Some((lane, _)) => {
                 lane.running += 1;
                 take.push(candidate.id);
@@ -69,6 +72,13 @@ struct Lane {
     places: Option<i64>,
 }
 
+impl Lane {
+    /// How many places are free, of the `cap` that its kind has; none while it is paused.
+    fn room(&self, cap: i64) -> i64 {
+        if self.paused { 0 } else { self.places.unwrap_or(cap) - self.running }
+    }
+}
+
 /// How full the lanes are. Holds their locks until the end of the transaction, so that two workers cannot both fill the
 /// last place (on SQLite there is one writer anyway).
 async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<HashMap<String, Lane>> {
@@ -78,13 +88,17 @@ async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<
     }
     let sorted = serde_json::json!(lanes).to_string();
     lock_lanes(tx, &sorted).await?;
-    let sql = tx.spelt(
+    let now = tx.now;
+    let lanes = look_at(tx, &sorted, now).await?;
+    Ok(lanes.into_iter().map(|lane| (lane.lane.clone(), lane)).collect())
+}
+
+async fn look_at(conn: &mut Conn, lanes: &str, now: DateTime<Utc>) -> Result<Vec<Lane>> {
+    let sql = conn.spelt(
         "SELECT value AS lane, (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running, value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused, (SELECT places FROM narrow_lanes WHERE lane = value) AS places FROM json_array_elements_text($1::json)",
         "SELECT value AS lane, (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running, value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused, (SELECT places FROM narrow_lanes WHERE lane = value) AS places FROM json_each($1)",
     );
-    let now = tx.now;
-    let lanes: Vec<Lane> = run!(tx, c => sqlx::query_as(sql).bind(&sorted).bind(now).fetch_all(c))?;
-    Ok(lanes.into_iter().map(|lane| (lane.lane.clone(), lane)).collect())
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).fetch_all(c))?)
 }
 
 /// Locks lanes until the end of the transaction, in the order in which they are given: a JSON array, sorted.
@@ -171,24 +185,47 @@ pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<()> {
     Ok(())
 }
 
-/// Wakes as many jobs as places came free in each lane: last thing in a transaction, and in one order. Whoever holds a lane's lock thus
-/// waits for no row, and for no lane that comes before, so that two transactions never stand in each other's way.
-pub(in crate::store) async fn wake_lanes(tx: &mut Tx, places: &BTreeMap<String, i64>) -> Result<()> {
-    if places.is_empty() {
+/// Wakes as many jobs as places came free in each lane, behind the commit that freed them: so nobody holds a lane's lock
+/// while he waits for the disk. A claim that finds a lane full looks at it again, behind its commit as well: of two that
+/// pass each other, at least one sees what the other did. Who dies in between leaves it to the scheduler's sweep.
+pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
+    let Lanes { mut free, full } = lanes;
+    if free.is_empty() && full.is_empty() {
+        // Most transactions.
         return Ok(());
     }
-    let sorted = serde_json::json!(places.keys().collect::<Vec<_>>()).to_string();
-    lock_lanes(tx, &sorted).await?;
-    // Mostly nobody waits: one look for all of them, under the locks, that whoever is about to wait takes as well.
-    let sql = tx.spelt(
+    let (names, now) =
+        (|lanes: &BTreeMap<String, i64>| serde_json::json!(lanes.keys().collect::<Vec<_>>()).to_string(), store.now());
+    let mut conn = store.read().await?;
+    if !full.is_empty() {
+        for lane in look_at(&mut conn, &names(&full), now).await? {
+            let room = full.get(&lane.lane).map_or(0, |cap| lane.room(*cap));
+            if room > 0 {
+                free.insert(lane.lane, room);
+            }
+        }
+    }
+    if free.is_empty() {
+        return Ok(());
+    }
+    // Mostly nobody waits: one look for all of them.
+    let sql = conn.spelt(
         "SELECT value FROM json_array_elements_text($1::json) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
         "SELECT value FROM json_each($1) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
     );
-    let waited_for: Vec<String> = run!(tx, c => sqlx::query_scalar(sql).bind(&sorted).fetch_all(c))?;
-    for lane in waited_for {
-        wake_lane(tx, &lane, places.get(&lane).copied().unwrap_or(0)).await?;
+    let waited_for: BTreeSet<String> =
+        run!(&mut conn, c => sqlx::query_scalar(sql).bind(names(&free)).fetch_all(c))?.into_iter().collect();
+    drop(conn);
+    free.retain(|lane, _| waited_for.contains(lane));
+    if free.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let mut tx = store.begin_soft().await?;
+    lock_lanes(&mut tx, &names(&free)).await?;
+    for (lane, places) in &free {
+        wake_lane(&mut tx, lane, *places).await?;
+    }
+    tx.commit_alone().await
 }
 
 /// Wakes up to `n` jobs that wait for a lane, unless it is paused. Whoever calls it holds the lane's lock.

@@ -47,7 +47,7 @@ impl Filter {
         let kind = self.kind.map_or_else(|| format!(" AND {}", known!()), |kind| format!(" AND kind = '{kind}'"));
         let state = self.state.map(|state| format!(" AND state = '{state}'")).unwrap_or_default();
         let rest = match (&self.lane, self.state) {
-            // `|| ''` says nothing, but keeps every index but the lane's out.
+            // `|| ''` says nothing, but keeps every index but the lane's out, which is on that very expression.
             (Some(_), _) => vec![format!("{kind}{state}").replace(" = ", " || '' = ")],
             (None, Some(State::Ready)) => ["waiting", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into(),
             (None, Some(State::Scheduled)) if self.kind.is_none() => {
@@ -55,7 +55,7 @@ impl Filter {
             }
             _ => vec![format!("{kind}{state}")],
         };
-        let lane = if self.lane.is_some() { "lane = $1" } else { "$1 = ''" };
+        let lane = if self.lane.is_some() { "lane || '' = $1" } else { "$1 = ''" };
         let part = |rest| format!("SELECT * FROM (SELECT * FROM jobs WHERE {lane} AND created_at < $2{rest}{end}) p");
         rest.into_iter().map(part).collect::<Vec<_>>().join(" UNION ALL ")
     }
