@@ -53,11 +53,10 @@ impl Runner {
         let plan = admission::plan(&self.app, &caller)?.clone();
         self.check_key(&caller)?;
 
-        let mut conn = self.app.store.read().await?;
         let membership = match ids.iter().find(|(name, _)| *name == "brand") {
             None => None,
             Some((_, id)) => {
-                let found = brands::find(&mut conn, caller.user_id, *id).await?;
+                let found = brands::find(&mut self.app.store.read().await?, caller.user_id, *id).await?;
                 Some(found.ok_or_else(ApiError::brand_forbidden)?)
             }
         };
@@ -84,13 +83,9 @@ impl Runner {
                     let raw = body::read(req).await?;
                     cx.body = body::parse(req.headers(), &raw, body.optional)?;
                 }
-                handler.call(&cx, &mut conn).await
+                handler.call(&cx, &mut self.app.store.read().await?).await
             }
-            _ => {
-                // A write takes its own connection; holding this one as well could starve the pool.
-                drop(conn);
-                write::run(&self.endpoint, cx, req).await
-            }
+            _ => write::run(&self.endpoint, cx, req).await,
         }
     }
 

@@ -53,7 +53,7 @@ impl Kind {
         match self {
             Self::PublishTarget => Rules { max_attempts: 8, lane_cap: Some(4) },
             // The delivery's own `max_attempts` decides; a replay raises it. An endpoint that fails has fewer places.
-            Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(64) },
+            Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(128) },
             Self::SendMail => Rules { max_attempts: 8, lane_cap: Some(8) },
             Self::Noop => Rules { max_attempts: 5, lane_cap: None },
         }

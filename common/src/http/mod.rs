@@ -34,7 +34,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const KEEP_UNUSED: Duration = Duration::from_secs(4);
 
 /// How many unused connections to one host are kept: as many as one endpoint's deliveries use at once.
-const UNUSED_PER_HOST: usize = 64;
+const UNUSED_PER_HOST: usize = 128;
 
 /// How long an HTTP/2 connection that waits for an answer may be silent before it is asked whether it is alive (a fifth of
 /// the deadline, where that is shorter).

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crier_common::domain::job::{Claimed, Kind, Outcome};
 use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Db, Result, Store, Tx};
+use crier_common::store::{Result, Store, Tx};
 use crier_common::telemetry::metrics::{self, JobOutcome};
 use futures::FutureExt;
 use tokio::sync::{Notify, RwLock, Semaphore};
@@ -31,12 +31,14 @@ use batch::{Settled, claim_batch, settle_batch};
 pub use run::Run;
 use run::{Active, Place, Queued, Slot};
 
-/// How many batches of claims are under way at once: one claims for all.
+/// How many batches of claims, and of settles, are under way at once: what comes meanwhile makes the next one larger, and
+/// one large transaction costs the database less than several small ones beside each other.
 const CLAIMS: usize = 1;
+const SETTLES: usize = 1;
 /// Between two tries to store the end of a run.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
-/// How many runs that wait for others may have given their places back.
-const WAITING: usize = 1_024;
+/// How many runs that wait for others may have given their places back: what they take is memory, some 20 kB each.
+const WAITING: usize = 2_048;
 /// How often the end of a run is tried that the database refuses for good, rather than for the moment.
 const SETTLE_TRIES: usize = 3;
 
@@ -78,7 +80,7 @@ impl Engine {
         };
         let settles = {
             let (store, registry) = (store.clone(), registry.clone());
-            Batcher::start(settles_at_once(&store), move |ends| settle_batch(store.clone(), registry.clone(), ends))
+            Batcher::start(SETTLES, move |ends| settle_batch(store.clone(), registry.clone(), ends))
         };
         Self(Arc::new(Inner {
             store,
@@ -135,7 +137,7 @@ impl Engine {
         self.spawn(id, Arc::default()).await.unwrap_or(false)
     }
 
-    /// The same, until the run is at its end or waits for others for so long that it gives its place back.
+    /// The same, until the run is at its end or gives its place back.
     pub async fn run_in_place(&self, id: i64) {
         let left = Arc::<Notify>::default();
         let run = self.spawn(id, left.clone());
@@ -253,15 +255,6 @@ impl Engine {
         if let Err(error) = released.await {
             tracing::warn!(job = job.id, %error, "a job could not be handed back; it will be rescued");
         }
-    }
-}
-
-/// How many batches of settles are under way at once. They write much: on Postgres one does its part while another waits for
-/// the server or the disk. On SQLite there is one writer, so the larger the batch the better.
-fn settles_at_once(store: &Store) -> usize {
-    match store.db() {
-        Db::Pg(_) => 3,
-        Db::Sqlite { .. } => 1,
     }
 }
 

@@ -1,19 +1,14 @@
 //! What one run shares with the engine: whether it is in the middle of a call, its slot, its place beside the others.
 
 use std::collections::HashSet;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use crier_common::domain::job::Claimed;
 use crier_common::telemetry::metrics;
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit};
 
 use super::Inner;
-
-/// How long a run waits for others before it gives its place to another.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The state that a run shares with the engine.
 #[derive(Clone)]
@@ -42,13 +37,11 @@ impl Run {
         out
     }
 
-    /// The same for a call to somebody who may let us wait: it needs nothing of ours then, and its place goes to another
-    /// job, as long as not too many wait so.
+    /// The same for a call that only waits for others: it needs nothing of ours meanwhile, so its place goes to another job,
+    /// as long as not too many wait so.
     pub async fn call_and_wait<T>(&self, call: impl Future<Output = T>) -> T {
-        let mut call = pin!(self.call(call));
-        tokio::select! { out = &mut call => return out, () = tokio::time::sleep(PATIENCE) => {} }
         let _waiting = self.slot.as_deref().and_then(Slot::give_back);
-        call.await
+        self.call(call).await
     }
 
     pub(super) fn is_in_call(&self) -> bool {

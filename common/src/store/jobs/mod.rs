@@ -134,6 +134,9 @@ async fn insert_each(
     waiting: bool,
     subjects: &[(i64, Lane)],
 ) -> Result<Vec<i64>> {
+    if subjects.is_empty() {
+        return Ok(Vec::new());
+    }
     let sql = tx.spelt(
         "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9 FROM json_array_elements($1::json) ON CONFLICT DO NOTHING RETURNING id",
         "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9 FROM json_each($1) WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
