@@ -16,10 +16,9 @@ use crier_common::domain::platform::Platform;
 use crier_common::telemetry::{logs, metrics};
 use futures::FutureExt;
 use indicatif::ProgressBar;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Mutex;
 
-use super::{CommandError, Result, refused};
+use super::{CommandError, Result, interrupted, refused};
 use crate::cli::BenchOptions;
 
 mod crew;
@@ -80,13 +79,6 @@ pub fn run<A: Suite>(config: Config, args: A) -> Result {
             }
         }
     })
-}
-
-async fn interrupted() -> Result {
-    let listen = |kind| signal(kind).map_err(|error| io("signals", error));
-    let (mut int, mut term) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-    tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
-    Ok(())
 }
 
 fn io(what: &str, error: std::io::Error) -> CommandError {

@@ -194,27 +194,16 @@ pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<
         // Most transactions.
         return Ok(());
     }
-    let (names, now) =
-        (|lanes: &BTreeMap<String, i64>| serde_json::json!(lanes.keys().collect::<Vec<_>>()).to_string(), store.now());
     let mut conn = store.read().await?;
     if !full.is_empty() {
-        for lane in look_at(&mut conn, &names(&full), now).await? {
+        for lane in look_at(&mut conn, &names(&full), store.now()).await? {
             let room = full.get(&lane.lane).map_or(0, |cap| lane.room(*cap));
             if room > 0 {
                 free.insert(lane.lane, room);
             }
         }
     }
-    if free.is_empty() {
-        return Ok(());
-    }
-    // Mostly nobody waits: one look for all of them.
-    let sql = conn.spelt(
-        "SELECT value FROM json_array_elements_text($1::json) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
-        "SELECT value FROM json_each($1) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
-    );
-    let waited_for: BTreeSet<String> =
-        run!(&mut conn, c => sqlx::query_scalar(sql).bind(names(&free)).fetch_all(c))?.into_iter().collect();
+    let waited_for = waited_for(&mut conn, &free).await?;
     drop(conn);
     free.retain(|lane, _| waited_for.contains(lane));
     if free.is_empty() {
@@ -226,6 +215,24 @@ pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<
         wake_lane(&mut tx, lane, *places).await?;
     }
     tx.commit_alone().await
+}
+
+/// The lanes' names, sorted.
+fn names(lanes: &BTreeMap<String, i64>) -> String {
+    serde_json::json!(lanes.keys().collect::<Vec<_>>()).to_string()
+}
+
+/// Those of the lanes that jobs wait for: mostly none.
+async fn waited_for(conn: &mut Conn, lanes: &BTreeMap<String, i64>) -> Result<BTreeSet<String>> {
+    if lanes.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let sql = conn.spelt(
+        "SELECT value FROM json_array_elements_text($1::json) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
+        "SELECT value FROM json_each($1) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
+    );
+    let found: Vec<String> = run!(conn, c => sqlx::query_scalar(sql).bind(names(lanes)).fetch_all(c))?;
+    Ok(found.into_iter().collect())
 }
 
 /// Wakes up to `n` jobs that wait for a lane, unless it is paused. Whoever calls it holds the lane's lock.
