@@ -205,9 +205,9 @@ impl Process {
 
     /// Another store on the same database, with connections of its own, for a thread with a runtime of its own.
     pub fn store_for_thread(&self) -> impl Future<Output = Option<Store>> + use<> {
-        let (config, transport) = (self.config.clone(), self.transport.clone());
+        let store = self.store.clone();
         async move {
-            match open_store(&config, Bells::of(&transport)).await {
+            match store.another().await {
                 Ok(store) => Some(store),
                 Err(error) => {
                     tracing::error!(%error, "a second connection to the database could not be made");

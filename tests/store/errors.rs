@@ -157,3 +157,29 @@ async fn two_processes_share_a_sqlite_file() {
     assert!(made.iter().all(Result::is_ok), "{made:?}");
     assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 20);
 }
+
+/// Law: whoever waits to write comes next, on whichever connections of the process: the heartbeat beside a worker that
+/// writes without a pause.
+#[tokio::test]
+async fn connections_of_one_process_take_turns_at_writing() {
+    let s = TestStore::sqlite().await;
+    let heartbeat = s.store.another().await.unwrap();
+    let held = s.begin().await.unwrap();
+    let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let writers = [(0, heartbeat)].into_iter().chain((1..20).map(|n| (n, s.store.clone())));
+    for (n, store) in writers {
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            let mut tx = store.begin().await.unwrap();
+            users::create_workspace(&mut tx, "W", "pro").await.unwrap();
+            sender.send(n).unwrap();
+            tx.commit().await.unwrap();
+        });
+        // It stands in the queue before the next one comes.
+        tokio::task::yield_now().await;
+    }
+    held.commit().await.unwrap();
+    for wanted in 0..20 {
+        assert_eq!(order.recv().await, Some(wanted));
+    }
+}

@@ -1,10 +1,12 @@
 //! Two engines, one SQL text.
 //!
 //! [`run!`] expands a query once for each engine; the text, its `$1` placeholders and its binds are the same. Postgres has a
-//! pool; SQLite has one writer connection that writers queue for, and several readers beside it (WAL).
+//! pool; SQLite has one writer connection that writers queue for, and several readers beside it (WAL). Whoever opens a
+//! SQLite file a second time in a process does so by [`Db::another`], so that the writers of both take turns.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -12,6 +14,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::StoreError;
 use super::wal::WalSync;
@@ -21,6 +25,8 @@ const ACQUIRE: Duration = Duration::from_secs(5);
 /// How long SQLite waits for another process (a `crier` command) to finish its write.
 const BUSY: Duration = Duration::from_secs(10);
 const SQLITE_READERS: u32 = 4;
+/// Of another thread: one that is in use, and one in its place should that one hang.
+const A_FEW: u32 = 2;
 /// Of each connection to Postgres. All statements are short: one that is merely thought to be long would be compiled first,
 /// for a second. And no transaction waits for anything but the database: one that does nothing for so long is of a process
 /// that sleeps, or of a machine that is gone, and gives back the rows that it holds, well within a lease.
@@ -30,7 +36,15 @@ const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout =
 #[derive(Clone, Debug)]
 pub enum Db {
     Pg(PgPool),
-    Sqlite { writer: SqlitePool, readers: SqlitePool, log: WalSync },
+    Sqlite {
+        path: PathBuf,
+        writer: SqlitePool,
+        readers: SqlitePool,
+        log: WalSync,
+        /// Whose turn it is to write. SQLite itself lets whoever asks at the right moment, and may never come to one who
+        /// waits: the heartbeat's connection beside a writer under full load.
+        turn: Arc<Semaphore>,
+    },
 }
 
 /// A connection to read from, or a transaction.
@@ -39,7 +53,7 @@ pub enum Conn {
     Pg(PoolConnection<Postgres>),
     PgTx(Transaction<'static, Postgres>),
     Sqlite(PoolConnection<Sqlite>),
-    SqliteTx(Transaction<'static, Sqlite>),
+    SqliteTx(Transaction<'static, Sqlite>, OwnedSemaphorePermit),
 }
 
 /// What [`run!`] matches on.
@@ -79,7 +93,7 @@ impl Conn {
             Self::Pg(c) => Engine::Pg(c),
             Self::PgTx(c) => Engine::Pg(c),
             Self::Sqlite(c) => Engine::Sqlite(c),
-            Self::SqliteTx(c) => Engine::Sqlite(c),
+            Self::SqliteTx(c, _) => Engine::Sqlite(c),
         }
     }
 
@@ -97,18 +111,23 @@ impl Db {
     /// A pool on Postgres. Connects when first used, so that services may start in any order.
     pub fn postgres(url: &str, max_connections: u32) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)?.application_name("crier");
-        let pool = PgPoolOptions::new()
-            .max_connections(max_connections)
-            .acquire_timeout(ACQUIRE)
-            // A connection that the server dropped is found by its failure; the ping before each use would double the trips.
-            .test_before_acquire(false)
-            .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
-            .connect_lazy_with(options);
-        Ok(Self::Pg(pool))
+        Ok(Self::Pg(pg_pool(options, max_connections)))
     }
 
     /// The file at `path`, made where it is missing.
     pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
+        Self::sqlite_in_turn(path, Arc::new(Semaphore::new(1))).await
+    }
+
+    /// A few other connections to the same database, for a thread with a runtime of its own.
+    pub async fn another(&self) -> Result<Self, StoreError> {
+        match self {
+            Self::Pg(pool) => Ok(Self::Pg(pg_pool((*pool.connect_options()).clone(), A_FEW))),
+            Self::Sqlite { path, turn, .. } => Self::sqlite_in_turn(path, turn.clone()).await,
+        }
+    }
+
+    async fn sqlite_in_turn(path: &Path, turn: Arc<Semaphore>) -> Result<Self, StoreError> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -127,7 +146,7 @@ impl Db {
             .test_before_acquire(false)
             .connect_lazy_with(options.read_only(true).create_if_missing(false));
         let log = WalSync::start(path).map_err(sqlx::Error::Io)?;
-        Ok(Self::Sqlite { writer, readers, log })
+        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, turn })
     }
 
     /// A connection to read from, outside any transaction.
@@ -153,7 +172,11 @@ impl Db {
     async fn begin_with(&self, pg: &'static str) -> Result<Conn, StoreError> {
         Ok(match self {
             Self::Pg(pool) => Conn::PgTx(pool.begin_with(pg).await?),
-            Self::Sqlite { writer, .. } => Conn::SqliteTx(begin_write(writer).await?),
+            Self::Sqlite { writer, turn, .. } => {
+                let turn = tokio::time::timeout(ACQUIRE * 4, turn.clone().acquire_owned()).await;
+                let turn = turn.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
+                Conn::SqliteTx(begin_write(writer).await?, turn)
+            }
         })
     }
 
@@ -214,6 +237,16 @@ impl Db {
             }
         }
     }
+}
+
+fn pg_pool(options: PgConnectOptions, max_connections: u32) -> PgPool {
+    PgPoolOptions::new()
+        .max_connections(max_connections)
+        .acquire_timeout(ACQUIRE)
+        // A connection that the server dropped is found by its failure; the ping before each use would double the trips.
+        .test_before_acquire(false)
+        .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
+        .connect_lazy_with(options)
 }
 
 /// A transaction on the one connection that writes. Where a disk is full, SQLite rolls back by itself; sqlx does not notice,

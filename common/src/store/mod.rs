@@ -63,6 +63,11 @@ impl Store {
         Self { db, clock, cipher, bell }
     }
 
+    /// The same with connections of its own, for a thread with a runtime of its own ([`Db::another`]).
+    pub async fn another(&self) -> Result<Self> {
+        Ok(Self { db: self.db.another().await?, ..self.clone() })
+    }
+
     pub fn db(&self) -> &Db {
         &self.db
     }
@@ -192,7 +197,7 @@ impl Tx {
     pub(in crate::store) async fn commit_alone(self) -> Result<()> {
         match self.conn {
             Conn::PgTx(tx) => tx.commit().await?,
-            Conn::SqliteTx(tx) => tx.commit().await?,
+            Conn::SqliteTx(tx, _turn) => tx.commit().await?,
             Conn::Pg(_) | Conn::Sqlite(_) => {}
         }
         if self.firm {
@@ -211,7 +216,7 @@ impl Tx {
     pub async fn rollback(self) -> Result<()> {
         match self.conn {
             Conn::PgTx(tx) => tx.rollback().await?,
-            Conn::SqliteTx(tx) => tx.rollback().await?,
+            Conn::SqliteTx(tx, _turn) => tx.rollback().await?,
             Conn::Pg(_) | Conn::Sqlite(_) => {}
         }
         Ok(())

@@ -37,10 +37,10 @@ impl Crew {
     pub fn start(place: &Place, job: Arc<dyn Job>, slots: usize) -> std::result::Result<Self, CommandError> {
         let engine = Engine::new(place.worker().clone(), Registry::of([job]), slots);
         let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
-        let opener = place.another();
+        let store = place.worker().clone();
         let open = move || {
-            let opener = opener.clone();
-            async move { opener.open().await.ok() }
+            let store = store.clone();
+            async move { store.another().await.ok() }
         };
         heartbeat::start(engine.clone(), open, beating.clone())
             .map_err(|error| super::io("the heartbeat's thread", error))?;

@@ -171,11 +171,6 @@ impl Place {
         })
     }
 
-    /// What opens another store here, on another thread's runtime.
-    pub fn another(&self) -> Opener {
-        self.opener(self.bell().clone())
-    }
-
     fn opener(&self, bell: Arc<KeptBell>) -> Opener {
         let place = match &self.holder {
             Holder::File(dir) => Target::File(dir.path().join("crier.db")),
