@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::{Kind, Lane, NewJob, State};
+use crier_common::domain::job::{Kind, Lane, NewJob, Outcome, State};
 use crier_common::domain::webhook::{DeliveryStatus, Webhook};
 use crier_common::store::{deliveries, events, jobs, webhooks};
 use crier_common::webhooks::signature::verify;
+use crier_worker::engine::Run;
 use secrecy::SecretString;
 use serde_json::json;
 use wiremock::matchers::any;
@@ -32,6 +33,7 @@ worker_on_both!(
     the_endpoints_of_an_event_are_told_its_id,
     a_blocked_address_is_recorded,
     a_worker_that_dies_delivers_again_under_the_same_id,
+    two_runs_of_one_delivery_that_begin_together_both_find_it,
     one_endpoint_s_backlog_holds_up_no_other,
 );
 
@@ -290,7 +292,7 @@ async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
     w.sql("UPDATE webhook_deliveries SET attempts = 7").await;
     let claimed = w.claim(&[w.rung()], "w").await.remove(0);
     receiver.answers([500]);
-    let run = crier_worker::engine::Run::new(claimed.clone());
+    let run = Run::new(claimed.clone());
     let ending = w.handler(Kind::DeliverWebhook).run(&run).await.unwrap();
     replay(&w, &webhook, id).await;
     let mut tx = w.begin().await.unwrap();
@@ -308,7 +310,7 @@ async fn a_replay_while_an_inactive_endpoint_is_given_up_is_not_lost(w: TestWork
     let (receiver, webhook, id) = told(&w).await;
     let claimed = w.claim(&[w.rung()], "w").await.remove(0);
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
-    let run = crier_worker::engine::Run::new(claimed.clone());
+    let run = Run::new(claimed.clone());
     let ending = w.handler(Kind::DeliverWebhook).run(&run).await.unwrap();
     w.write(async |tx| webhooks::update(tx, &webhook).await).await;
     replay(&w, &webhook, id).await;
@@ -380,6 +382,19 @@ async fn a_worker_that_dies_delivers_again_under_the_same_id(w: TestWorker) {
     assert_eq!(header(&requests[0], "X-Webhook-Delivery-Id"), header(&requests[1], "X-Webhook-Delivery-Id"));
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.attempts), (DeliveryStatus::Succeeded, 1));
+}
+
+/// A run whose lease was lost may begin beside the one that was rescued; which of them counts, their fences decide.
+async fn two_runs_of_one_delivery_that_begin_together_both_find_it(w: TestWorker) {
+    let (receiver, _, _) = told(&w).await;
+    let run = Run::new(w.claim(&[w.rung()], "w").await.remove(0));
+    let handler = w.handler(Kind::DeliverWebhook);
+    let (one, other) = tokio::join!(handler.run(&run), handler.run(&run));
+    let mut tx = w.begin().await.unwrap();
+    for ending in [one.unwrap(), other.unwrap()] {
+        assert_eq!(ending.write(&mut tx, &run.job).await.unwrap(), Outcome::Done);
+    }
+    assert_eq!(receiver.requests().await.len(), 2);
 }
 
 async fn one_endpoint_s_backlog_holds_up_no_other(w: TestWorker) {

@@ -14,7 +14,7 @@ use crier_common::store::jobs::operate::{self, Filter};
 use crier_common::store::jobs::{self, dispatch, engine};
 use crier_common::store::{Result, Tx, events, idempotency, posts, targets};
 
-use crate::support::store::{TestStore, cipher};
+use crate::support::store::TestStore;
 
 /// After five runs Postgres may settle on a plan that knows no bind.
 const RUNS: usize = 8;
@@ -216,7 +216,7 @@ async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
         status: DeliveryStatus::Succeeded,
         next_attempt_at: None,
     };
-    deliveries::outgoing(tx, &cipher(), &[delivery_id]).await?;
+    deliveries::outgoing(tx, &[delivery_id]).await?;
     deliveries::hold_each(tx, &[delivery_id]).await?;
     deliveries::record(tx, &[attempt]).await.map(drop)
 }

@@ -68,8 +68,8 @@ async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
     let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &BOTH).await);
     let (first, second) = (delivery(&s, w, one.id).await.id, delivery(&s, w, two.id).await.id);
     let secret = async |delivery| {
-        let found = deliveries::outgoing(&mut s.conn().await, &cipher(), &[delivery]).await?;
-        Ok(plain(&found[0].secret).to_owned())
+        let found = deliveries::outgoing(&mut s.conn().await, &[delivery]).await?;
+        Ok(plain(&found[0].secret(&cipher())?).to_owned())
     };
     assert_eq!(secret(first).await.unwrap(), "whsec_of_the_tests");
     let sealed: Vec<u8> = s.value(format!("SELECT secret FROM webhooks WHERE id = {}", one.id)).await;

@@ -76,7 +76,7 @@ pub async fn tries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<Try>> {
 }
 
 /// A delivery as it goes out, with what it needs of its endpoint.
-#[derive(Debug)]
+#[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Outgoing {
     pub id: i64,
     pub webhook_id: i64,
@@ -89,65 +89,25 @@ pub struct Outgoing {
     pub payload: String,
     pub url: String,
     pub is_active: bool,
-    pub secret: SecretString,
+    sealed: Vec<u8>,
+}
+
+impl Outgoing {
+    /// What it is signed with.
+    pub fn secret(&self, cipher: &Cipher) -> Result<SecretString> {
+        webhooks::open_secret(cipher, self.webhook_id, &self.sealed)
+    }
 }
 
 /// Those of the deliveries that are there, in any order.
-pub async fn outgoing(conn: &mut Conn, cipher: &Cipher, ids: &[i64]) -> Result<Vec<Outgoing>> {
-    #[derive(sqlx::FromRow)]
-    struct Row {
-        id: i64,
-        webhook_id: i64,
-        event_id: i64,
-        name: EventName,
-        status: DeliveryStatus,
-        attempts: i32,
-        max_attempts: i32,
-        created_at: DateTime<Utc>,
-        payload: String,
-        url: String,
-        is_active: bool,
-        secret: Vec<u8>,
-    }
+pub async fn outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<Outgoing>> {
     let sql = list_sql!(
         conn,
-        "SELECT d.id, d.webhook_id, d.event_id, e.name, d.status, d.attempts, d.max_attempts, d.created_at, e.payload, w.url, w.is_active, w.secret FROM webhook_deliveries d JOIN events e ON e.id = d.event_id JOIN webhooks w ON w.id = d.webhook_id WHERE d.id",
+        "SELECT d.id, d.webhook_id, d.event_id, e.name AS event, d.status, d.attempts, d.max_attempts, d.created_at, e.payload, w.url, w.is_active, w.secret AS sealed FROM webhook_deliveries d JOIN events e ON e.id = d.event_id JOIN webhooks w ON w.id = d.webhook_id WHERE d.id",
         ""
     );
     let list = id_list(ids);
-    let rows: Vec<Row> = run!(conn, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
-    let open = |row: Row| {
-        let secret = webhooks::open_secret(cipher, row.webhook_id, &row.secret)?;
-        let Row {
-            id,
-            webhook_id,
-            event_id,
-            name: event,
-            status,
-            attempts,
-            max_attempts,
-            created_at,
-            payload,
-            url,
-            is_active,
-            ..
-        } = row;
-        Ok(Outgoing {
-            id,
-            webhook_id,
-            event_id,
-            event,
-            status,
-            attempts,
-            max_attempts,
-            created_at,
-            payload,
-            url,
-            is_active,
-            secret,
-        })
-    };
-    rows.into_iter().map(open).collect()
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?)
 }
 
 /// How many attempts each of the deliveries has, of those that are there; their rows are held, in one order.

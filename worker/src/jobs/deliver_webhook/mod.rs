@@ -44,10 +44,18 @@ impl DeliverWebhook {
 
 /// The deliveries with these ids; where one of them cannot be read, the others are all the same.
 async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<Outgoing>>> {
-    let some = async |ids: &[i64]| deliveries::outgoing(&mut store.read().await?, store.cipher(), ids).await;
-    if let Ok(found) = some(&ids).await {
-        let mut found: HashMap<_, _> = found.into_iter().map(|delivery| (delivery.id, delivery)).collect();
-        return ids.iter().map(|id| Ok(found.remove(id))).collect();
+    let some = async |ids: &[i64]| deliveries::outgoing(&mut store.read().await?, ids).await;
+    match some(&ids).await {
+        Ok(found) => {
+            let found: HashMap<_, _> = found.into_iter().map(|delivery| (delivery.id, delivery)).collect();
+            // Not taken out: a frozen run of a delivery and the one that was rescued may begin together.
+            return ids.iter().map(|id| Ok(found.get(id).cloned())).collect();
+        }
+        // It is no fault of any of them, and would only be waited for again.
+        Err(error) if error.is_passing() => {
+            return ids.iter().map(|_| Err(StoreError::Decode(error.to_string()))).collect();
+        }
+        Err(_) => {}
     }
     let mut each = Vec::with_capacity(ids.len());
     for id in ids {
@@ -76,8 +84,8 @@ impl Job for DeliverWebhook {
         }
         let started_at = self.store.now();
         let request = DeliveryRequest {
+            secret: delivery.secret(self.store.cipher())?,
             url: delivery.url,
-            secret: delivery.secret,
             event: delivery.event,
             delivery_id: delivery.id,
             event_id: delivery.event_id,
