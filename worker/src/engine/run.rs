@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crier_common::domain::job::Claimed;
 use crier_common::telemetry::metrics;
@@ -40,7 +40,9 @@ impl Run {
     /// The same for a call that only waits for others: it needs nothing of ours meanwhile, so its place goes to another job,
     /// as long as not too many wait so.
     pub async fn call_and_wait<T>(&self, call: impl Future<Output = T>) -> T {
-        let _waiting = self.slot.as_deref().and_then(Slot::give_back);
+        if let Some(slot) = &self.slot {
+            slot.give_back();
+        }
         self.call(call).await
     }
 
@@ -83,6 +85,8 @@ pub(super) struct Slot {
     /// With the fence, as a frozen run of a job may end while the one that was rescued goes on.
     key: (i64, i64),
     busy: AtomicBool,
+    /// Instead of its place, until it has been settled: a database that is slow to settle must slow down the claims.
+    waiting: OnceLock<OwnedSemaphorePermit>,
     /// Told when the place is given back.
     left: Arc<Notify>,
 }
@@ -92,15 +96,17 @@ impl Slot {
         let key = (job.id, job.fence);
         insert(&inner.held, key);
         count(inner, inner.busy.fetch_add(1, Ordering::SeqCst) + 1);
-        Self { inner: inner.clone(), key, busy: AtomicBool::new(true), left }
+        Self { inner: inner.clone(), key, busy: AtomicBool::new(true), waiting: OnceLock::new(), left }
     }
 
-    /// The place goes to another; `None` where too many wait without one.
-    fn give_back(&self) -> Option<OwnedSemaphorePermit> {
-        let waiting = self.inner.waiting.clone().try_acquire_owned().ok()?;
-        self.leave();
-        self.left.notify_one();
-        Some(waiting)
+    /// The place goes to another, unless too many wait without one.
+    fn give_back(&self) {
+        if let Ok(permit) = self.inner.waiting.clone().try_acquire_owned()
+            && self.waiting.set(permit).is_ok()
+        {
+            self.leave();
+            self.left.notify_one();
+        }
     }
 
     fn leave(&self) {
