@@ -16,7 +16,7 @@ const WORKER_KINDS: Key = Key::new(
 );
 const WORKER_CONCURRENCY: Key = Key::new(
     "WORKER_CONCURRENCY",
-    "How many jobs of each kind this worker runs at once; a kind may have a number of its own.",
+    "How many jobs of each kind this worker runs at once; a kind may have a number of its own. Webhooks that wait for their endpoint are not counted.",
     Preset::Value("64"),
     "64,publish_target=16,deliver_webhook=256",
 );

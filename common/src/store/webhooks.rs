@@ -114,7 +114,7 @@ pub async fn records(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, He
     }
     // Not `FOR UPDATE`: a delivery that is made at the same time refers to the row, and need not wait.
     let sql = tx.spelt(
-        "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json)) AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id FOR NO KEY UPDATE",
+        "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id FOR NO KEY UPDATE",
         "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value FROM json_each($1)) AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id",
     );
     let list = id_list(ids);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use crier_common::config::{Concurrency, Config};
 use crier_common::domain::job::{Kind, NewJob, State};
-use crier_common::http::Guard;
+use crier_common::http::{self, Guard};
 use crier_common::process::platforms_of;
 use crier_common::store::jobs::{self, operate};
 use crier_common::store::{Store, StoreError};
@@ -75,6 +75,7 @@ pub fn scheduler(place: &Place) -> Scheduler {
 
 /// The product's own job of a kind, with the sandbox among its platforms.
 pub fn job(config: &Config, place: &Place, kind: Kind) -> std::result::Result<Arc<dyn Job>, CommandError> {
+    http::check_authorities().map_err(|error| CommandError::Refused(error.to_string()))?;
     let mut config = config.clone();
     config.sandbox = true;
     let delta = |length: Duration| TimeDelta::from_std(length).unwrap_or(TimeDelta::MAX);
