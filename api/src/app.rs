@@ -7,16 +7,30 @@ use chrono::{DateTime, Utc};
 use crier_common::domain::plan::Plans;
 use crier_common::http::Guard;
 use crier_common::limits::Limiter;
+use crier_common::media::Library;
 use crier_common::platforms::Registry;
 use crier_common::store::keys::{self, Caller};
 use crier_common::store::{Store, StoreError};
 use ipnet::IpNet;
+
+/// What the API is made of.
+pub struct Parts {
+    pub store: Store,
+    pub platforms: Arc<Registry>,
+    pub plans: Arc<Plans>,
+    pub library: Library,
+    pub guard: Guard,
+    pub public_url: String,
+    pub limiter: Arc<dyn Limiter>,
+    pub trusted_proxies: Vec<IpNet>,
+}
 
 /// The API's state.
 pub struct App {
     pub store: Store,
     pub platforms: Arc<Registry>,
     pub plans: Arc<Plans>,
+    pub library: Library,
     /// Judges the URLs that users choose.
     pub guard: Guard,
     /// How clients reach this host, without a slash at its end.
@@ -35,17 +49,20 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
-    pub fn new(
-        store: Store,
-        platforms: Arc<Registry>,
-        plans: Arc<Plans>,
-        guard: Guard,
-        public_url: &str,
-        limiter: Arc<dyn Limiter>,
-        trusted_proxies: Vec<IpNet>,
-    ) -> Self {
+    pub fn new(parts: Parts) -> Self {
+        let Parts { store, platforms, plans, library, guard, public_url, limiter, trusted_proxies } = parts;
         let public_url = public_url.trim_end_matches('/').to_owned();
-        Self { store, platforms, plans, guard, public_url, limiter, trusted_proxies, touched: Mutex::default() }
+        Self {
+            store,
+            platforms,
+            plans,
+            library,
+            guard,
+            public_url,
+            limiter,
+            trusted_proxies,
+            touched: Mutex::default(),
+        }
     }
 
     /// Writes `last_used_at` at most once a minute, behind the request's back.

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use crier_common::domain::access::Role;
 use crier_common::domain::brand::Brand;
 use crier_common::domain::plan::Plan;
+use crier_common::media::Spooled;
 use crier_common::store::keys::Caller;
 use serde_json::{Map, Value};
 
@@ -27,8 +28,10 @@ pub struct Context {
     /// The endpoint's path, with names in braces.
     pub template: &'static str,
     pub query: Query,
-    /// The JSON body; empty where the endpoint has none.
+    /// The JSON body, or the texts of a form; empty where the endpoint has none.
     pub body: Map<String, Value>,
+    /// The file of a form.
+    pub file: Option<UploadedFile>,
     pub request_id: String,
     pub now: DateTime<Utc>,
 }
@@ -70,6 +73,14 @@ impl Context {
     pub fn trace(&self) -> Option<&str> {
         Some(&self.request_id)
     }
+}
+
+/// A file as it came with a form.
+#[derive(Clone, Debug)]
+pub struct UploadedFile {
+    /// As the client named it.
+    pub name: Option<String>,
+    pub bytes: Spooled,
 }
 
 /// The query string: as it came, in its order.

@@ -4,13 +4,14 @@
 //!
 //! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint` and
 //! the handler beside it; one line in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of
-//! the document. There are four ways to work:
+//! the document. There are five ways to work:
 //!
 //! | | for | the handler gets | `Idempotency-Key`, live key |
 //! |---|---|---|---|
 //! | [`Endpoint::reads`] | what changes nothing, a `POST` among them | a connection | no |
 //! | [`Endpoint::writes`] | what changes the record alone | the transaction that also stores the answer; it may be run again, so it does nothing else | yes |
 //! | [`Endpoint::asks_then_writes`] | what must first ask somebody (a name server), repeatably | no transaction, then gives a [`Finish`] | yes |
+//! | [`Endpoint::takes_then_writes`] | what brings a file of the request's form into the storage | the same, without a deadline of its own | yes |
 //! | [`Endpoint::holds_then_writes`] | what makes a call that must not be made twice at once (a platform) | the same, with the key held by a lease meanwhile | yes |
 
 use std::future::Future;
@@ -93,7 +94,18 @@ impl Finish {
 pub enum How {
     Reads(Arc<dyn for<'a> Handler<'a, Conn>>),
     Writes(Arc<dyn for<'a> Handler<'a, Tx>>),
-    TwoSteps { prepare: Arc<dyn for<'a> Prepare<'a>>, hold: bool },
+    TwoSteps { prepare: Arc<dyn for<'a> Prepare<'a>>, first: First },
+}
+
+/// What the first of two steps is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// Somebody else is asked, who has 20 s to answer; asking twice does no harm.
+    Asks,
+    /// The same where it does: the key is held meanwhile.
+    Holds,
+    /// A file is taken in; each part of that has a deadline of its own.
+    Takes,
 }
 
 /// The shape of a success.
@@ -109,13 +121,22 @@ pub enum Shape {
     Nothing,
 }
 
-/// A JSON body: its schema and an example of it.
+/// A body: its schema and an example of it.
 #[derive(Clone)]
 pub struct Body {
     pub schema: fn(&mut Schema) -> Value,
     pub example: Value,
-    /// Whether there may be none.
-    pub optional: bool,
+    pub form: Form,
+}
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Json,
+    /// There may be none.
+    OptionalJson,
+    /// `multipart/form-data` with a part `file`; the other parts are texts.
+    Multipart,
 }
 
 /// A query parameter.
@@ -216,12 +237,17 @@ impl Endpoint {
 
     /// Takes a JSON body of this type.
     pub fn body<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(Body { schema: T::schema, example, optional: false }), ..self }
+        Self { body: Some(Body { schema: T::schema, example, form: Form::Json }), ..self }
     }
 
     /// Takes a JSON body of this type, or none.
     pub fn optional_body<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(Body { schema: T::schema, example, optional: true }), ..self }
+        Self { body: Some(Body { schema: T::schema, example, form: Form::OptionalJson }), ..self }
+    }
+
+    /// Takes a form with a file.
+    pub fn upload<T: Documented>(self, example: Value) -> Self {
+        Self { body: Some(Body { schema: T::schema, example, form: Form::Multipart }), ..self }
     }
 
     pub fn query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {
@@ -274,14 +300,25 @@ impl Endpoint {
     where
         H: for<'a> Prepare<'a> + 'static,
     {
-        Self { how: How::TwoSteps { prepare: Arc::new(prepare), hold: false }, ..self }
+        self.two_steps(First::Asks, prepare)
     }
 
     pub fn holds_then_writes<H>(self, prepare: H) -> Self
     where
         H: for<'a> Prepare<'a> + 'static,
     {
-        Self { how: How::TwoSteps { prepare: Arc::new(prepare), hold: true }, ..self }
+        self.two_steps(First::Holds, prepare)
+    }
+
+    pub fn takes_then_writes<H>(self, prepare: H) -> Self
+    where
+        H: for<'a> Prepare<'a> + 'static,
+    {
+        self.two_steps(First::Takes, prepare)
+    }
+
+    fn two_steps(self, first: First, prepare: impl for<'a> Prepare<'a> + 'static) -> Self {
+        Self { how: How::TwoSteps { prepare: Arc::new(prepare), first }, ..self }
     }
 
     /// Whether it needs a live key and an `Idempotency-Key`.

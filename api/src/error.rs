@@ -22,6 +22,7 @@ crier_common::text_enum! {
         Unauthorized = "unauthorized",
         LimitReached = "limit_reached",
         FeatureNotAvailable = "feature_not_available",
+        StorageLimitExceeded = "storage_limit_exceeded",
         InsufficientScope = "insufficient_scope",
         BrandForbidden = "brand_forbidden",
         TestModeWriteForbidden = "test_mode_write_forbidden",
@@ -34,12 +35,15 @@ crier_common::text_enum! {
         PostNotSubmittable = "post_not_submittable",
         PostNotPending = "post_not_pending",
         WebhookInactive = "webhook_inactive",
+        /// An extension's: a post that is still to go out shows the picture.
+        MediaInUse = "media_in_use",
         PayloadTooLarge = "payload_too_large",
         UnsupportedMediaType = "unsupported_media_type",
         ValidationFailed = "validation_failed",
         InvalidCredentials = "invalid_credentials",
         InteractiveSetupRequired = "interactive_setup_required",
         InvalidWebhookUrl = "invalid_webhook_url",
+        InvalidSourceUrl = "invalid_source_url",
         PlatformNotConfigured = "platform_not_configured",
         RateLimited = "rate_limited",
         InternalError = "internal_error",
@@ -68,7 +72,7 @@ impl Code {
         match self {
             Self::IdempotencyKeyRequired | Self::IdempotencyKeyInvalid | Self::InvalidJson => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::LimitReached | Self::FeatureNotAvailable => StatusCode::PAYMENT_REQUIRED,
+            Self::LimitReached | Self::FeatureNotAvailable | Self::StorageLimitExceeded => StatusCode::PAYMENT_REQUIRED,
             Self::InsufficientScope | Self::BrandForbidden | Self::TestModeWriteForbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -78,13 +82,15 @@ impl Code {
             | Self::PostNotEditable
             | Self::PostNotSubmittable
             | Self::PostNotPending
-            | Self::WebhookInactive => StatusCode::CONFLICT,
+            | Self::WebhookInactive
+            | Self::MediaInUse => StatusCode::CONFLICT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::ValidationFailed
             | Self::InvalidCredentials
             | Self::InteractiveSetupRequired
             | Self::InvalidWebhookUrl
+            | Self::InvalidSourceUrl
             | Self::PlatformNotConfigured => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
@@ -244,6 +250,13 @@ impl ApiError {
         Self { cause: Some(Box::new(cause.into())), ..Self::new(Code::InternalError, message) }
     }
 
+    /// The storage of files, or the room for temporary ones, cannot be had.
+    pub fn storage(cause: impl Into<String>) -> Self {
+        let message = "The service cannot store files right now. Nothing was changed; try again in a few seconds.";
+        Self { cause: Some(Box::new(Cause::Other(cause.into()))), ..Self::new(Code::ServiceUnavailable, message) }
+            .retry_after(5)
+    }
+
     /// The same for what should not be possible.
     pub fn bug(what: impl Into<String>) -> Self {
         Self::internal(Cause::Other(what.into()))
@@ -307,7 +320,7 @@ mod tests {
         });
         assert_eq!(table[&400], ["idempotency_key_required", "idempotency_key_invalid", "invalid_json"]);
         assert_eq!(table[&403], ["insufficient_scope", "brand_forbidden", "test_mode_write_forbidden"]);
-        assert_eq!(table[&409].len(), 7);
+        assert_eq!(table[&409].len(), 8);
         assert_eq!(Code::PayloadTooLarge.kind(), Kind::InvalidRequest);
         assert_eq!(Code::PlatformUnavailable.kind(), Kind::Api);
         assert_eq!(Code::LimitReached.kind(), Kind::PlanLimit);

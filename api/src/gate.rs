@@ -26,7 +26,7 @@ pub struct RequestId(pub String);
 pub struct Label(pub &'static str);
 
 /// So much of a refused body is read away, so that a client that is still sending gets to read the answer.
-const DRAINED: u64 = 16 << 20;
+const DRAINED: u64 = 64 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 pub struct Gate {

@@ -28,7 +28,7 @@ mod routes;
 mod runner;
 mod serve;
 
-pub use app::App;
+pub use app::{App, Parts};
 pub use serve::{serve, serve_on};
 
 /// The whole service: endpoints, their description, and the pages.

@@ -14,7 +14,7 @@ use salvo::fuse::FuseConfig;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{App, service};
+use crate::{App, Parts, service};
 
 /// How long a client may say nothing while it sends a body, or take nothing while it is answered.
 const STALLED: Duration = Duration::from_secs(30);
@@ -31,15 +31,16 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
                 .map_err(|error| StartError::Refused(format!("CRIER_REDIS_URL is not usable: {error}")))?,
         ),
     };
-    let app = App::new(
-        process.store.clone(),
-        process.platforms.clone(),
-        Arc::new(config.plans.clone()),
-        process.guard.clone(),
-        config.public_url.as_str(),
+    let app = App::new(Parts {
+        store: process.store.clone(),
+        platforms: process.platforms.clone(),
+        plans: Arc::new(config.plans.clone()),
+        library: process.library.clone(),
+        guard: process.guard.clone(),
+        public_url: config.public_url.to_string(),
         limiter,
-        config.http.trusted_proxies.clone(),
-    );
+        trusted_proxies: config.http.trusted_proxies.clone(),
+    });
     let listener = TcpListener::bind(addr)
         .await
         .map_err(|error| StartError::Io { what: format!("CRIER_HTTP_ADDR {addr} cannot be listened on"), error })?;

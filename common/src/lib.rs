@@ -10,6 +10,7 @@ pub mod domain;
 pub mod http;
 pub mod limits;
 pub mod mail;
+pub mod media;
 pub mod notices;
 pub mod platforms;
 pub mod process;

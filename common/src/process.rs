@@ -15,6 +15,7 @@ use crate::config::{Config, ConfigError, Database, Invocation, Role, Source};
 use crate::domain::job::{Bell, Kind};
 use crate::domain::platform::Platform;
 use crate::http::{self, Guard, HttpClient};
+use crate::media::{Library, Storage};
 use crate::platforms::sandbox::Sandbox;
 use crate::platforms::{Clients, PlatformsConfig, Registry};
 use crate::queue::{Transport, memory::MemoryBell, redis::RedisBell};
@@ -71,6 +72,7 @@ pub struct Process {
     pub store: Store,
     pub transport: Arc<dyn Transport>,
     pub platforms: Arc<Registry>,
+    pub library: Library,
     pub guard: Guard,
     pub readiness: ops::Readiness,
     /// SIGTERM or SIGINT came: stop taking work, finish what runs.
@@ -167,7 +169,9 @@ impl Process {
         readiness.ready(DATABASE);
         let guard = Guard::new(config.guard.allowed_private_networks.clone());
         let platforms = Arc::new(platforms_of(&config, &store, &guard));
-        let process = Self { config: Arc::new(config), store, transport, platforms, guard, readiness, stop, closed };
+        let library = library_of(&config)?;
+        let process =
+            Self { config: Arc::new(config), store, transport, platforms, library, guard, readiness, stop, closed };
         tokio::spawn(process.clone().watch(needs_queue));
         Ok(process)
     }
@@ -307,6 +311,13 @@ async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToke
             () = stop.cancelled() => return Err(StartError::Refused("stopped before the database could be reached".into())),
         }
     }
+}
+
+/// The media library of an installation.
+pub fn library_of(config: &Config) -> Result<Library, StartError> {
+    let storage = Storage::open(&config.storage)
+        .map_err(|error| StartError::Refused(format!("CRIER_STORAGE_URL is not usable: {error}")))?;
+    Ok(Library::new(storage, &config.media, config.public_url.as_str()))
 }
 
 /// The connectors of an installation.

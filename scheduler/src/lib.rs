@@ -10,6 +10,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crier_common::media::Library;
 use crier_common::process::{Process, StartError};
 use crier_common::queue::Transport;
 use crier_common::store::{Result, Store};
@@ -28,6 +29,7 @@ use tasks::{clean_up, dispatch, measure, rescue};
 pub struct Scheduler {
     pub store: Store,
     pub transport: Arc<dyn Transport>,
+    pub library: Library,
 }
 
 /// One recurring task: its name (the metric's label), how often it runs, what it does. It gives how long to wait instead,
@@ -49,7 +51,11 @@ pub const TASKS: &[Task] = &[
 /// The scheduler of a process, until it stops.
 pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
     tracing::info!("the scheduler looks for what is due");
-    let scheduler = Scheduler { store: process.store.clone(), transport: process.transport.clone() };
+    let scheduler = Scheduler {
+        store: process.store.clone(),
+        transport: process.transport.clone(),
+        library: process.library.clone(),
+    };
     scheduler.run(process.stop.clone()).await;
     Ok(())
 }

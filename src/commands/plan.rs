@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crier_common::domain::plan::Plan;
-use crier_common::store::{brands, usage, users};
+use crier_common::domain::plan::{Plan, whole_mib};
+use crier_common::store::{brands, files, usage, users};
 use serde::Serialize;
 
 use super::{Context, Result, refused};
@@ -33,6 +33,8 @@ struct UsageRow {
     brands_cap: Option<u64>,
     posts_this_month: i64,
     posts_per_month: Option<u64>,
+    storage_used_mib: i64,
+    storage_mib: Option<u64>,
 }
 
 pub async fn run(cx: &Context, command: PlanCommand) -> Result {
@@ -103,6 +105,8 @@ async fn show_usage(cx: &Context, user: Option<&str>, json: bool) -> Result {
             brands_cap: caps.and_then(|p| p.brands),
             posts_this_month: usage::posts(&mut conn, id, cx.store.now()).await?,
             posts_per_month: caps.and_then(|p| p.posts_per_month),
+            storage_used_mib: whole_mib(files::used(&mut conn, id).await?),
+            storage_mib: caps.and_then(|p| p.storage_mib),
             plan,
         });
     }

@@ -9,6 +9,7 @@ mod checks;
 mod idempotency;
 mod limits;
 mod lists;
+mod media;
 mod posts;
 mod publishing;
 mod tenancy;

@@ -226,7 +226,7 @@ async fn what_redis_has_no_room_for_is_rung_for_again(s: TestStore) {
     let _: () = redis.ltrim(LIST, 0, 40).await.unwrap();
     let store = Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(Heard(bell.clone())));
     s.advance(11);
-    Scheduler { store, transport: bell.clone() }.tick().await.unwrap();
+    Scheduler { store, transport: bell.clone(), library: s.library("https://crier.example") }.tick().await.unwrap();
     let l = Listening::start(s, bell);
     until("it is heard", async || l.s.state(id).await == State::Done).await;
     let (_, ran) = l.ran().await;

@@ -193,9 +193,9 @@ async fn a_scheduler_in_the_middle_of_a_rescue(w: TestWorker) {
     let mut tx = w.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
     let doomed = w.doomed().await;
-    let (store, transport) = (doomed.store.clone(), w.bell.clone());
+    let (store, transport, library) = (doomed.store.clone(), w.bell.clone(), w.scheduler.library.clone());
     doomed.spawn(async move {
-        let _ = crier_scheduler::Scheduler { store, transport }.tick().await;
+        let _ = crier_scheduler::Scheduler { store, transport, library }.tick().await;
     });
     if w.is_postgres() {
         let waits =

@@ -12,7 +12,7 @@ use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::{dispatch, rescue};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_OVER, PUBLIC_URL, TestWorker, worker_on_both};
 use crate::support::store::{at_once, cipher};
 
 worker_on_both!(
@@ -84,8 +84,10 @@ const SURGE: usize = 10_000;
 async fn ten_thousand_due_at_once_pass_through_a_small_bell(w: TestWorker) {
     let bell = SmallBell::of(1_000);
     let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), bell.clone());
-    let (engine, scheduler) =
-        (w.engine_for(store.clone(), Kind::ALL), Scheduler { store: store.clone(), transport: bell.clone() });
+    let (engine, scheduler) = (
+        w.engine_for(store.clone(), Kind::ALL),
+        Scheduler { store: store.clone(), transport: bell.clone(), library: w.library(PUBLIC_URL) },
+    );
     let first = w.job_at(Kind::Noop, 0, None, w.later(1)).await;
     let last = w.job_at(Kind::DeliverWebhook, 1, None, w.later(60)).await;
     // As many as a table of numbers gives, all due a little after the first.
@@ -136,7 +138,7 @@ async fn schedulers(w: &TestWorker, count: usize) -> Vec<Scheduler> {
     for _ in 0..count {
         let db = w.another().await.db().clone();
         let store = Store::new(db, w.clock.clone(), cipher(), w.s.bell.clone());
-        all.push(Scheduler { store, transport: w.bell.clone() });
+        all.push(Scheduler { store, transport: w.bell.clone(), library: w.library(PUBLIC_URL) });
     }
     all
 }

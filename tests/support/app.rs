@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crier_api::App;
+use crier_api::{App, Parts};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::plan::Plans;
 use crier_common::http::{Guard, HttpClient};
 use crier_common::limits::memory::MemoryLimiter;
+use crier_common::media::Library;
 use crier_common::platforms::{Clients, PlatformsConfig, Registry};
 use crier_common::store::brands::{self, NewBrand};
 use crier_common::store::{Store, keys, users};
@@ -76,15 +77,22 @@ impl Drop for TestApp {
 }
 
 /// The API over a store, with the connector in the sandbox's place.
-pub fn app_over(store: &Store, connector: Arc<FakeConnector>, public_url: &str) -> App {
+pub fn app_over(store: &Store, library: Library, connector: Arc<FakeConnector>, public_url: &str) -> App {
     let http = HttpClient::trusted(Duration::from_secs(5), 1 << 20);
     let guard = Guard::new(Vec::new());
     let clients = Clients { trusted: http.clone(), guarded: http, addresses: Arc::new(guard.clone()) };
     let mut registry = Registry::new(PlatformsConfig::default(), &clients, store.clock());
     registry.register(connector);
-    let limiter = Arc::new(MemoryLimiter::new(store.clock().clone()));
-    let plans = Arc::new(Plans::default());
-    App::new(store.clone(), Arc::new(registry), plans, guard, public_url, limiter, Vec::new())
+    App::new(Parts {
+        store: store.clone(),
+        platforms: Arc::new(registry),
+        plans: Arc::new(Plans::default()),
+        library,
+        guard,
+        public_url: public_url.to_owned(),
+        limiter: Arc::new(MemoryLimiter::new(store.clock().clone())),
+        trusted_proxies: Vec::new(),
+    })
 }
 
 impl TestApp {
@@ -93,11 +101,11 @@ impl TestApp {
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let app = Arc::new(app_over(&store.store, connector.clone(), &url));
+        let app = Arc::new(app_over(&store.store, store.library(&url), connector.clone(), &url));
         let stop = CancellationToken::new();
         let (stopping, drain) = (stop.clone(), Duration::from_secs(1));
         tokio::spawn(async move { crier_api::serve_on(app, listener, stopping, drain).await });
-        let http = HttpClient::trusted(Duration::from_secs(30), 16 << 20);
+        let http = HttpClient::trusted(Duration::from_secs(30), 64 << 20);
         Self { store, connector, url, address, http, stop, sent: AtomicU64::new(0) }
     }
 
@@ -184,6 +192,11 @@ impl Tenant<'_> {
         Tenant { app: self.app, workspace: self.workspace, user, brand: self.brand, key }
     }
 
+    /// Uploads a picture to the brand's library.
+    pub async fn upload(&self, name: &str, bytes: &[u8], texts: &[(&str, &str)]) -> Reply {
+        self.request("POST", &self.path("/media")).form(Some((name, bytes)), texts).send().await
+    }
+
     /// Connects an account by its handle and gives its id.
     pub async fn account(&self, handle: &str) -> i64 {
         let body = serde_json::json!({ "platform": "sandbox", "credentials": { "handle": handle } });
@@ -222,6 +235,28 @@ impl Request<'_> {
 
     pub fn json(self, body: &Value) -> Self {
         self.raw(body.to_string().into_bytes())
+    }
+
+    /// A form with a file and texts, its boundary a new one each time.
+    pub fn form(self, file: Option<(&str, &[u8])>, texts: &[(&str, &str)]) -> Self {
+        let boundary = format!("boundary-{:016x}", crier_common::random::u64());
+        let mut body = Vec::new();
+        for (name, text) in texts {
+            let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{text}\r\n");
+            body.extend_from_slice(head.as_bytes());
+        }
+        if let Some((name, bytes)) = file {
+            let head = format!(
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\nContent-Type: application/octet-stream\r\n\r\n"
+            );
+            body.extend_from_slice(head.as_bytes());
+            body.extend_from_slice(bytes);
+            body.extend_from_slice(b"\r\n");
+        }
+        body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+        let mut request = self.header("content-type", &format!("multipart/form-data; boundary={boundary}"));
+        request.body = Some(body);
+        request
     }
 
     /// Bytes that say of themselves that they are JSON.

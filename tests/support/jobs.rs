@@ -12,11 +12,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::event::EventName;
 use crier_common::domain::job::{Bell, Kind, Lane, NewJob, Ring};
+use crier_common::domain::plan::Plans;
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Attempt, Post, PostStatus, Target};
 use crier_common::domain::webhook::{Delivery, Webhook};
 use crier_common::http::{Guard, HttpClient};
 use crier_common::mail::Mailer;
+use crier_common::media::Library;
 use crier_common::platforms::Connector as _;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::sandbox::Sandbox;
@@ -38,6 +40,8 @@ use super::store::{TestStore, World, new_post};
 
 /// When a call is over, whatever became of it: two time-outs after it began.
 pub const CALL_OVER: i64 = 60;
+/// Under what address the world sees Crier.
+pub const PUBLIC_URL: &str = "https://crier.example";
 /// Longer than any lease.
 pub const LEASE_OVER: i64 = 31;
 
@@ -112,7 +116,14 @@ pub struct TestWorker {
     pub engine: Engine,
     pub scheduler: Scheduler,
     pub bell: Arc<StillBell>,
+    outside: Outside,
+}
+
+/// What a worker speaks to.
+#[derive(Clone)]
+struct Outside {
     platforms: Arc<Platforms>,
+    library: Library,
     mailer: Option<Arc<Mailer>>,
 }
 
@@ -156,7 +167,7 @@ impl TestWorker {
 
     /// Another mail server from now on.
     pub fn set_mailer(&mut self, mailer: Mailer) {
-        self.mailer = Some(Arc::new(mailer));
+        self.outside.mailer = Some(Arc::new(mailer));
         self.engine = self.engine_for(self.s.store.clone(), Kind::ALL);
     }
 
@@ -173,21 +184,23 @@ impl TestWorker {
         let mut platforms = Platforms::new(config, &clients, &s.clock);
         platforms.register(connector(&s.store));
         let platforms = Arc::new(platforms);
-        let engine = Engine::new(s.store.clone(), registry(&s.store, &platforms, None, Kind::ALL), 64);
         let bell = StillBell::with_room(10_000);
-        let scheduler = Scheduler { store: s.store.clone(), transport: bell.clone() };
-        Self { s, world, account, fake, engine, scheduler, bell, platforms, mailer: None }
+        let library = s.library(PUBLIC_URL);
+        let scheduler = Scheduler { store: s.store.clone(), transport: bell.clone(), library: library.clone() };
+        let outside = Outside { platforms, library, mailer: None };
+        let engine = Engine::new(s.store.clone(), outside.registry(&s.store, Kind::ALL), 64);
+        Self { s, world, account, fake, engine, scheduler, bell, outside }
     }
 
     /// An engine of another process that takes some kinds alone.
     pub fn engine_for(&self, store: Store, kinds: &[Kind]) -> Engine {
-        let registry = registry(&store, &self.platforms, self.mailer.clone(), kinds);
+        let registry = self.outside.registry(&store, kinds);
         Engine::new(store, registry, 64)
     }
 
     /// What a kind does, for a test that takes it apart.
     pub fn handler(&self, kind: Kind) -> Arc<dyn Job> {
-        registry(&self.s.store, &self.platforms, self.mailer.clone(), Kind::ALL).get(kind).expect("every kind is there")
+        self.outside.registry(&self.s.store, Kind::ALL).get(kind).expect("every kind is there")
     }
 
     /// Ticks the scheduler and runs every id that was rung, until nothing is rung any more.
@@ -366,26 +379,31 @@ impl TestWorker {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let store = self.s.another_on(&runtime).await;
-        let (own, platforms, mailer) = (store.clone(), self.platforms.clone(), self.mailer.clone());
+        let (own, outside) = (store.clone(), self.outside.clone());
         let made = runtime.spawn(async move {
-            let registry = registry(&own, &platforms, mailer, Kind::ALL);
+            let registry = outside.registry(&own, Kind::ALL);
             Engine::new(own, registry, 64)
         });
         Doomed { engine: made.await.expect("an engine"), store, runtime: Some(runtime) }
     }
 }
 
-fn registry(store: &Store, platforms: &Arc<Platforms>, mailer: Option<Arc<Mailer>>, kinds: &[Kind]) -> Registry {
-    let guard = Guard::new(vec!["127.0.0.0/8".parse().expect("a network")]);
-    let deps = Deps {
-        store: store.clone(),
-        platforms: platforms.clone(),
-        webhooks: Arc::new(Sender::new(guard)),
-        mailer,
-        latest_publish: TimeDelta::hours(24),
-        platform_timeout: TimeDelta::from_std(TIMEOUT).expect("a time-out"),
-    };
-    Registry::new(&deps, kinds)
+impl Outside {
+    fn registry(&self, store: &Store, kinds: &[Kind]) -> Registry {
+        let guard = Guard::new(vec!["127.0.0.0/8".parse().expect("a network")]);
+        let deps = Deps {
+            store: store.clone(),
+            platforms: self.platforms.clone(),
+            library: self.library.clone(),
+            plans: Arc::new(Plans::default()),
+            webhooks: Arc::new(Sender::new(guard.clone())),
+            guard,
+            mailer: self.mailer.clone(),
+            latest_publish: TimeDelta::hours(24),
+            platform_timeout: TimeDelta::from_std(TIMEOUT).expect("a time-out"),
+        };
+        Registry::new(&deps, kinds)
+    }
 }
 
 /// A process that is to die: everything of it stops where it is, and its connections break.

@@ -9,6 +9,7 @@ pub mod fake_platform;
 pub mod jobs;
 pub mod mail_server;
 pub mod page;
+pub mod picture;
 pub mod process;
 pub mod receiver;
 pub mod scripted;

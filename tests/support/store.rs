@@ -6,10 +6,12 @@
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;
+use crier_common::config::{self, MediaConfig};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::account::SocialAccount;
 use crier_common::domain::event::EventName;
@@ -17,6 +19,7 @@ use crier_common::domain::job::{Bell, Claimed, Kind, NewJob, Outcome, Ring, Stat
 use crier_common::domain::platform::{AccountKind, Platform};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType, Wish};
 use crier_common::domain::webhook::Webhook;
+use crier_common::media::{Library, Storage};
 use crier_common::secrets::{Cipher, SecretKey};
 use crier_common::store::accounts::NewAccount;
 use crier_common::store::brands::NewBrand;
@@ -80,6 +83,7 @@ pub struct TestStore {
     pub clock: Clock,
     pub bell: Arc<RecordingBell>,
     keep: Keep,
+    files: TempDir,
 }
 
 impl Deref for TestStore {
@@ -123,7 +127,19 @@ impl TestStore {
 
     fn over(db: Db, keep: Keep) -> Self {
         let (clock, bell) = (Clock::manual(start()), Arc::<RecordingBell>::default());
-        Self { store: Store::new(db, clock.clone(), cipher(), bell.clone()), clock, bell, keep }
+        let files = tempfile::tempdir().expect("a directory");
+        Self { store: Store::new(db, clock.clone(), cipher(), bell.clone()), clock, bell, keep, files }
+    }
+
+    /// The media library, shown under this address.
+    pub fn library(&self, public_url: &str) -> Library {
+        let storage = Storage::open(&config::Storage::Directory(self.files.path().to_owned())).expect("a storage");
+        Library::new(storage, &MediaConfig::default(), public_url)
+    }
+
+    /// Where the library's files are.
+    pub fn files(&self) -> &Path {
+        self.files.path()
     }
 
     /// Another process on the same database: its own connections and its own silent bell, the same clock.

@@ -37,6 +37,9 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     let deps = Deps {
         store: process.store.clone(),
         platforms: process.platforms.clone(),
+        library: process.library.clone(),
+        plans: Arc::new(config.plans.clone()),
+        guard: process.guard.clone(),
         webhooks: Arc::new(Sender::new(process.guard.clone())),
         mailer: mailer.map(Arc::new),
         latest_publish: delta(config.latest_publish),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::answer::PREFIX;
-use crate::endpoint::{Endpoint, How, Shape};
+use crate::endpoint::{Endpoint, First, Form, How, Shape};
 use crate::error::{Code, Kind};
 
 pub mod schema;
@@ -142,14 +142,21 @@ fn operation(endpoint: &Endpoint, s: &mut Schema) -> Value {
     });
     if let Some(body) = &endpoint.body {
         operation["requestBody"] = json!({
-            "required": !body.optional,
-            "content": { "application/json": { "schema": (body.schema)(s), "example": body.example } },
+            "required": body.form != Form::OptionalJson,
+            "content": { media_type(body.form): { "schema": (body.schema)(s), "example": body.example } },
         });
     }
     if endpoint.extension {
         operation["x-extension"] = true.into();
     }
     operation
+}
+
+const fn media_type(form: Form) -> &'static str {
+    match form {
+        Form::Json | Form::OptionalJson => "application/json",
+        Form::Multipart => "multipart/form-data",
+    }
 }
 
 fn description(endpoint: &Endpoint) -> String {
@@ -267,7 +274,7 @@ fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<Code>> {
             Code::IdempotencyInProgress,
         ]);
     }
-    if matches!(endpoint.how, How::TwoSteps { .. }) {
+    if matches!(endpoint.how, How::TwoSteps { first: First::Asks | First::Holds, .. }) {
         codes.push(Code::PlatformUnavailable);
     }
     if endpoint.is_brand_nested() {

@@ -17,12 +17,13 @@ use salvo::{Depot, FlowCtrl, Request, Response};
 use crate::answer::Answer;
 use crate::app::App;
 use crate::context::{Context, Query};
-use crate::endpoint::{Endpoint, How};
+use crate::endpoint::{Endpoint, Form, How};
 use crate::error::{ApiError, Result};
 use crate::gate::{Label, RequestId};
 use crate::{admission, reply};
 
 mod body;
+mod form;
 mod write;
 
 /// Runs one endpoint.
@@ -74,6 +75,7 @@ impl Runner {
             template: self.endpoint.path,
             query: Query::parse(req.uri().query().unwrap_or_default()),
             body: serde_json::Map::new(),
+            file: None,
             request_id: request_id.to_owned(),
             now: self.app.store.now(),
         };
@@ -81,7 +83,7 @@ impl Runner {
             How::Reads(handler) => {
                 if let Some(body) = &self.endpoint.body {
                     let raw = body::read(req).await?;
-                    cx.body = body::parse(req.headers(), &raw, body.optional)?;
+                    cx.body = body::parse(req.headers(), &raw, body.form == Form::OptionalJson)?;
                 }
                 handler.call(&cx, &mut self.app.store.read().await?).await
             }

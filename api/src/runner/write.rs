@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use crier_common::store::idempotency::{self, Found, Slot};
 use crier_common::store::{Store, Tx};
 use http::HeaderMap;
@@ -15,10 +16,10 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
-use super::body;
+use super::{body, form};
 use crate::answer::Answer;
-use crate::context::Context;
-use crate::endpoint::{Endpoint, How, Prepare};
+use crate::context::{Context, UploadedFile};
+use crate::endpoint::{Endpoint, First, Form, How, Prepare};
 use crate::error::{ApiError, Code, Result};
 
 const HEADER: &str = "idempotency-key";
@@ -30,37 +31,49 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Result<Answer> {
     let key = key(req.headers())?;
-    let raw = if endpoint.body.is_some() { body::read(req).await? } else { bytes::Bytes::new() };
-    let slot = Slot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &raw) };
-    // What stands under the key is told before what is wrong with the body.
-    let parsed = match &endpoint.body {
-        Some(body) => body::parse(req.headers(), &raw, body.optional),
-        None => Ok(Map::new()),
-    };
+    let (arrived, parsed) = receive(endpoint, &cx, req).await?;
+    let slot = Slot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &arrived) };
     match &endpoint.how {
         How::Reads(_) => Err(ApiError::bug("a read was run as a write")),
         How::Writes(handler) => {
             let refusal = keep(&mut cx, parsed);
             commit(&cx, &slot, true, refusal, |cx, tx| handler.call(cx, tx)).await
         }
-        How::TwoSteps { prepare, hold } => {
-            if let Some(answer) = look(&cx.app.store, &slot, &parsed, *hold).await? {
+        How::TwoSteps { prepare, first } => {
+            if let Some(answer) = look(&cx.app.store, &slot, &parsed, *first == First::Holds).await? {
                 return Ok(answer);
             }
-            cx.body = parsed?;
-            let (prepare, hold) = (prepare.clone(), *hold);
+            (cx.body, cx.file) = parsed?;
+            let (prepare, first) = (prepare.clone(), *first);
             // A task of its own: a client that hangs up must not leave new tokens unsaved.
-            let work = tokio::spawn(async move { two_steps(cx, slot, prepare, hold).await }.in_current_span());
+            let work = tokio::spawn(async move { two_steps(cx, slot, prepare, first).await }.in_current_span());
             work.await.unwrap_or_else(|error| Err(ApiError::bug(format!("the work was not finished: {error}"))))
         }
     }
 }
 
+/// What a body says.
+type Parsed = Result<(Map<String, Value>, Option<UploadedFile>)>;
+
+/// The body: what tells it from others, and what it says. What stands under the key is told before what is wrong with it.
+async fn receive(endpoint: &Endpoint, cx: &Context, req: &mut Request) -> Result<(Bytes, Parsed)> {
+    let Some(body) = &endpoint.body else { return Ok((Bytes::new(), Ok((Map::new(), None)))) };
+    if body.form == Form::Multipart {
+        return Ok(match form::read(req, cx.app.library.limits().max_bytes).await {
+            Ok(form) => (form.digest.into(), Ok((form.texts, form.file))),
+            Err(error) => (Bytes::from_static(b"unreadable"), Err(error)),
+        });
+    }
+    let raw = body::read(req).await?;
+    let object = body::parse(req.headers(), &raw, body.form == Form::OptionalJson);
+    Ok((raw, object.map(|object| (object, None))))
+}
+
 /// Puts the body into the context, and gives why it is none.
-fn keep(cx: &mut Context, parsed: Result<Map<String, Value>>) -> Option<ApiError> {
+fn keep(cx: &mut Context, parsed: Parsed) -> Option<ApiError> {
     match parsed {
-        Ok(object) => {
-            cx.body = object;
+        Ok(said) => {
+            (cx.body, cx.file) = said;
             None
         }
         Err(error) => Some(error),
@@ -105,7 +118,7 @@ fn standing(found: Found) -> Result<Option<Answer>> {
 }
 
 /// Looks at the key before the first of two steps, and holds it where that step must not be taken twice at once.
-async fn look(store: &Store, slot: &Slot, parsed: &Result<Map<String, Value>>, hold: bool) -> Result<Option<Answer>> {
+async fn look(store: &Store, slot: &Slot, parsed: &Parsed, hold: bool) -> Result<Option<Answer>> {
     let mut tx = store.begin().await?;
     let answer = standing(idempotency::take(&mut tx, slot).await?)?;
     if answer.is_none() && parsed.is_ok() && hold {
@@ -117,9 +130,13 @@ async fn look(store: &Store, slot: &Slot, parsed: &Result<Map<String, Value>>, h
     Ok(answer)
 }
 
-async fn two_steps(cx: Context, slot: Slot, prepare: Arc<dyn for<'a> Prepare<'a>>, hold: bool) -> Result<Answer> {
+async fn two_steps(cx: Context, slot: Slot, prepare: Arc<dyn for<'a> Prepare<'a>>, first: First) -> Result<Answer> {
+    let hold = first == First::Holds;
     let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), held: hold };
-    let prepared = tokio::time::timeout(PATIENCE, prepare.call(&cx)).await;
+    let prepared = match first {
+        First::Takes => Ok(prepare.call(&cx).await),
+        First::Asks | First::Holds => tokio::time::timeout(PATIENCE, prepare.call(&cx)).await,
+    };
     let outcome = match prepared {
         Ok(Ok(finish)) => commit(&cx, &slot, !hold, None, |cx, tx| finish.call(cx, tx)).await,
         Ok(Err(error)) => Err(error),

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::{ai, base, database, guard, http, log, platforms, queue, secrets, smtp, storage, worker};
+use super::{ai, base, database, guard, http, log, media, platforms, queue, secrets, smtp, storage, worker};
 
 /// What holds where a key is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,7 @@ const SECTIONS: &[&[Key]] = &[
     queue::KEYS,
     secrets::KEYS,
     storage::KEYS,
+    media::KEYS,
     smtp::KEYS,
     ai::KEYS,
     guard::KEYS,

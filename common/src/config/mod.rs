@@ -15,6 +15,7 @@ mod guard;
 mod http;
 pub mod keys;
 mod log;
+mod media;
 mod plans;
 mod platforms;
 mod queue;
@@ -45,6 +46,7 @@ pub use database::Database;
 pub use guard::GuardConfig;
 pub use http::HttpConfig;
 pub use log::{LogConfig, LogFormat};
+pub use media::MediaConfig;
 pub use secrets::{SecretKeys, key_file};
 pub use smtp::{MailConfig, Mailbox, Smtp, SmtpTls};
 pub use source::{Invocation, Source};
@@ -86,6 +88,7 @@ pub struct Config {
     /// `None`: `crier` keeps its own in [`key_file`].
     pub secret_keys: Option<SecretKeys>,
     pub storage: Storage,
+    pub media: MediaConfig,
     pub mail: MailConfig,
     pub ai: AiConfig,
     pub platforms: BTreeMap<Platform, PlatformConfig>,
@@ -112,6 +115,7 @@ impl Config {
             redis_url: queue::read(&mut reader, role),
             secret_keys: secrets::read(&mut reader, role),
             storage: storage::read(&mut reader, &base.data_dir),
+            media: media::read(&mut reader),
             mail: smtp::read(&mut reader),
             ai: ai::read(&mut reader),
             platforms: platforms::read(&mut reader),

@@ -10,6 +10,7 @@ pub mod event;
 pub mod failure;
 pub mod job;
 pub mod mail;
+pub mod media;
 pub mod plan;
 pub mod platform;
 pub mod post;

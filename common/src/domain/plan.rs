@@ -47,6 +47,11 @@ impl Plan {
         "analytics_days",
     ];
 
+    /// The limit of storage in bytes.
+    pub fn storage_bytes(&self) -> Option<u64> {
+        self.storage_mib.map(|mib| mib.saturating_mul(1 << 20))
+    }
+
     pub fn has(&self, feature: Feature) -> bool {
         self.features.contains(&feature)
     }
@@ -67,6 +72,11 @@ impl Plan {
             features: features.iter().copied().collect(),
         }
     }
+}
+
+/// Bytes in MiB; a part of one counts as one.
+pub const fn whole_mib(bytes: i64) -> i64 {
+    (bytes + (1 << 20) - 1) >> 20
 }
 
 /// The plans of this installation, by name.

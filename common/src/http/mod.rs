@@ -152,14 +152,19 @@ pub fn check_authorities() -> Result<(), NoAuthorities> {
     builder(None, Duration::ZERO, 0).build().map(drop).map_err(NoAuthorities::from_build)
 }
 
+/// Chooses the cryptography of TLS for the whole process; clients of libraries use it as well.
+pub fn install_tls() {
+    // Fails where it is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 fn build(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::Client {
     let built = builder(guard, timeout, max_body).build();
     built.expect("`check_authorities` passed at the start; all other options are static")
 }
 
 fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::ClientBuilder {
-    // Fails where a provider is installed already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    install_tls();
     let window = max_body.clamp(*WINDOW.start(), *WINDOW.end()) as u32;
     #[expect(clippy::disallowed_methods, reason = "the one place that makes clients")]
     let builder = reqwest::Client::builder()

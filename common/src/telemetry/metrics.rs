@@ -63,6 +63,8 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("crier_webhook_end_to_end_seconds", Histogram(END_TO_END), "From an event to its delivery being accepted."),
     ("crier_platform_requests_total", Counter, "Requests to a platform's API, by class of the answer's status."),
     ("crier_platform_rate_limited_total", Counter, "Answers by which a platform asked for a pause."),
+    ("crier_media_taken_in_total", Counter, "Pictures that came by upload or import, by what became of them."),
+    ("crier_storage_calls_total", Counter, "Calls to the storage of files, by kind and outcome."),
     ("crier_webhook_endpoints", Gauge, "Webhook endpoints, by state."),
     (
         "crier_scheduler_last_tick_timestamp_seconds",
@@ -119,6 +121,23 @@ impl StatusClass {
 
 crate::text_enum! {
     pub enum EndpointState { Active = "active", Inactive = "inactive", Disabled = "disabled" }
+}
+
+crate::text_enum! {
+    /// What became of a picture that came by upload or import.
+    pub enum TakenInAs {
+        Stored = "stored",
+        Unsupported = "unsupported",
+        TooLarge = "too_large",
+        /// The workspace has no room left.
+        Full = "full",
+        Error = "error",
+    }
+}
+
+crate::text_enum! {
+    /// What is asked of the storage of files.
+    pub enum StorageCall { Put = "put", Get = "get", Delete = "delete" }
 }
 
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
@@ -188,6 +207,14 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
             counter!("crier_platform_rate_limited_total", "platform" => platform).increment(0);
         }
         worker_slots(0, 0);
+    }
+    for outcome in TakenInAs::ALL {
+        counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(0);
+    }
+    for call in StorageCall::ALL {
+        for outcome in ["done", "error"] {
+            counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(0);
+        }
     }
     if matches!(role, Role::Crier | Role::Scheduler) {
         for &kind in kinds {
@@ -286,6 +313,17 @@ pub fn platform_rate_limited(platform: &'static str) {
 
 pub fn webhook_endpoints(state: EndpointState, count: u64) {
     gauge!("crier_webhook_endpoints", "state" => state.as_str()).set(count as f64);
+}
+
+/// A picture was taken in, or not.
+pub fn taken_in(outcome: TakenInAs) {
+    counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(1);
+}
+
+/// One call to the storage of files.
+pub fn storage_call(call: StorageCall, done: bool) {
+    let outcome = if done { "done" } else { "error" };
+    counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(1);
 }
 
 pub fn scheduler_tick(task: &'static str, at: DateTime<Utc>) {

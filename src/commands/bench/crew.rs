@@ -70,7 +70,7 @@ impl Crew {
 }
 
 pub fn scheduler(place: &Place) -> Scheduler {
-    Scheduler { store: place.scheduler().clone(), transport: place.bell().clone() }
+    Scheduler { store: place.scheduler().clone(), transport: place.bell().clone(), library: place.library().clone() }
 }
 
 /// The product's own job of a kind, with the sandbox among its platforms.
@@ -83,7 +83,10 @@ pub fn job(config: &Config, place: &Place, kind: Kind) -> std::result::Result<Ar
     let deps = Deps {
         platforms: Arc::new(platforms_of(&config, &store, &guard)),
         store,
-        webhooks: Arc::new(Sender::new(guard)),
+        library: place.library().clone(),
+        plans: Arc::new(config.plans.clone()),
+        webhooks: Arc::new(Sender::new(guard.clone())),
+        guard,
         mailer: None,
         latest_publish: delta(config.latest_publish),
         platform_timeout: delta(config.worker.platform_timeout),

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;
-use crier_common::config::{Config, Database};
+use crier_common::config::{self, Config, Database, MediaConfig};
 use crier_common::limits::{Limiter, memory::MemoryLimiter, redis::RedisLimiter};
+use crier_common::media::{Library, Storage};
 use crier_common::queue::{Transport as _, memory::MemoryBell, redis::RedisBell};
 use crier_common::secrets::{Cipher, SecretKey};
 use crier_common::store::bench::OwnDatabase;
@@ -72,6 +73,8 @@ struct Opened {
 
 pub struct Place {
     holder: Holder,
+    library: Library,
+    _files: tempfile::TempDir,
     opened: OnceLock<Opened>,
     /// Ends what listens to the bell.
     stop: CancellationToken,
@@ -93,7 +96,17 @@ impl Place {
                 prefix: format!("crier-bench-{:016x}", crier_common::random::u64()),
             },
         };
-        Ok(Self { holder, opened: OnceLock::new(), stop: CancellationToken::new() })
+        let files = tempfile::Builder::new().prefix("crier-bench-").tempdir();
+        let files = files.map_err(|error| super::io("the directory for media files", error))?;
+        let storage = Storage::open(&config::Storage::Directory(files.path().to_owned()));
+        let storage = storage.map_err(|error| CommandError::Refused(error.to_string()))?;
+        let library = Library::new(storage, &MediaConfig::default(), "http://127.0.0.1");
+        Ok(Self { holder, library, _files: files, opened: OnceLock::new(), stop: CancellationToken::new() })
+    }
+
+    /// The media library: a directory of its own.
+    pub fn library(&self) -> &Library {
+        &self.library
     }
 
     pub async fn open(&self) -> Result {

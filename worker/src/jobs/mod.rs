@@ -9,7 +9,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::domain::plan::Plans;
+use crier_common::http::Guard;
 use crier_common::mail::Mailer;
+use crier_common::media::Library;
 use crier_common::platforms::Registry as Platforms;
 use crier_common::store::{Result, Store, Tx};
 use crier_common::webhooks::sender::Sender;
@@ -77,6 +80,10 @@ impl Ending for Outcome {
 pub struct Deps {
     pub store: Store,
     pub platforms: Arc<Platforms>,
+    pub library: Library,
+    pub plans: Arc<Plans>,
+    /// Judges the addresses that users choose.
+    pub guard: Guard,
     pub webhooks: Arc<Sender>,
     /// `None`: no mail is sent.
     pub mailer: Option<Arc<Mailer>>,

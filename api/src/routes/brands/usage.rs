@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/usage`
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::plan::Feature;
-use crier_common::store::{Conn, accounts, brands, usage};
+use crier_common::domain::plan::{Feature, whole_mib};
+use crier_common::store::{Conn, accounts, brands, files, usage};
 
 use super::TAG;
 use crate::answer::Answer;
@@ -55,8 +55,8 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
         brands: Cap { used: brands::count(conn, workspace).await?, limit: plan.brands },
         social_accounts: Cap { used: accounts::count(conn, cx.brand()?.id).await?, limit: plan.social_accounts },
         posts_per_month: Cap { used: usage::posts(conn, workspace, cx.now).await?, limit: plan.posts_per_month },
-        // Nothing is stored and no credit is spent yet: the media library and AI are not there.
-        storage_mib: Cap { used: 0, limit: plan.storage_mib },
+        storage_mib: Cap { used: whole_mib(files::used(conn, workspace).await?), limit: plan.storage_mib },
+        // No credit is spent yet: the AI is not there.
         ai_credits: Cap { used: 0, limit: plan.ai_credits },
         credits_remaining: plan.ai_credits,
         requests_per_minute: plan.requests_per_minute,

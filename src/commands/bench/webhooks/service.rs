@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_api::App;
+use crier_api::{App, Parts};
 use crier_common::domain::plan::{Feature, Plan, Plans};
 use crier_common::process::platforms_of;
 use http::Method;
@@ -101,15 +101,16 @@ async fn listen(
     let (store, guard) = (place.api().clone(), crew::guard());
     let unlimited =
         Plan { name: Plans::UNLIMITED.to_owned(), features: Feature::ALL.iter().copied().collect(), ..Plan::default() };
-    let app = App::new(
-        store.clone(),
-        Arc::new(platforms_of(&bench.config, &store, &guard)),
-        Arc::new(Plans::new([unlimited])),
+    let app = App::new(Parts {
+        store: store.clone(),
+        platforms: Arc::new(platforms_of(&bench.config, &store, &guard)),
+        plans: Arc::new(Plans::new([unlimited])),
+        library: place.library().clone(),
         guard,
-        &format!("http://{address}"),
-        place.limiter()?,
-        Vec::new(),
-    );
+        public_url: format!("http://{address}"),
+        limiter: place.limiter()?,
+        trusted_proxies: Vec::new(),
+    });
     api.spawn(async move {
         if let Err(error) = crier_api::serve_on(Arc::new(app), listener, stop, DRAIN).await {
             tracing::error!(%error, "the API ended");

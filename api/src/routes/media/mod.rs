@@ -1,0 +1,106 @@
+//! The media library.
+//!
+//! Bytes go into the storage before the request's transaction begins ([`crier_common::media`] says how nothing of them is
+//! lost or left behind); the asset that shows them is written in it.
+
+use crier_common::domain::media::{Asset, AssetType, ImageType};
+use crier_common::media::{Library, Owner, Refusal, TakeInError};
+
+use crate::answer::Stamp;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Code, Result};
+use crate::openapi::schema::{described, record};
+
+mod upload;
+
+pub const TAG: &str = "Media";
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![upload::endpoint()]
+}
+
+record! {
+    /// A picture of the brand.
+    pub struct MediaAsset {
+        pub id: i64,
+        pub asset_type: AssetType,
+        /// As the client named it.
+        pub filename: String,
+        /// By what the bytes are.
+        pub mime_type: ImageType,
+        /// Of what is served.
+        pub size_bytes: i64,
+        pub width: i32,
+        pub height: i32,
+        /// What the picture shows, for those who do not see it.
+        pub alt_text: Option<String> { "x-extension": true },
+        /// Where it is; needs no key.
+        pub url: String { "format": "uri" },
+        /// The same at 400 pixels at most.
+        pub thumbnail_url: String { "format": "uri" },
+        /// Where it was imported from.
+        pub source_url: Option<String>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl MediaAsset {
+    pub fn new(library: &Library, a: Asset) -> Self {
+        Self {
+            id: a.id,
+            asset_type: a.asset_type,
+            filename: a.filename,
+            mime_type: a.mime_type,
+            size_bytes: a.size_bytes,
+            width: a.width,
+            height: a.height,
+            alt_text: a.alt_text,
+            url: library.url(&a.key),
+            thumbnail_url: library.url(&a.thumbnail_key),
+            source_url: a.source_url,
+            created_at: a.created_at.into(),
+            updated_at: a.updated_at.into(),
+        }
+    }
+}
+
+described! {
+    /// A picture to be kept.
+    pub struct NewMedia {
+        /// A JPEG, PNG, GIF or WebP of at most 25 MiB and 100 megapixels (the operator may set other limits).
+        pub file: String { "format": "binary" },
+        pub asset_type: Option<AssetType> { "default": "image" },
+        /// What the picture shows, for those who do not see it.
+        pub alt_text: Option<String> { "maxLength": 2000, "x-extension": true },
+    }
+}
+
+pub const LONGEST_ALT: usize = 2_000;
+
+/// Whose a picture of this request is to be.
+fn owner(cx: &Context) -> Result<Owner> {
+    Ok(Owner { workspace_id: cx.caller.workspace_id, brand_id: cx.brand()?.id, cap: cx.plan.storage_bytes() })
+}
+
+/// Why a picture was not taken in, for the client.
+fn refused(cx: &Context, error: TakeInError) -> ApiError {
+    match error {
+        TakeInError::Refused(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),
+        TakeInError::Refused(Refusal::Unsupported(why)) => ApiError::new(Code::UnsupportedMediaType, why),
+        TakeInError::Refused(Refusal::TooLarge(why)) => ApiError::new(Code::PayloadTooLarge, why),
+        TakeInError::Full => storage_full(cx),
+        TakeInError::Store(error) => error.into(),
+        TakeInError::Storage(error) => ApiError::storage(error.to_string()),
+        TakeInError::Machine(why) => ApiError::storage(why),
+    }
+}
+
+fn storage_full(cx: &Context) -> ApiError {
+    let message = format!(
+        "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a larger plan.",
+        cx.plan.storage_mib.unwrap_or_default()
+    );
+    ApiError::new(Code::StorageLimitExceeded, message)
+}

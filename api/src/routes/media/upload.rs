@@ -1,0 +1,67 @@
+//! `POST /brands/{brand}/media`
+
+use std::sync::Arc;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::media::AssetType;
+use crier_common::media::{self, Described, TakenIn};
+use crier_common::store::{Tx, media as assets};
+use serde_json::json;
+
+use super::{LONGEST_ALT, MediaAsset, NewMedia, TAG, owner, refused};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::{ApiError, Code, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/media", "uploadMedia", Scope::MediaWrite)
+        .tag(TAG)
+        .summary("Upload a picture")
+        .description(
+            "The type comes from the bytes, never from the name. Metadata (EXIF, with the place where a picture was taken) is dropped, and the picture is turned upright.",
+        )
+        .upload::<NewMedia>(json!({ "file": "(the bytes)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }))
+        .answers::<MediaAsset>(201, Shape::One)
+        .refuses(&[Code::StorageLimitExceeded])
+        .takes_then_writes(upload)
+}
+
+/// What is to be kept.
+struct Upload {
+    taken: TakenIn,
+    asset_type: AssetType,
+    filename: String,
+    alt_text: Option<String>,
+}
+
+async fn upload(cx: &Context) -> Result<Finish> {
+    let (asset_type, alt_text) = cx.read(|f| {
+        if cx.file.is_none() {
+            f.problem("file", "This field is required: a part of the form with this name.");
+        }
+        Some((f.word("asset_type").value().unwrap_or(AssetType::Image), f.text("alt_text", 0..=LONGEST_ALT).value()))
+    })?;
+    let file = cx.file.as_ref().ok_or_else(|| ApiError::bug("a form without a file passed"))?;
+    let (library, store) = (&cx.app.library, &cx.app.store);
+    let taken = library.take_in(store, &owner(cx)?, &file.bytes).await.map_err(|error| refused(cx, error))?;
+    let filename = media::filename(file.name.as_deref(), taken.kind);
+    let alt_text = alt_text.filter(|text| !text.is_empty());
+    let upload = Upload { taken, asset_type, filename, alt_text };
+    Ok(Finish::with(upload, |cx, tx, upload| Box::pin(keep(cx, tx, upload))))
+}
+
+async fn keep(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<Answer> {
+    let brand_id = cx.brand()?.id;
+    let described = Described {
+        asset_type: upload.asset_type,
+        filename: &upload.filename,
+        alt_text: upload.alt_text.as_deref(),
+        source_url: None,
+    };
+    let Some(id) = media::keep(tx, brand_id, &upload.taken, &described).await? else {
+        return Err(ApiError::storage("a file was swept away before it was kept"));
+    };
+    let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("an asset made just now is gone"))?;
+    Answer::created(&format!("/brands/{brand_id}/media/{id}"), MediaAsset::new(&cx.app.library, asset))
+}

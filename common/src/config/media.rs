@@ -1,0 +1,43 @@
+//! What the media library takes, and what it may use for it.
+
+use super::keys::{Key, Preset};
+use super::reader::Reader;
+use super::values;
+
+const MAX_MIB: Key = Key::new("MEDIA_MAX_MIB", "The largest picture that is taken, in MiB.", Preset::Value("25"), "25");
+const MAX_MEGAPIXELS: Key = Key::new(
+    "MEDIA_MAX_MEGAPIXELS",
+    "The most pixels that a picture may have, in millions.",
+    Preset::Value("100"),
+    "100",
+);
+const MEMORY_MIB: Key = Key::new(
+    "MEDIA_MEMORY_MIB",
+    "How much memory pictures may take up together while they are worked on, in MiB; one that needs more is worked on alone.",
+    Preset::Value("256"),
+    "256",
+);
+pub(super) const KEYS: &[Key] = &[MAX_MIB, MAX_MEGAPIXELS, MEMORY_MIB];
+
+/// The limits of the media library.
+#[derive(Clone, Copy, Debug)]
+pub struct MediaConfig {
+    pub max_bytes: u64,
+    pub max_pixels: u64,
+    pub memory_bytes: u64,
+}
+
+impl Default for MediaConfig {
+    fn default() -> Self {
+        Self { max_bytes: 25 << 20, max_pixels: 100_000_000, memory_bytes: 256 << 20 }
+    }
+}
+
+pub(super) fn read(reader: &mut Reader) -> MediaConfig {
+    let number = |least, most| move |text: &str| values::number(text, least, most).map(|n| n as u64);
+    MediaConfig {
+        max_bytes: reader.parse(&MAX_MIB, number(1, 1024)) << 20,
+        max_pixels: reader.parse(&MAX_MEGAPIXELS, number(1, 1_000)) * 1_000_000,
+        memory_bytes: reader.parse(&MEMORY_MIB, number(16, 1 << 20)) << 20,
+    }
+}

@@ -1,0 +1,52 @@
+//! How much memory pictures may take up together, and how many are worked on at once: one for each core.
+//!
+//! A decoded picture is up to a hundred times as large as its file; twenty uploads at once would be twenty of them.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What one permit stands for.
+const UNIT: u64 = 1 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Budget {
+    memory: Arc<Semaphore>,
+    units: u32,
+    cores: Arc<Semaphore>,
+}
+
+/// A share of the memory; given back when it is dropped.
+#[derive(Debug)]
+pub struct Share(#[expect(dead_code, reason = "held")] Option<OwnedSemaphorePermit>);
+
+impl Budget {
+    pub fn new(bytes: u64) -> Self {
+        let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, u32::MAX >> 4);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { memory: Arc::new(Semaphore::new(units as usize)), units, cores: Arc::new(Semaphore::new(cores)) }
+    }
+
+    /// Waits for so much memory, first come, first served; what needs more than there is gets all of it, and so is alone.
+    pub async fn share(&self, bytes: u64) -> Share {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
+        // Never closed.
+        Share(self.memory.clone().acquire_many_owned(units).await.ok())
+    }
+
+    /// Runs heavy work on a thread of its own once a core is free for it; `None` where it panicked.
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let core = self.cores.clone().acquire_owned().await;
+        let run = tokio::task::spawn_blocking(move || {
+            let _core = core;
+            work()
+        });
+        match run.await {
+            Ok(done) => Some(done),
+            Err(error) => {
+                tracing::error!(%error, "work on a picture panicked");
+                None
+            }
+        }
+    }
+}

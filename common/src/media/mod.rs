@@ -1,0 +1,232 @@
+//! The media library: how a picture gets in, however it came (an upload, an import, an AI), and where it is.
+//!
+//! 1. Its bytes are received into a [`Spool`]: nobody knows yet what they are.
+//! 2. [`Library::take_in`] looks at all of them (`picture/`), within one [`Budget`] of memory; gives them a row and their
+//!    room (`store::files`), committed before anything else happens; and writes them to the [`Storage`].
+//! 3. [`keep`], in the transaction of whoever brought them, makes the row firm and the asset that shows it.
+//!
+//! A process that dies on the way leaves a reserved row, which the scheduler's sweep takes away with its bytes.
+//!
+//! **To bring pictures in from elsewhere:** spool, [`Library::take_in`], [`keep`]; on a failure after the second step
+//! [`Library::let_go`], so that the room is free at once.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
+use unicode_normalization::UnicodeNormalization;
+
+use crate::config::MediaConfig;
+use crate::domain::media::{AssetType, FileState, ImageType};
+use crate::random;
+use crate::store::files::{self, NewFile, Reserved};
+use crate::store::media::{self, NewAsset};
+use crate::store::{Store, StoreError, Tx};
+use crate::telemetry::metrics::{self, TakenInAs};
+
+pub mod budget;
+pub mod picture;
+pub mod spool;
+pub mod storage;
+
+pub use budget::Budget;
+pub use picture::{Limits, Picture, Refusal};
+pub use spool::{Spool, Spooled};
+pub use storage::{Storage, StorageError};
+
+/// How many characters of a name are random.
+const NAME: usize = 40;
+
+/// Whose a picture is to be, and how many bytes their workspace may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    pub workspace_id: i64,
+    pub brand_id: i64,
+    /// In bytes; `None`: no limit.
+    pub cap: Option<u64>,
+}
+
+/// Bytes that are in the storage and have their row, but no asset yet.
+#[derive(Clone, Debug)]
+pub struct TakenIn {
+    file_id: i64,
+    touched_at: DateTime<Utc>,
+    pub kind: ImageType,
+}
+
+/// Why a picture was not taken in. Nothing is left of it.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeInError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the workspace's storage is full")]
+    Full,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The machine failed: no space for temporary files, no randomness, a panic.
+    #[error("{0}")]
+    Machine(String),
+}
+
+/// The library of an installation. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Library(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    storage: Storage,
+    limits: Limits,
+    budget: Budget,
+    /// Without a slash at its end.
+    public_url: String,
+}
+
+impl Library {
+    pub fn new(storage: Storage, config: &MediaConfig, public_url: &str) -> Self {
+        let limits = Limits { max_bytes: config.max_bytes, max_pixels: config.max_pixels };
+        let budget = Budget::new(config.memory_bytes);
+        Self(Arc::new(Inner { storage, limits, budget, public_url: public_url.trim_end_matches('/').to_owned() }))
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub fn storage(&self) -> &Storage {
+        &self.0.storage
+    }
+
+    pub fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+
+    /// Where a file is shown; needs no key.
+    pub fn url(&self, key: &str) -> String {
+        format!("{}/media/{key}", self.0.public_url)
+    }
+
+    /// Looks at a picture, and puts it into the storage.
+    pub async fn take_in(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<TakenIn, TakeInError> {
+        let taken = self.bring_in(store, owner, spooled).await;
+        metrics::taken_in(match &taken {
+            Ok(_) => TakenInAs::Stored,
+            Err(TakeInError::Refused(Refusal::TooLarge(_))) => TakenInAs::TooLarge,
+            Err(TakeInError::Refused(_)) => TakenInAs::Unsupported,
+            Err(TakeInError::Full) => TakenInAs::Full,
+            Err(_) => TakenInAs::Error,
+        });
+        taken
+    }
+
+    async fn bring_in(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<TakenIn, TakeInError> {
+        let (picture, _share) = self.examine(spooled).await?;
+        let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
+        if row.state == FileState::Reserved {
+            // Also where another upload is at work on the same bytes: that one may fail.
+            self.0.storage.put(&row.key, picture.bytes).await?;
+            self.0.storage.put(&row.thumbnail_key, picture.thumbnail).await?;
+        }
+        Ok(TakenIn { file_id: row.id, touched_at: row.touched_at, kind })
+    }
+
+    /// The memory that the picture takes up is shared until the second value is dropped.
+    async fn examine(&self, spooled: &Spooled) -> Result<(Picture, budget::Share), TakeInError> {
+        if spooled.size() == 0 {
+            return Err(Refusal::Empty.into());
+        }
+        let (limits, source) = (self.0.limits, spooled.clone());
+        let probe = move || Ok::<_, std::io::Error>(picture::probe(source.reader()?, &limits));
+        let probed = self.work(probe).await??;
+        let share = self.0.budget.share(spooled.size() * 2 + probed.memory).await;
+        let source = spooled.clone();
+        let examine = move || Ok::<_, std::io::Error>(picture::examine(source.bytes()?, &limits));
+        Ok((self.work(examine).await??, share))
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, TakeInError> {
+        match self.0.budget.run(work).await {
+            Some(Ok(done)) => Ok(done),
+            Some(Err(error)) => Err(TakeInError::Machine(format!("a temporary file cannot be read: {error}"))),
+            None => Err(TakeInError::Machine("work on a picture panicked".to_owned())),
+        }
+    }
+
+    /// Gives up what was taken in and not kept. What fails here the sweep does later.
+    pub async fn let_go(&self, store: &Store, taken: &TakenIn) {
+        let write = async {
+            let mut tx = store.begin().await?;
+            files::abandon(&mut tx, taken.file_id, taken.touched_at).await?;
+            tx.commit().await
+        };
+        if let Err(error) = write.await {
+            tracing::warn!(%error, file = taken.file_id, "a file that is not kept was not given up; the sweep does it");
+        }
+    }
+}
+
+async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, TakeInError> {
+    let name = random::text(NAME).map_err(|error| TakeInError::Machine(format!("no randomness: {error}")))?;
+    let size = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let new = NewFile {
+        workspace_id: owner.workspace_id,
+        brand_id: owner.brand_id,
+        key: format!("{name}.{}", picture.kind.extension()),
+        thumbnail_key: format!("{name}-thumb.{}", picture.thumbnail_kind.extension()),
+        sha256: Sha256::digest(&picture.bytes).into(),
+        mime_type: picture.kind,
+        size_bytes: i64::try_from(picture.bytes.len()).unwrap_or(i64::MAX),
+        width: size(picture.width),
+        height: size(picture.height),
+    };
+    let mut tx = store.begin().await?;
+    let Some(row) = files::reserve(&mut tx, &new, owner.cap).await? else {
+        tx.rollback().await?;
+        return Err(TakeInError::Full);
+    };
+    tx.commit().await?;
+    Ok(row)
+}
+
+/// The longest name of a file.
+const LONGEST_FILENAME: usize = 255;
+
+/// The name of a file as it is shown: without the folders that it came from and without control characters; where nothing is
+/// left, a name by its type.
+pub fn filename(given: Option<&str>, kind: ImageType) -> String {
+    let last = given.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
+    let clean: String = last.nfc().filter(|c| !c.is_control()).take(LONGEST_FILENAME).collect();
+    match clean.trim() {
+        "" | "." | ".." => format!("image.{}", kind.extension()),
+        name => name.to_owned(),
+    }
+}
+
+/// What an asset is to say of itself.
+#[derive(Clone, Debug)]
+pub struct Described<'a> {
+    pub asset_type: AssetType,
+    pub filename: &'a str,
+    pub alt_text: Option<&'a str>,
+    pub source_url: Option<&'a str>,
+}
+
+/// Makes an asset of what was taken in, and gives its id; `None` where it took so long that the sweep was faster: take it in
+/// again.
+pub async fn keep(tx: &mut Tx, brand_id: i64, taken: &TakenIn, d: &Described<'_>) -> crate::store::Result<Option<i64>> {
+    if !files::keep(tx, taken.file_id).await? {
+        return Ok(None);
+    }
+    let new = NewAsset {
+        file_id: taken.file_id,
+        asset_type: d.asset_type,
+        filename: d.filename,
+        alt_text: d.alt_text,
+        source_url: d.source_url,
+    };
+    media::insert(tx, brand_id, &new).await.map(Some)
+}

@@ -1,0 +1,128 @@
+//! Files: what is in the storage, and how much of it a workspace has.
+//!
+//! The row is committed before any byte goes into the storage ([`reserve`]), and is deleted after the last one has gone
+//! ([`forget`]): so a process that dies in between leaves nothing that the sweep does not find. The room is taken with the
+//! row, in one transaction: two uploads at once cannot both have the last of it.
+
+use chrono::{DateTime, Utc};
+
+use super::db::{execute, run};
+use super::jobs::{id_list, list_sql};
+use super::{Conn, Result, Tx};
+use crate::domain::media::{FileState, ImageType};
+
+/// Bytes that are about to be brought in.
+#[derive(Debug, Clone)]
+pub struct NewFile {
+    pub workspace_id: i64,
+    pub brand_id: i64,
+    /// New names, which are used unless the brand has these bytes already.
+    pub key: String,
+    pub thumbnail_key: String,
+    pub sha256: [u8; 32],
+    pub mime_type: ImageType,
+    pub size_bytes: i64,
+    pub width: i32,
+    pub height: i32,
+}
+
+/// A file that has its row.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Reserved {
+    pub id: i64,
+    pub key: String,
+    pub thumbnail_key: String,
+    pub state: FileState,
+    pub touched_at: DateTime<Utc>,
+}
+
+/// Gives bytes their row and their room of at most `cap` bytes in the workspace; `None` where there is not that much left
+/// (roll back then). Bytes that the brand has already need no more room.
+pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Option<Reserved>> {
+    const SQL: &str = "INSERT INTO files (workspace_id, brand_id, state, key, thumbnail_key, sha256, mime_type, size_bytes, width, height, touched_at, created_at) VALUES ($1, $2, 'reserved', $3, $4, $5, $6, $7, $8, $9, $10, $10) ON CONFLICT (brand_id, sha256) WHERE state <> 'doomed' DO UPDATE SET touched_at = excluded.touched_at RETURNING id, key, thumbnail_key, state, touched_at";
+    let now = tx.now;
+    let row: Reserved = run!(tx, c => sqlx::query_as(SQL).bind(new.workspace_id).bind(new.brand_id).bind(&new.key)
+        .bind(&new.thumbnail_key).bind(&new.sha256[..]).bind(new.mime_type).bind(new.size_bytes).bind(new.width)
+        .bind(new.height).bind(now).fetch_one(c))?;
+    if row.key == new.key && !take_room(tx, new.workspace_id, new.size_bytes, cap).await? {
+        return Ok(None);
+    }
+    Ok(Some(row))
+}
+
+async fn take_room(tx: &mut Tx, workspace_id: i64, bytes: i64, cap: Option<u64>) -> Result<bool> {
+    const SQL: &str = "INSERT INTO storage_usage (workspace_id, bytes) VALUES ($1, $2) ON CONFLICT (workspace_id) DO UPDATE SET bytes = storage_usage.bytes + excluded.bytes WHERE storage_usage.bytes + excluded.bytes <= $3";
+    let cap = cap.map_or(i64::MAX, |cap| i64::try_from(cap).unwrap_or(i64::MAX));
+    Ok(bytes <= cap && execute!(tx, SQL, workspace_id, bytes, cap)? > 0)
+}
+
+/// How many bytes a workspace has.
+pub async fn used(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT bytes FROM storage_usage WHERE workspace_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?.unwrap_or(0))
+}
+
+/// The bytes are all there, and from now on an asset shows them; `false` where the sweep took the file for abandoned
+/// meanwhile.
+pub async fn keep(tx: &mut Tx, file_id: i64) -> Result<bool> {
+    const SQL: &str = "UPDATE files SET state = 'stored', touched_at = $2 WHERE id = $1 AND state <> 'doomed'";
+    let now = tx.now;
+    Ok(execute!(tx, SQL, file_id, now)? > 0)
+}
+
+/// Dooms a file that was reserved at `touched_at` and is not kept, unless somebody else brings the same bytes in by now.
+pub async fn abandon(tx: &mut Tx, file_id: i64, touched_at: DateTime<Utc>) -> Result<()> {
+    const SQL: &str = "UPDATE files SET state = 'doomed' WHERE id = $1 AND state = 'reserved' AND touched_at = $2 RETURNING workspace_id, size_bytes";
+    let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(file_id).bind(touched_at).fetch_all(c))?;
+    give_back(tx, &doomed).await
+}
+
+/// Dooms a file if no asset shows it any more, and gives its room back.
+pub async fn doom_unused(tx: &mut Tx, file_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE files SET state = 'doomed' WHERE id = $1 AND state <> 'doomed' AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = $1) RETURNING workspace_id, size_bytes";
+    let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(file_id).fetch_all(c))?;
+    give_back(tx, &doomed).await
+}
+
+/// Dooms, at most `limit` of each, files whose bytes nobody has brought in since `before`, and those of brands that are no
+/// more. Gives how many.
+pub async fn doom_abandoned(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
+    const LATE: &str = "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE state = 'reserved' AND touched_at < $1 ORDER BY touched_at LIMIT $2) AND state = 'reserved' AND touched_at < $1 RETURNING workspace_id, size_bytes";
+    const ORPHANED: &str = "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE brand_id IS NULL AND state <> 'doomed' ORDER BY id LIMIT $1) AND state <> 'doomed' RETURNING workspace_id, size_bytes";
+    let late: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(LATE).bind(before).bind(limit).fetch_all(c))?;
+    let orphaned: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(ORPHANED).bind(limit).fetch_all(c))?;
+    give_back(tx, &late).await?;
+    give_back(tx, &orphaned).await?;
+    Ok(late.len() + orphaned.len())
+}
+
+/// In the order of the workspaces, so that two who do this at once do not wait for each other.
+async fn give_back(tx: &mut Tx, doomed: &[(i64, i64)]) -> Result<()> {
+    let mut freed = std::collections::BTreeMap::<i64, i64>::new();
+    for (workspace_id, bytes) in doomed {
+        *freed.entry(*workspace_id).or_default() += bytes;
+    }
+    for (workspace_id, bytes) in freed {
+        execute!(tx, "UPDATE storage_usage SET bytes = bytes - $2 WHERE workspace_id = $1", workspace_id, bytes)?;
+    }
+    Ok(())
+}
+
+/// A file whose bytes are to be taken away.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Doomed {
+    pub id: i64,
+    pub key: String,
+    pub thumbnail_key: String,
+}
+
+pub async fn doomed(conn: &mut Conn, limit: i64) -> Result<Vec<Doomed>> {
+    const SQL: &str = "SELECT id, key, thumbnail_key FROM files WHERE state = 'doomed' ORDER BY id LIMIT $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(limit).fetch_all(c))?)
+}
+
+/// Their bytes are gone: the rows go as well.
+pub async fn forget(tx: &mut Tx, file_ids: &[i64]) -> Result<u64> {
+    let sql = list_sql!(tx, "DELETE FROM files WHERE id", "AND state = 'doomed'");
+    Ok(execute!(tx, sql, id_list(file_ids))?)
+}

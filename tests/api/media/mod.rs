@@ -1,0 +1,3 @@
+//! The media library.
+
+mod upload;

@@ -1,0 +1,35 @@
+//! Pictures, made for a test.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::io::Cursor;
+
+use image::{DynamicImage, ImageFormat, RgbImage};
+
+/// A picture whose pixels all differ a little, the same for the same seed.
+pub fn pixels(width: u32, height: u32, seed: u8) -> DynamicImage {
+    let byte = |n: u32| (n % 251) as u8;
+    RgbImage::from_fn(width, height, |x, y| image::Rgb([byte(x * 7), byte(y * 5), byte(x + y).wrapping_add(seed)])).into()
+}
+
+pub fn encoded(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+    let mut out = Cursor::new(Vec::new());
+    picture.write_to(&mut out, format).expect("a picture is written");
+    out.into_inner()
+}
+
+pub fn png(width: u32, height: u32) -> Vec<u8> {
+    encoded(&pixels(width, height, 0), ImageFormat::Png)
+}
+
+pub fn jpeg(width: u32, height: u32) -> Vec<u8> {
+    encoded(&pixels(width, height, 0), ImageFormat::Jpeg)
+}
+
+pub fn gif(width: u32, height: u32) -> Vec<u8> {
+    encoded(&pixels(width, height, 0), ImageFormat::Gif)
+}
+
+pub fn webp(width: u32, height: u32) -> Vec<u8> {
+    encoded(&pixels(width, height, 0), ImageFormat::WebP)
+}
