@@ -62,7 +62,13 @@ where
 }
 
 /// The second step: writes what the first one learned. May be run again.
-pub struct Finish(Box<dyn for<'a> Handler<'a, Tx>>);
+pub struct Finish {
+    write: Box<dyn for<'a> Handler<'a, Tx>>,
+    undo: Option<Undo>,
+}
+
+/// Takes back what the first step did.
+type Undo = Box<dyn for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + Sync>;
 
 impl Finish {
     /// From what was learned and the function that writes it.
@@ -81,11 +87,26 @@ impl Finish {
                 (self.1)(cx, tx, self.0.clone())
             }
         }
-        Self(Box::new(Bound(Arc::new(learned), write)))
+        Self { write: Box::new(Bound(Arc::new(learned), write)), undo: None }
+    }
+
+    /// With what is to be done where nothing was written in the end, be it for an error or because another request under
+    /// the same key was faster.
+    pub fn or_undo<F>(self, undo: F) -> Self
+    where
+        F: for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + Sync + 'static,
+    {
+        Self { undo: Some(Box::new(undo)), ..self }
+    }
+
+    pub(crate) async fn undo(&self, cx: &Context) {
+        if let Some(undo) = &self.undo {
+            undo(cx).await;
+        }
     }
 
     pub(crate) fn call<'a>(&self, cx: &'a Context, tx: &'a mut Tx) -> Work<'a> {
-        self.0.call(cx, tx)
+        self.write.call(cx, tx)
     }
 }
 

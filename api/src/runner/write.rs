@@ -138,7 +138,13 @@ async fn two_steps(cx: Context, slot: Slot, prepare: Arc<dyn for<'a> Prepare<'a>
         First::Asks | First::Holds => tokio::time::timeout(PATIENCE, prepare.call(&cx)).await,
     };
     let outcome = match prepared {
-        Ok(Ok(finish)) => commit(&cx, &slot, !hold, None, |cx, tx| finish.call(cx, tx)).await,
+        Ok(Ok(finish)) => {
+            let written = commit(&cx, &slot, !hold, None, |cx, tx| finish.call(cx, tx)).await;
+            if !matches!(&written, Ok(answer) if !answer.replayed) {
+                finish.undo(&cx).await;
+            }
+            written
+        }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(ApiError::new(
             Code::PlatformUnavailable,

@@ -1,9 +1,66 @@
 //! Uploading a picture.
 
-use crate::support::app::{TestApp, on_both_apps};
+use std::path::Path;
+
+use image::ImageFormat;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::app::{BASE, Reply, Tenant, TestApp, on_both_apps};
 use crate::support::picture;
 
-on_both_apps!(a_picture_is_kept_and_described);
+on_both_apps!(
+    a_picture_is_kept_and_described,
+    the_type_comes_from_the_bytes,
+    a_form_that_is_not_right_is_refused_and_leaves_nothing,
+    what_is_no_form_is_refused,
+    bytes_that_are_no_picture_are_refused,
+    what_is_too_large_is_refused_before_it_is_read,
+    what_turns_out_too_large_is_refused_while_it_is_read,
+    the_same_form_again_is_answered_from_the_first_one,
+    another_form_under_the_same_key_is_refused,
+    two_at_once_under_one_key_make_one_asset,
+    the_same_bytes_are_stored_once_for_a_brand,
+    what_does_not_fit_the_plan_is_refused_before_it_is_stored,
+    two_at_once_do_not_both_get_the_last_room,
+    a_refused_write_gives_its_room_back,
+);
+
+/// What the workspaces' files have together, and what they should have.
+const ROOM: &str = "SELECT cast(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
+const SIZES: &str = "SELECT cast(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state <> 'doomed'";
+
+/// The files in the storage.
+fn stored(app: &TestApp) -> Vec<String> {
+    fn walk(dir: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            match entry.path() {
+                path if path.is_dir() => walk(&path, found),
+                path => found.push(path.file_name().unwrap().to_string_lossy().into_owned()),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(app.files(), &mut found);
+    found
+}
+
+/// Nothing was kept of a request that was refused.
+async fn nothing_is_left(app: &TestApp) {
+    assert_eq!(stored(app), Vec::<String>::new());
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 0);
+    assert_eq!(app.number("SELECT count(*) FROM files WHERE state <> 'doomed'").await, 0);
+    assert_eq!(app.number(ROOM).await, 0);
+}
+
+async fn upload(t: &Tenant<'_>, bytes: &[u8]) -> Reply {
+    t.upload("a.png", bytes, &[]).await
+}
+
+fn id(asset: &Value) -> i64 {
+    asset["id"].as_i64().unwrap()
+}
 
 async fn a_picture_is_kept_and_described(app: TestApp) {
     let t = app.tenant("unlimited").await;
@@ -11,10 +68,253 @@ async fn a_picture_is_kept_and_described(app: TestApp) {
     let texts = [("asset_type", "logo"), ("alt_text", "A sign"), ("unknown", "is ignored")];
     let reply = t.upload("../up/the sign.jpg", &png, &texts).await;
     let asset = reply.data(201);
-    assert_eq!(reply.header("location"), Some(format!("/api/public/v1{}/{}", t.path("/media"), asset["id"]).as_str()));
+    assert_eq!(reply.header("location"), Some(format!("{BASE}{}/{}", t.path("/media"), asset["id"]).as_str()));
     assert_eq!((asset["asset_type"].as_str(), asset["alt_text"].as_str()), (Some("logo"), Some("A sign")));
     assert_eq!((asset["mime_type"].as_str(), asset["filename"].as_str()), (Some("image/png"), Some("the sign.jpg")));
     assert_eq!((asset["width"].as_i64(), asset["height"].as_i64()), (Some(30), Some(20)));
     assert!(asset["source_url"].is_null());
     assert!(asset["url"].as_str().unwrap().starts_with(&format!("{}/media/", app.url)), "{asset}");
+    assert_eq!(stored(&app).len(), 2, "the picture and its thumbnail");
+    let size = asset["size_bytes"].as_i64().unwrap();
+    assert_eq!(app.number(ROOM).await, size);
+    let usage = t.get(&t.path("/usage")).await.data(200);
+    assert_eq!(usage["storage_mib"]["used"], 1, "a part of a MiB counts as one: {usage}");
+}
+
+async fn the_type_comes_from_the_bytes(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for (format, mime) in [
+        (ImageFormat::Jpeg, "image/jpeg"),
+        (ImageFormat::Png, "image/png"),
+        (ImageFormat::Gif, "image/gif"),
+        (ImageFormat::WebP, "image/webp"),
+    ] {
+        let bytes = picture::encoded(&picture::pixels(9, 7, 1), format);
+        let asset = t.upload("page.html", &bytes, &[]).await.data(201);
+        assert_eq!((asset["mime_type"].as_str(), asset["width"].as_i64()), (Some(mime), Some(9)), "{asset}");
+        assert_eq!((asset["asset_type"].as_str(), asset["alt_text"].is_null()), (Some("image"), true), "{asset}");
+    }
+}
+
+async fn a_form_that_is_not_right_is_refused_and_leaves_nothing(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let png = picture::png(3, 3);
+    let path = t.path("/media");
+    let send = |file: Option<&[u8]>, texts: &[(&str, &str)]| {
+        let request = t.request("POST", &path).form(file.map(|bytes| ("a.png", bytes)), texts);
+        async move { request.send().await }
+    };
+    assert_eq!(send(None, &[("asset_type", "video")]).await.invalid(), ["asset_type", "file"]);
+    assert_eq!(send(Some(b""), &[]).await.invalid(), ["file"]);
+    let long = "x".repeat(2_001);
+    assert_eq!(send(Some(&png), &[("alt_text", &long)]).await.invalid(), ["alt_text"]);
+    assert_eq!(send(Some(&png), &[("alt_text", "a\0b")]).await.invalid(), ["alt_text"]);
+    let two = [
+        "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n".to_owned(),
+        "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--\r\n".to_owned(),
+    ];
+    assert_eq!(raw(&t, "multipart/form-data; boundary=b", two.concat().as_bytes()).await.invalid(), ["file"]);
+    nothing_is_left(&app).await;
+}
+
+async fn raw(t: &Tenant<'_>, content_type: &str, body: &[u8]) -> Reply {
+    t.request("POST", &t.path("/media")).raw(body).header("content-type", content_type).send().await
+}
+
+async fn what_is_no_form_is_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let form = "multipart/form-data; boundary=b";
+    raw(&t, "application/json", b"{}").await.refused(415, "unsupported_media_type");
+    raw(&t, "image/png", &picture::png(2, 2)).await.refused(415, "unsupported_media_type");
+    raw(&t, "multipart/form-data", b"--b--\r\n").await.refused(400, "invalid_json");
+    raw(&t, form, b"").await.refused(400, "invalid_json");
+    raw(&t, form, b"no form at all").await.refused(400, "invalid_json");
+    let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
+    raw(&t, form, format!("{head}cut off").as_bytes()).await.refused(400, "invalid_json");
+    let latin =
+        [b"--b\r\nContent-Disposition: form-data; name=\"alt_text\"\r\n\r\n\xe9\r\n--b--\r\n".as_slice()].concat();
+    raw(&t, form, &latin).await.refused(400, "invalid_json");
+    let part = "--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n1\r\n";
+    raw(&t, form, format!("{}--b--\r\n", part.repeat(33)).as_bytes()).await.refused(400, "invalid_json");
+    raw(&t, form, b"--b--\r\n").await.refused(422, "validation_failed");
+    nothing_is_left(&app).await;
+}
+
+async fn bytes_that_are_no_picture_are_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let svg = br#"<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>"#;
+    let png = picture::png(64, 64);
+    for bytes in
+        [&b"hello"[..], svg, b"<!doctype html><script>alert(1)</script>", b"%PDF-1.4\n", &png[..33], &png[..900]]
+    {
+        let error = upload(&t, bytes).await.refused(415, "unsupported_media_type");
+        assert!(error["message"].as_str().unwrap().ends_with('.'), "{error}");
+    }
+    nothing_is_left(&app).await;
+}
+
+/// Sends the head of an upload and some bytes of its body, and reads what is answered to that.
+async fn answer_to(t: &Tenant<'_>, length: &str, body: &[u8]) -> String {
+    let mut stream = TcpStream::connect(t.app.address).await.unwrap();
+    let head = format!(
+        "POST {BASE}{} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {}\r\nContent-Type: multipart/form-data; boundary=b\r\n{length}\r\n\r\n",
+        t.path("/media"),
+        t.key,
+        t.app.fresh_key(),
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // Who is refused in the middle may find the connection closed.
+    let _ = stream.write_all(body).await;
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    while !String::from_utf8_lossy(&answer).contains("request_id") {
+        match stream.read(&mut piece).await {
+            Ok(0) | Err(_) => break,
+            Ok(n) => answer.extend_from_slice(&piece[..n]),
+        }
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn what_is_too_large_is_refused_before_it_is_read(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let answer = answer_to(&t, &format!("Content-Length: {}", 40 << 20), b"").await;
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
+    assert!(answer.contains("25 MiB"), "{answer}");
+}
+
+async fn what_turns_out_too_large_is_refused_while_it_is_read(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
+    let mut body = format!("{:x}\r\n{head}\r\n", head.len()).into_bytes();
+    let chunk = vec![b'x'; 1 << 20];
+    for _ in 0..26 {
+        body.extend_from_slice(b"100000\r\n");
+        body.extend_from_slice(&chunk);
+        body.extend_from_slice(b"\r\n");
+    }
+    let answer = answer_to(&t, "Transfer-Encoding: chunked", &body).await;
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
+    nothing_is_left(&app).await;
+}
+
+async fn the_same_form_again_is_answered_from_the_first_one(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let png = picture::png(12, 9);
+    let path = t.path("/media");
+    let send = || t.request("POST", &path).idem("once").form(Some(("a.png", &png)), &[("alt_text", "A")]).send();
+    let first = send().await;
+    first.expect(201);
+    // Each has a boundary of its own.
+    let again = send().await;
+    assert!(again.replayed());
+    assert_eq!((again.status, &again.body), (first.status, &first.body));
+    assert_eq!(again.header("location"), first.header("location"));
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
+}
+
+async fn another_form_under_the_same_key_is_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (png, other) = (picture::png(12, 9), picture::png(12, 10));
+    let path = t.path("/media");
+    let send = |name: &'static str, bytes: &[u8], texts: &[(&str, &str)]| {
+        let request = t.request("POST", &path).idem("once").form(Some((name, bytes)), texts);
+        async move { request.send().await }
+    };
+    send("a.png", &png, &[("alt_text", "A")]).await.expect(201);
+    send("a.png", &other, &[("alt_text", "A")]).await.refused(409, "idempotency_key_reused");
+    send("b.png", &png, &[("alt_text", "A")]).await.refused(409, "idempotency_key_reused");
+    send("a.png", &png, &[("alt_text", "B")]).await.refused(409, "idempotency_key_reused");
+    send("a.png", &png, &[]).await.refused(409, "idempotency_key_reused");
+    // What stands under the key is told before what is wrong with the body.
+    let broken = t.request("POST", &path).idem("once").raw(b"x".as_slice());
+    broken.send().await.refused(409, "idempotency_key_reused");
+    // A refusal frees its key.
+    let refused = t.request("POST", &path).idem("second").form(Some(("a.png", b"no")), &[]);
+    refused.send().await.refused(415, "unsupported_media_type");
+    t.request("POST", &path).idem("second").form(Some(("a.png", &png)), &[]).send().await.expect(201);
+}
+
+async fn two_at_once_under_one_key_make_one_asset(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for round in 0..5u8 {
+        let png = picture::encoded(&picture::pixels(20, 20, round), ImageFormat::Png);
+        let (path, key) = (t.path("/media"), format!("round-{round}"));
+        let send = || t.request("POST", &path).idem(&key).form(Some(("a.png", &png)), &[]).send();
+        let (one, two) = tokio::join!(send(), send());
+        for reply in [one, two] {
+            if reply.status == 409 {
+                reply.refused(409, "idempotency_in_progress");
+            } else {
+                reply.expect(201);
+            }
+        }
+        assert_eq!(app.number("SELECT count(*) FROM media").await, i64::from(round) + 1);
+        assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'stored'").await, i64::from(round) + 1);
+        assert_eq!(app.number("SELECT count(*) FROM files").await, i64::from(round) + 1);
+    }
+}
+
+async fn the_same_bytes_are_stored_once_for_a_brand(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let png = picture::png(40, 30);
+    let (one, two) = (upload(&t, &png).await.data(201), upload(&t, &png).await.data(201));
+    assert_ne!(id(&one), id(&two));
+    assert_eq!(one["url"], two["url"]);
+    assert_eq!(app.number(ROOM).await, one["size_bytes"].as_i64().unwrap());
+    // At once as well.
+    let other = picture::png(41, 30);
+    let all = futures::future::join_all((0..6).map(|_| upload(&t, &other))).await;
+    let urls: Vec<Value> = all.iter().map(|reply| reply.data(201)["url"].clone()).collect();
+    assert!(urls.iter().all(|url| *url == urls[0]), "{urls:?}");
+    assert_eq!(stored(&app).len(), 4, "two pictures with their thumbnails");
+    // Another brand's are its own: nobody learns what others have.
+    let stranger = app.tenant("unlimited").await;
+    let theirs = upload(&stranger, &png).await.data(201);
+    assert_ne!(theirs["url"], one["url"]);
+}
+
+async fn what_does_not_fit_the_plan_is_refused_before_it_is_stored(app: TestApp) {
+    let t = app.tenant("free").await;
+    let used = 500 << 20;
+    app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {used})", t.workspace)).await;
+    let error = upload(&t, &picture::png(10, 10)).await.refused(402, "storage_limit_exceeded");
+    assert!(error["message"].as_str().unwrap().contains("500 MiB"), "{error}");
+    assert_eq!(stored(&app), Vec::<String>::new());
+    assert_eq!(app.number(ROOM).await, used);
+    assert_eq!(app.number("SELECT count(*) FROM files").await, 0);
+    let usage = t.get(&t.path("/usage")).await.data(200);
+    assert_eq!((&usage["storage_mib"]["used"], &usage["storage_mib"]["limit"]), (&500.into(), &500.into()));
+}
+
+async fn two_at_once_do_not_both_get_the_last_room(app: TestApp) {
+    let t = app.tenant("free").await;
+    let pictures: Vec<Vec<u8>> =
+        (0..6).map(|seed| picture::encoded(&picture::pixels(60, 60, seed), ImageFormat::Png)).collect();
+    let largest = pictures.iter().map(Vec::len).max().unwrap();
+    // Room for two of them.
+    let used = (500 << 20) - 2 * i64::try_from(largest).unwrap();
+    app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {used})", t.workspace)).await;
+    let replies = futures::future::join_all(pictures.iter().map(|bytes| upload(&t, bytes))).await;
+    let kept = replies.iter().filter(|reply| reply.status == 201).count();
+    for refused in replies.iter().filter(|reply| reply.status != 201) {
+        refused.refused(402, "storage_limit_exceeded");
+    }
+    assert_eq!(kept, 2);
+    assert_eq!(stored(&app).len(), 4);
+    let bytes = app.number(ROOM).await;
+    assert_eq!(bytes, used + app.number(SIZES).await);
+}
+
+async fn a_refused_write_gives_its_room_back(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    // The asset's row cannot be written, after the bytes were.
+    app.sql("ALTER TABLE media RENAME TO hidden").await;
+    let reply = upload(&t, &picture::png(16, 16)).await;
+    reply.refused(500, "internal_error");
+    app.sql("ALTER TABLE hidden RENAME TO media").await;
+    assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
+    assert_eq!(app.number(ROOM).await, 0);
+    // The bytes are let go, not the right to bring them again.
+    upload(&t, &picture::png(16, 16)).await.expect(201);
 }

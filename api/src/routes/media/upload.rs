@@ -47,8 +47,12 @@ async fn upload(cx: &Context) -> Result<Finish> {
     let taken = library.take_in(store, &owner(cx)?, &file.bytes).await.map_err(|error| refused(cx, error))?;
     let filename = media::filename(file.name.as_deref(), taken.kind);
     let alt_text = alt_text.filter(|text| !text.is_empty());
-    let upload = Upload { taken, asset_type, filename, alt_text };
-    Ok(Finish::with(upload, |cx, tx, upload| Box::pin(keep(cx, tx, upload))))
+    let upload = Upload { taken: taken.clone(), asset_type, filename, alt_text };
+    let finish = Finish::with(upload, |cx, tx, upload| Box::pin(keep(cx, tx, upload)));
+    Ok(finish.or_undo(move |cx| {
+        let taken = taken.clone();
+        Box::pin(async move { cx.app.library.let_go(&cx.app.store, &taken).await })
+    }))
 }
 
 async fn keep(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<Answer> {
