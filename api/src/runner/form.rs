@@ -2,8 +2,9 @@
 
 use std::pin::Pin;
 
+use bytes::Bytes;
 use crier_common::media::Spool;
-use futures::{StreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use multer::{Constraints, Field, Multipart, SizeLimit};
 use salvo::Request;
@@ -43,6 +44,17 @@ pub async fn read(req: &mut Request, most: u64) -> Result<Form> {
     })?;
     let body = stream::poll_fn(|cx| Pin::new(req.body_mut()).poll_next_unpin(cx))
         .filter_map(async |frame| frame.map(|frame| frame.into_data().ok()).transpose());
+    receive(body, boundary, most).await
+}
+
+async fn receive<E>(
+    body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,
+    boundary: String,
+    most: u64,
+) -> Result<Form>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
+{
     let limits = Constraints::new().size_limit(SizeLimit::new().whole_stream(most + BESIDES));
     let mut parts = Multipart::with_constraints(Box::pin(body), boundary, limits);
     let mut form = Receiving { most, ..Receiving::default() };
@@ -137,3 +149,6 @@ fn too_large(most: u64) -> ApiError {
 fn unwritable(error: std::io::Error) -> ApiError {
     ApiError::storage(format!("a temporary file cannot be written: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,3 +108,28 @@ impl From<Bytes> for Spooled {
 pub trait Source: BufRead + Seek {}
 
 impl<T: BufRead + Seek> Source for T {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_is_read_again_be_it_few_or_many() {
+        for size in [0, 1, CHUNK - 1, CHUNK, 3 * CHUNK + 5] {
+            let bytes: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
+            let mut spool = Spool::default();
+            for piece in bytes.chunks(100_003) {
+                spool.write(piece).await.unwrap();
+            }
+            let spooled = spool.finish().await.unwrap();
+            assert_eq!(spooled.size(), size as u64);
+            assert_eq!(matches!(spooled.place, Place::Memory(_)), size < CHUNK, "{size}");
+            for _ in 0..2 {
+                assert!(spooled.bytes().unwrap() == bytes, "{size}");
+                let mut read = Vec::new();
+                spooled.reader().unwrap().read_to_end(&mut read).unwrap();
+                assert!(read == bytes, "{size}");
+            }
+        }
+    }
+}

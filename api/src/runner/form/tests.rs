@@ -1,0 +1,132 @@
+//! Any form that is whole is read as it was meant, however its bytes are cut on the way; any other bytes are refused in order.
+
+use std::convert::Infallible;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+const MOST: u64 = 4_096;
+
+/// What a client puts into a part.
+#[derive(Clone, Debug)]
+struct Part {
+    name: String,
+    file: Option<String>,
+    content: Vec<u8>,
+}
+
+fn texts() -> impl Strategy<Value = Vec<Part>> {
+    let part = ("[a-z_]{1,12}", r"\PC{0,40}").prop_filter("is no file", |(name, _)| name != FILE);
+    vec(part.prop_map(|(name, text)| Part { name, file: None, content: text.into_bytes() }), 0..6)
+}
+
+fn file() -> impl Strategy<Value = Part> {
+    (r"[a-z]{1,8}\.png", vec(any::<u8>(), 0..3_000)).prop_map(|(name, content)| Part {
+        name: FILE.to_owned(),
+        file: Some(name),
+        content,
+    })
+}
+
+fn written(parts: &[Part], boundary: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for part in parts {
+        let file = part.file.as_ref().map(|name| format!("; filename=\"{name}\"")).unwrap_or_default();
+        let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"{file}\r\n\r\n", part.name);
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(&part.content);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    out
+}
+
+/// Reads bytes that arrive in pieces of these lengths, again and again.
+fn read(bytes: &[u8], boundary: &str, pieces: &[usize]) -> Result<Form> {
+    let (mut rest, mut chunks, mut lengths) = (bytes, Vec::new(), pieces.iter().cycle());
+    while !rest.is_empty() {
+        let length = lengths.next().copied().unwrap_or(rest.len()).clamp(1, rest.len());
+        let (chunk, after) = rest.split_at(length);
+        chunks.push(Ok::<_, Infallible>(Bytes::copy_from_slice(chunk)));
+        rest = after;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(receive(stream::iter(chunks), boundary.to_owned(), MOST))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_whole_form_is_read_as_it_was_meant(
+        mut parts in texts(),
+        file in proptest::option::of(file()),
+        place in any::<prop::sample::Index>(),
+        pieces in vec(1usize..200, 1..8),
+    ) {
+        if let Some(file) = &file {
+            parts.insert(place.index(parts.len() + 1), file.clone());
+        }
+        let boundary = "a-boundary-that-stands-in-no-part";
+        let form = read(&written(&parts, boundary), boundary, &pieces).unwrap();
+        for part in parts.iter().filter(|part| part.file.is_none()) {
+            let last = parts.iter().rev().find(|other| other.name == part.name).unwrap();
+            prop_assert_eq!(form.texts[&part.name].as_str().unwrap().as_bytes(), &last.content[..]);
+        }
+        let got = form.file.map(|f| (f.name, f.bytes.bytes().unwrap().to_vec()));
+        prop_assert_eq!(got, file.map(|f| (f.file, f.content)));
+        // The boundary and the pieces tell no two forms apart.
+        let same = read(&written(&parts, "another"), "another", &[4_096]).unwrap();
+        prop_assert_eq!(same.digest, form.digest);
+    }
+
+    #[test]
+    fn another_form_has_another_digest(parts in texts(), file in file(), at in any::<prop::sample::Index>()) {
+        let mut all = parts;
+        all.push(file);
+        let whole = read(&written(&all, "boundary"), "boundary", &[64]).unwrap().digest;
+        let mut other = all.clone();
+        let changed = at.index(other.len());
+        other[changed].content.push(b'!');
+        prop_assert_ne!(&read(&written(&other, "boundary"), "boundary", &[64]).unwrap().digest, &whole);
+        other.remove(changed);
+        prop_assert_ne!(&read(&written(&other, "boundary"), "boundary", &[64]).unwrap().digest, &whole);
+    }
+
+    #[test]
+    fn a_form_that_is_cut_off_is_refused(parts in texts(), file in file(), cut in any::<prop::sample::Index>()) {
+        let mut all = parts;
+        all.push(file);
+        let bytes = written(&all, "boundary");
+        // The line break behind the last boundary may be missing.
+        let cut = cut.index(bytes.len() - "--\r\n".len());
+        let error = read(&bytes[..cut], "boundary", &[64]).err().unwrap();
+        prop_assert_eq!(error.code, Code::InvalidJson);
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused_in_order(mut bytes in vec(any::<u8>(), 0..6_000), form in any::<bool>()) {
+        if form {
+            bytes.splice(0..0, *b"--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n");
+            bytes.extend_from_slice(b"\r\n--b--\r\n");
+        }
+        match read(&bytes, "b", &[100, 1, 7]) {
+            Ok(form) => prop_assert!(form.file.is_none_or(|f| f.bytes.size() <= MOST)),
+            Err(error) => prop_assert!(matches!(
+                error.code,
+                Code::InvalidJson | Code::PayloadTooLarge | Code::ValidationFailed
+            )),
+        }
+    }
+}
+
+#[test]
+fn a_file_of_the_limit_passes_and_one_more_byte_does_not() {
+    let of = |size: u64| Part { name: FILE.to_owned(), file: None, content: vec![7; usize::try_from(size).unwrap()] };
+    let form = read(&written(&[of(MOST)], "b"), "b", &[500]).unwrap();
+    assert_eq!(form.file.map(|f| f.bytes.size()), Some(MOST));
+    let error = read(&written(&[of(MOST + 1)], "b"), "b", &[500]).err().unwrap();
+    assert_eq!(error.code, Code::PayloadTooLarge);
+}
