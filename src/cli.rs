@@ -252,6 +252,12 @@ pub enum BenchCommand {
         after_help = "Where: as for `crier bench jobs`. Clients, API, worker, scheduler and endpoints are all on this machine and share its processors.\n\nExamples:\n  crier bench webhooks\n  crier bench webhooks --only throughput,backlog --messages 5000\n  crier bench webhooks --only isolation --seconds 90 --rounds 5 --json"
     )]
     Webhooks(BenchWebhooks),
+    /// Measure the media library: uploads, thumbnails and memory; some two minutes, with a database and files of its own
+    /// that are deleted at the end.
+    #[command(
+        after_help = "Where: as for `crier bench jobs`; the files are in the directory for temporary files.\n\nExamples:\n  crier bench media\n  crier bench media --only uploads --megapixels 24\n  crier bench media --only memory --at-once 50 --media-memory-mib 128 --json"
+    )]
+    Media(BenchMedia),
 }
 
 /// Where all of `crier bench` takes place, and how it is told.
@@ -337,6 +343,35 @@ crier_common::text_enum! {
         Latency = "latency",
         Isolation = "isolation",
     }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchMedia {
+    /// Some of: memory, uploads, thumbnails [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    pub only: Vec<MediaMeasurement>,
+    /// How large the photographs of uploads and thumbnails are, in megapixels.
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub megapixels: u32,
+    /// How many photographs are uploaded at each point, and how many thumbnails are made.
+    #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub pictures: u32,
+    /// How many large files are uploaded at once in memory.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub at_once: u32,
+    /// How large these are, in megapixels; at 36, some 24 MiB.
+    #[arg(long, default_value_t = 36, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub large: u32,
+    /// Measure uploads and thumbnails of what listens there in place of Crier: see bench/media/peer.mjs.
+    #[arg(long, hide = true)]
+    pub peer: Option<std::net::SocketAddr>,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+crier_common::text_enum! {
+    /// What `crier bench media` measures, in the order in which it does.
+    pub enum MediaMeasurement { Memory = "memory", Uploads = "uploads", Thumbnails = "thumbnails" }
 }
 
 /// What narrows a command to some of the jobs.

@@ -18,6 +18,8 @@ const TINY_WEBHOOKS: &[&str] = &[
     "webhooks", "--messages", "20", "--endpoints", "1,5", "--pending", "20", "--seconds", "1", "--rounds", "1",
     "--warm-up", "0", "--json",
 ];
+const TINY_MEDIA: &[&str] =
+    &["media", "--megapixels", "1", "--pictures", "4", "--at-once", "3", "--large", "1", "--json"];
 /// All tests share a Postgres, where the databases of one `crier bench` look like those of another.
 static SERVER: Mutex<()> = Mutex::const_new(());
 
@@ -77,6 +79,20 @@ fn of_webhooks() -> Names {
             of("isolation", &[&format!("beside one that {fault}, {figure}")]);
         }
     }
+    all
+}
+
+fn of_media() -> Names {
+    let mut all = Vec::new();
+    let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
+    of("machine", MACHINE);
+    of("memory", &["a file", "before", "3 uploads at once, peak", "3 uploads at once, all answered after"]);
+    of("uploads", &["a photograph"]);
+    for clients in ["1 at once", "4 at once", "16 at once"] {
+        let figures = ["pictures", "bytes", "p50", "p99", "max"].map(|figure| format!("{clients}, {figure}"));
+        of("uploads", &figures.each_ref().map(String::as_str));
+    }
+    of("thumbnails", &["of 1-megapixel JPEGs"]);
     all
 }
 
@@ -182,18 +198,30 @@ async fn webhooks_split_give_every_figure_and_leave_the_servers_as_they_were() {
     split(TINY_WEBHOOKS, &of_webhooks(), &["webhooks", "--only", "latency"]).await;
 }
 
+#[tokio::test]
+async fn media_embedded_gives_every_figure_and_leaves_no_file() {
+    embedded(TINY_MEDIA, &of_media()).await;
+}
+
+#[tokio::test]
+async fn media_split_gives_every_figure_and_leaves_the_servers_as_they_were() {
+    split(TINY_MEDIA, &of_media(), &["media", "--only", "uploads", "--megapixels", "1"]).await;
+}
+
 async fn databases(server: &mut PgConnection) -> Vec<String> {
     let own = "SELECT datname::text FROM pg_database WHERE datname LIKE 'crier_bench_%'";
     sqlx::query_scalar(own).fetch_all(server).await.expect("a list of databases")
 }
 
-/// Whether a job is in the benchmark's own database.
+/// Whether anything is in the benchmark's own database.
 async fn has_rows(server: &mut PgConnection, url: &str) -> bool {
     let Some(name) = databases(server).await.pop() else { return false };
     let (server, _) = url.rsplit_once('/').expect("a URL with a database");
     // It may be gone again, or have no tables yet.
     let Ok(mut own) = PgConnection::connect(&format!("{server}/{name}")).await else { return false };
-    let found = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM jobs)").fetch_one(&mut own).await;
+    let found = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM jobs) OR EXISTS (SELECT 1 FROM users)")
+        .fetch_one(&mut own)
+        .await;
     found.unwrap_or(false)
 }
 

@@ -52,6 +52,7 @@ pub fn run(config: Config, command: Command) -> ExitCode {
         return exit(match command {
             BenchCommand::Jobs(args) => bench::run(config, args),
             BenchCommand::Webhooks(args) => bench::run(config, args),
+            BenchCommand::Media(args) => bench::run(config, args),
         });
     }
     logs::init(&config.log);

@@ -21,11 +21,15 @@ use tokio::sync::Mutex;
 use super::{CommandError, Result, interrupted, refused};
 use crate::cli::BenchOptions;
 
+mod api;
+mod connection;
 mod crew;
 mod figure;
 mod jobs;
 mod kept_bell;
+mod media;
 mod memory;
+mod outside;
 mod place;
 mod resident;
 mod webhooks;

@@ -9,8 +9,8 @@ use http::StatusCode;
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
+use super::super::outside::{Answer, Outside};
 use super::super::{CommandError, io};
-use super::outside::{Answer, Outside};
 
 /// Longer than anybody waits.
 const NEVER: Duration = Duration::from_secs(86_400);

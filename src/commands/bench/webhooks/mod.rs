@@ -1,7 +1,7 @@
 //! `crier bench webhooks`: what becomes of webhooks between a client's request and the endpoint.
 //!
 //! API, worker, scheduler, store and bell are the real ones. The clients and the endpoints are on one thread of their own
-//! ([`outside`]), speak HTTP/1.1 over kept connections and do next to nothing, but they share the machine's processors. A
+//! ([`super::outside`]), speak HTTP/1.1 over kept connections and do next to nothing, but they share the machine's processors. A
 //! delivery that is lost, or comes twice, is an error. In `throughput` and `latency` a peer can stand in Crier's place.
 //!
 //! **To add a measurement:** its word in [`WebhookMeasurement`], a file here with a `run(&Bench)` that gives [`Figures`], one
@@ -11,7 +11,7 @@ use crier_common::domain::job::Kind;
 
 use super::crew::{self, Crew};
 use super::place::Place;
-use super::{CommandError, Figures, Suite, figure, refused};
+use super::{CommandError, Figures, Suite, api, figure, refused};
 use crate::cli::{BenchOptions, BenchWebhooks, WebhookMeasurement};
 
 mod arrivals;
@@ -21,7 +21,6 @@ mod client;
 mod isolation;
 mod latency;
 mod memory;
-mod outside;
 mod receiver;
 mod service;
 mod tenant;
@@ -54,7 +53,7 @@ impl Suite for BenchWebhooks {
 /// The measurements that need nothing of Crier but what a peer has as well.
 async fn of_a_peer(bench: &Bench, peer: std::net::SocketAddr) -> Figures {
     const ALL: &[WebhookMeasurement] = &[WebhookMeasurement::Throughput, WebhookMeasurement::Latency];
-    let mut figures = service::about_peer(peer).await?;
+    let mut figures = api::about_peer(peer).await?;
     let measure = async |measurement| match measurement {
         WebhookMeasurement::Throughput => throughput::run(bench).await,
         WebhookMeasurement::Latency => latency::run(bench).await,

@@ -8,8 +8,8 @@ use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
 use super::super::CommandError;
+use super::super::outside::{Answer, Outside};
 use super::arrivals::Arrivals;
-use super::outside::{Answer, Outside};
 
 /// Ten hosts, to whoever keeps connections by host; more endpoints than that share them.
 const HOSTS: usize = 10;

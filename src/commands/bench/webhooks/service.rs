@@ -3,31 +3,25 @@
 //! A peer answers `GET /` with what it is (`version`, `database`), takes the endpoints' URLs by `PUT /endpoints`, and then
 //! does for `POST /api/public/v1/brands` what Crier does.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crier_api::{App, Parts};
-use crier_common::domain::plan::{Feature, Plan, Plans};
-use crier_common::process::platforms_of;
 use http::Method;
 use secrecy::SecretString;
-use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::super::api::listen;
+use super::super::connection::Connection;
 use super::super::crew::{self, Crew};
-use super::super::figure::Figure;
 use super::super::place::Place;
-use super::super::{CommandError, Figures, Result, io};
+use super::super::{CommandError, Result};
 use super::Bench;
-use super::client::{self, Connection, Rate, Sent};
+use super::client::{self, Rate, Sent};
 use super::receiver::Receiver;
 use super::tenant::Tenant;
-
-const DRAIN: Duration = Duration::from_secs(5);
 
 pub struct Service {
     address: SocketAddr,
@@ -54,7 +48,7 @@ impl Service {
         let place = bench.fresh().await?;
         let key = Tenant::make(place.api(), "good", &urls).await?.key;
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
-        let address = listen(bench, &place, &mut api, stop.clone()).await?;
+        let address = listen(&bench.config, &place, &mut api, stop.clone()).await?;
         let crew = bench.crew(&place)?;
         Ok(Self { address, key, crier: Some(Crier { place, crew, api, stop }) })
     }
@@ -87,41 +81,4 @@ impl Service {
         crier.crew.stop().await;
         while crier.api.join_next().await.is_some() {}
     }
-}
-
-/// The API as `crier` and `crier-api` serve it, but for plans without limits and a guard that lets this machine be reached.
-async fn listen(
-    bench: &Bench,
-    place: &Place,
-    api: &mut JoinSet<()>,
-    stop: CancellationToken,
-) -> std::result::Result<SocketAddr, CommandError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| io("the API", error))?;
-    let address = listener.local_addr().map_err(|error| io("the API", error))?;
-    let (store, guard) = (place.api().clone(), crew::guard());
-    let unlimited =
-        Plan { name: Plans::UNLIMITED.to_owned(), features: Feature::ALL.iter().copied().collect(), ..Plan::default() };
-    let app = App::new(Parts {
-        store: store.clone(),
-        platforms: Arc::new(platforms_of(&bench.config, &store, &guard)),
-        plans: Arc::new(Plans::new([unlimited])),
-        library: place.library().clone(),
-        guard,
-        public_url: format!("http://{address}"),
-        limiter: place.limiter()?,
-        trusted_proxies: Vec::new(),
-    });
-    api.spawn(async move {
-        if let Err(error) = crier_api::serve_on(Arc::new(app), listener, stop, DRAIN).await {
-            tracing::error!(%error, "the API ended");
-        }
-    });
-    Ok(address)
-}
-
-/// What a peer says that it is.
-pub async fn about_peer(peer: SocketAddr) -> Figures {
-    let about = Connection::open(peer).await?.ask(Method::GET, "/", &Value::Null).await?;
-    let word = |name: &str| Figure::word("machine", name, about[name].as_str().unwrap_or("unknown"));
-    Ok(vec![word("version"), word("database")])
 }

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::super::{CommandError, io};
+use super::{CommandError, io};
 
 /// What an endpoint makes of a request: the status that it answers with.
 pub type Answer = Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = StatusCode> + Send>> + Send + Sync>;

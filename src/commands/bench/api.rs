@@ -1,0 +1,59 @@
+//! The API of a measurement, and what may stand in its place.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crier_api::{App, Parts};
+use crier_common::config::Config;
+use crier_common::domain::plan::{Feature, Plan, Plans};
+use crier_common::process::platforms_of;
+use http::Method;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::connection::Connection;
+use super::figure::Figure;
+use super::place::Place;
+use super::{CommandError, Figures, crew, io};
+
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// The API as `crier` and `crier-api` serve it, but for plans without limits and a guard that lets this machine be reached.
+pub async fn listen(
+    config: &Config,
+    place: &Place,
+    api: &mut JoinSet<()>,
+    stop: CancellationToken,
+) -> std::result::Result<SocketAddr, CommandError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| io("the API", error))?;
+    let address = listener.local_addr().map_err(|error| io("the API", error))?;
+    let (store, guard) = (place.api().clone(), crew::guard());
+    let unlimited =
+        Plan { name: Plans::UNLIMITED.to_owned(), features: Feature::ALL.iter().copied().collect(), ..Plan::default() };
+    let app = App::new(Parts {
+        store: store.clone(),
+        platforms: Arc::new(platforms_of(config, &store, &guard)),
+        plans: Arc::new(Plans::new([unlimited])),
+        library: place.library().clone(),
+        guard,
+        public_url: format!("http://{address}"),
+        limiter: place.limiter()?,
+        trusted_proxies: Vec::new(),
+    });
+    api.spawn(async move {
+        if let Err(error) = crier_api::serve_on(Arc::new(app), listener, stop, DRAIN).await {
+            tracing::error!(%error, "the API ended");
+        }
+    });
+    Ok(address)
+}
+
+/// What a peer says that it is.
+pub async fn about_peer(peer: SocketAddr) -> Figures {
+    let about = Connection::open(peer).await?.ask(Method::GET, "/", &Value::Null).await?;
+    let word = |name: &str| Figure::word("machine", name, about[name].as_str().unwrap_or("unknown"));
+    Ok(vec![word("version"), word("database")])
+}

@@ -1,0 +1,70 @@
+//! A client's connection to an API: one request at a time.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use futures::stream;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::{Method, Request, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::{CommandError, refused};
+
+pub struct Connection {
+    requests: SendRequest<BoxBody<Bytes, Infallible>>,
+    address: SocketAddr,
+}
+
+impl Connection {
+    pub async fn open(address: SocketAddr) -> Result<Self, CommandError> {
+        let failed = |error: &dyn std::fmt::Display| CommandError::Refused(format!("a client, at {address}: {error}"));
+        let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
+        stream.set_nodelay(true).map_err(|error| failed(&error))?;
+        let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        // Ends when `requests` is dropped; what goes wrong is told to the request.
+        tokio::spawn(connection);
+        Ok(Self { requests, address })
+    }
+
+    /// One request that is answered with 200, and its answer.
+    pub async fn ask(&mut self, method: Method, path: &str, body: &Value) -> Result<Value, CommandError> {
+        let (status, answer) = self.exchange(Request::builder().method(method).uri(path), body).await?;
+        match serde_json::from_slice(&answer) {
+            Ok(answer) if status == StatusCode::OK => Ok(answer),
+            _ => refused(format!("{path} answered {status}: {}", String::from_utf8_lossy(&answer))),
+        }
+    }
+
+    pub async fn exchange(
+        &mut self,
+        request: http::request::Builder,
+        body: &Value,
+    ) -> Result<(StatusCode, Bytes), CommandError> {
+        self.send(request.header(CONTENT_TYPE, "application/json"), vec![body.to_string().into()]).await
+    }
+
+    /// The same with a body of any kind, in pieces that others may share.
+    pub async fn send(
+        &mut self,
+        request: http::request::Builder,
+        body: Vec<Bytes>,
+    ) -> Result<(StatusCode, Bytes), CommandError> {
+        let failed = |error: &dyn std::fmt::Display| CommandError::Refused(format!("a request: {error}"));
+        let length: usize = body.iter().map(Bytes::len).sum();
+        let request = request.header(HOST, self.address.to_string()).header(CONTENT_LENGTH, length);
+        let frames = stream::iter(body.into_iter().map(|piece| Ok(Frame::data(piece))));
+        let request = request.body(StreamBody::new(frames).boxed()).map_err(|error| failed(&error))?;
+        self.requests.ready().await.map_err(|error| failed(&error))?;
+        let response = self.requests.send_request(request).await.map_err(|error| failed(&error))?;
+        let status = response.status();
+        let answer = response.into_body().collect().await.map_err(|error| failed(&error))?;
+        Ok((status, answer.to_bytes()))
+    }
+}

@@ -1,0 +1,119 @@
+//! Clients that send pictures: each has one connection, and one request at a time on it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::request::Builder;
+use http::{Request, StatusCode};
+use secrecy::ExposeSecret as _;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::super::connection::Connection;
+use super::super::outside::Outside;
+use super::super::{CommandError, refused};
+use super::photo;
+use super::service::Service;
+
+const BOUNDARY: &str = "a-boundary-that-stands-in-no-picture";
+
+/// What is done with each picture.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    Upload,
+    /// A peer alone knows it.
+    Thumbnail,
+}
+
+/// How long all of it took, and each request.
+pub struct Sent {
+    pub took: Duration,
+    pub times: Vec<Duration>,
+}
+
+/// Sends pictures by so many clients at once, each picture another file.
+pub async fn send(
+    service: &Service,
+    wish: Wish,
+    photo: &Bytes,
+    numbers: Range<u32>,
+    clients: u32,
+) -> Result<Sent, CommandError> {
+    let outside = Outside::start()?;
+    let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
+    let next = Arc::new(AtomicU32::new(numbers.start));
+    let (head, run) = (head(service, wish), crier_common::random::u64());
+    let mut tasks = JoinSet::new();
+    for _ in 0..clients {
+        let (begin, next, photo, head, last) = (begin.clone(), next.clone(), photo.clone(), head.clone(), numbers.end);
+        let address = service.address;
+        let client = async move {
+            let mut connection = Connection::open(address).await?;
+            begin.wait().await;
+            let (began, mut times) = (Instant::now(), Vec::new());
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= last {
+                    return Ok::<_, CommandError>((began.elapsed(), times));
+                }
+                let body = body(wish, photo::another(&photo, number));
+                let asked = Instant::now();
+                one(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
+                times.push(asked.elapsed());
+            }
+        };
+        tasks.spawn_on(client, &outside.runtime);
+    }
+    let mut sent = Sent { took: Duration::ZERO, times: Vec::new() };
+    while let Some(done) = tasks.join_next().await {
+        let (took, times) = done.map_err(|error| CommandError::Refused(format!("a client: {error}")))??;
+        sent.took = sent.took.max(took);
+        sent.times.extend(times);
+    }
+    Ok(sent)
+}
+
+/// Makes a request's head from its `Idempotency-Key`.
+fn head(service: &Service, wish: Wish) -> Arc<dyn Fn(String) -> Builder + Send + Sync> {
+    let path = match wish {
+        Wish::Upload => format!("/api/public/v1/brands/{}/media", service.brand),
+        Wish::Thumbnail => "/thumbnail".to_owned(),
+    };
+    let content_type = match wish {
+        Wish::Upload => format!("multipart/form-data; boundary={BOUNDARY}"),
+        Wish::Thumbnail => "image/jpeg".to_owned(),
+    };
+    let key = format!("Bearer {}", service.key.expose_secret());
+    Arc::new(move |idempotency| {
+        Request::post(&path)
+            .header(AUTHORIZATION, &key)
+            .header("Idempotency-Key", idempotency)
+            .header(CONTENT_TYPE, &content_type)
+    })
+}
+
+/// In pieces: the picture itself is the same for all.
+fn body(wish: Wish, picture: [Bytes; 3]) -> Vec<Bytes> {
+    match wish {
+        Wish::Thumbnail => picture.into(),
+        Wish::Upload => {
+            let head = format!(
+                "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"photo.jpg\"\r\nContent-Type: image/jpeg\r\n\r\n"
+            );
+            let end = format!("\r\n--{BOUNDARY}--\r\n");
+            std::iter::once(head.into()).chain(picture).chain([end.into()]).collect()
+        }
+    }
+}
+
+async fn one(connection: &mut Connection, head: Builder, body: Vec<Bytes>) -> Result<(), CommandError> {
+    let (status, answer) = connection.send(head, body).await?;
+    match status {
+        StatusCode::CREATED | StatusCode::OK => Ok(()),
+        _ => refused(format!("a picture was answered {status}: {}", String::from_utf8_lossy(&answer))),
+    }
+}

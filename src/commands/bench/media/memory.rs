@@ -1,0 +1,27 @@
+//! What the process holds while many large files are uploaded at once. The clients are in this process as well, and share one
+//! file among them.
+
+use super::super::figure::Figure;
+use super::super::{Figures, resident};
+use super::client::{self, Wish};
+use super::service::Service;
+use super::{Bench, photo};
+
+const NAME: &str = "memory";
+
+pub async fn run(bench: &Bench) -> Figures {
+    let clients = bench.args.at_once;
+    let large = photo::jpeg(bench.args.large, 64, 96)?;
+    let service = Service::start(bench).await?;
+    // One of each kind, so that nothing is made for the first time.
+    client::send(&service, Wish::Upload, &photo::jpeg(1, 24, 88)?, 0..1, 1).await?;
+    let mut figures = Vec::new();
+    figures.extend(Figure::size(NAME, "a file", Some(large.len() as u64)));
+    figures.extend(Figure::size(NAME, "before", resident::now()));
+    resident::forget_peak();
+    let sent = client::send(&service, Wish::Upload, &large, 0..clients, clients).await?;
+    figures.extend(Figure::size(NAME, format!("{clients} uploads at once, peak"), resident::peak()));
+    figures.push(Figure::time(NAME, format!("{clients} uploads at once, all answered after"), sent.took));
+    service.stop().await;
+    Ok(figures)
+}

@@ -1,0 +1,34 @@
+//! Photographs, as far as their size and the work of decoding them go: smooth colours with a little noise, as of a camera.
+
+use bytes::Bytes;
+use image::RgbImage;
+use image::codecs::jpeg::JpegEncoder;
+
+use super::CommandError;
+
+/// Where a JFIF header has the horizontal and the vertical density, after the marker of the picture's begin.
+const DENSITY: std::ops::Range<usize> = 14..18;
+
+/// A JPEG of so many megapixels, its sides as 4 to 3; `noise` from 0 to 255 and `quality` make its size.
+pub fn jpeg(megapixels: u32, noise: u32, quality: u8) -> Result<Bytes, CommandError> {
+    let height = (f64::from(megapixels) * 1e6 * 3.0 / 4.0).sqrt() as u32;
+    let width = height * 4 / 3;
+    let pixel = |x: u32, y: u32| {
+        // Cheap, and the same in every run.
+        let hash = (x.wrapping_mul(0x9e37_79b1) ^ y.wrapping_mul(0x85eb_ca6b)).wrapping_mul(0xc2b2_ae35) >> 8;
+        let grain = hash % (noise + 1);
+        let [r, g, b] = [x * 200 / width + grain, y * 180 / height + grain, (x + y) * 160 / (width + height) + grain];
+        image::Rgb([r, g, b].map(|channel| u8::try_from(channel).unwrap_or(u8::MAX)))
+    };
+    let picture = RgbImage::from_fn(width, height, pixel);
+    let mut out = Vec::new();
+    let written = JpegEncoder::new_with_quality(&mut out, quality).encode_image(&picture);
+    written.map_err(|error| CommandError::Refused(format!("a photograph could not be made: {error}")))?;
+    Ok(out.into())
+}
+
+/// The same photograph as another file, in pieces: its density (dots an inch) is another one.
+pub fn another(photo: &Bytes, number: u32) -> [Bytes; 3] {
+    let density = Bytes::copy_from_slice(&(0x0100_0100 + number).to_be_bytes());
+    [photo.slice(..DENSITY.start), density, photo.slice(DENSITY.end..)]
+}

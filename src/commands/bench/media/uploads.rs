@@ -1,0 +1,38 @@
+//! From the first byte of an upload to its answer, when the picture is checked, its thumbnail made, and both are on the disk.
+
+use bytes::Bytes;
+
+use super::super::Figures;
+use super::super::figure::Figure;
+use super::client::{self, Wish};
+use super::service::Service;
+use super::{Bench, photo};
+
+const NAME: &str = "uploads";
+const CLIENTS: [u32; 3] = [1, 4, 16];
+
+pub async fn run(bench: &Bench) -> Figures {
+    let (megapixels, pictures) = (bench.args.megapixels, bench.args.pictures);
+    let photo = photo::jpeg(megapixels, 24, 88)?;
+    let mut figures = Vec::new();
+    figures.extend(Figure::size(NAME, "a photograph", Some(photo.len() as u64)));
+    for clients in CLIENTS {
+        bench.tell(format_args!("{NAME}, {clients} at once"));
+        let service = Service::start(bench).await?;
+        let sent = client::send(&service, Wish::Upload, &photo, 0..pictures, clients).await?;
+        service.stop().await;
+        figures.extend(of(&photo, clients, sent));
+    }
+    Ok(figures)
+}
+
+fn of(photo: &Bytes, clients: u32, sent: client::Sent) -> Vec<Figure> {
+    let name = |what: &str| format!("{clients} at once, {what}");
+    let bytes = sent.times.len() * photo.len();
+    let mut figures = vec![
+        Figure::rate(NAME, name("pictures"), "pictures/s", sent.times.len(), sent.took),
+        Figure::rate(NAME, name("bytes"), "MB/s", bytes / 1_000_000, sent.took),
+    ];
+    figures.extend(Figure::spread(NAME, &format!("{clients} at once"), sent.times));
+    figures
+}
