@@ -5,7 +5,6 @@
 use std::io::Cursor;
 
 use bytes::Bytes;
-use image::DynamicImage;
 
 use super::decode::{Decoded, decode};
 use super::resize::Source;
@@ -76,20 +75,18 @@ struct Work {
 
 impl Work {
     fn run(&mut self, sides: (u32, u32)) -> Result<Fitted, Refusal> {
-        let picture = self.sized(sides)?;
-        let (mut out, mut quality) = (self.write(&picture, STEPS[0].0)?, STEPS[0].0);
+        let (mut out, mut quality) = (self.write(sides, STEPS[0].0)?, STEPS[0].0);
         if self.kind == ImageType::Jpeg && !self.fits(&out) {
             let first = out.len() as u64;
             let last = STEPS.len() - 1;
             let guess = STEPS.iter().position(|(_, percent)| first * percent / 100 <= self.most).unwrap_or(last);
             for (step, _) in STEPS.iter().skip(guess.max(1)) {
-                (out, quality) = (self.write(&picture, *step)?, *step);
+                (out, quality) = (self.write(sides, *step)?, *step);
                 if self.fits(&out) {
                     break;
                 }
             }
         }
-        drop(picture);
         if self.fits(&out) { Ok(self.fitted(out, sides)) } else { self.shrink(sides, out.len(), quality) }
     }
 
@@ -104,7 +101,7 @@ impl Work {
             scale = if guess < above { guess } else { (scale + above) / 2.0 };
             let side = |side: u32| ((f64::from(side) * scale) as u32).clamp(1, side);
             let now = (side(sides.0), side(sides.1));
-            let out = self.sized(now).and_then(|picture| self.write(&picture, quality))?;
+            let out = self.write(now, quality)?;
             size = out.len() as f64;
             if self.fits(&out) {
                 let good = size >= most * GOOD;
@@ -124,13 +121,10 @@ impl Work {
         Ok(self.fitted(out, now))
     }
 
-    fn sized(&self, (width, height): (u32, u32)) -> Result<DynamicImage, Refusal> {
-        self.source.to(width, height).ok_or_else(super::broken)
-    }
-
-    fn write(&mut self, picture: &DynamicImage, quality: u8) -> Result<Vec<u8>, Refusal> {
+    fn write(&mut self, (width, height): (u32, u32), quality: u8) -> Result<Vec<u8>, Refusal> {
         self.tries += 1;
-        encode::write(picture, self.kind, quality, self.icc.as_deref())
+        let picture = self.source.to(width, height).ok_or_else(super::broken)?;
+        encode::write(&picture, self.kind, quality, self.icc.as_deref())
     }
 
     fn fits(&self, out: &[u8]) -> bool {

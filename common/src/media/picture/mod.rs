@@ -14,7 +14,7 @@
 //! hostile files get.
 //!
 //! **To add a format:** its walk, a line in each `match` over [`ImageType`] here and in `decode.rs`, its head in `head.rs`,
-//! and its files in `tests/pictures`.
+//! its files in `tests/pictures/corpus`, and its rows in `tests/hostile.rs`.
 
 use std::io::{BufRead, Cursor, Seek};
 
@@ -122,6 +122,8 @@ pub fn examine(bytes: Bytes, limits: &Limits) -> Result<Picture, Refusal> {
     if (picture.width(), picture.height()) != (width, height) {
         return Err(broken());
     }
+    // A profile that cannot be unpacked within reason is nothing to hand on.
+    let clean = if kind == ImageType::Png && icc.is_none() { png::without_profile(&clean)? } else { clean };
     let icc = encode::profile(icc, picture.color());
     // An animation stays as it is: nobody turns one.
     let (bytes, kind) = if orientation == Orientation::NoTransforms || !frames.is_empty() {
@@ -161,13 +163,13 @@ fn turned(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result
 
 fn thumbnail(picture: DynamicImage, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let (width, height) = resize::within(picture.width(), picture.height(), THUMBNAIL);
-    let small = resize::Source::new(picture).to(width, height).ok_or_else(broken)?;
+    let mut source = resize::Source::new(picture);
+    let small = source.to(width, height).ok_or_else(broken)?;
     let icc = icc.filter(|icc| icc.len() <= THUMBNAIL_PROFILE);
     let (small, kind) = if encode::is_opaque(&small) {
-        let plain = if small.color().has_color() { small.into_rgb8().into() } else { small.into_luma8().into() };
-        (plain, ImageType::Jpeg)
+        (encode::flattened(small.into_owned()), ImageType::Jpeg)
     } else {
-        (small, ImageType::Png)
+        (small.into_owned(), ImageType::Png)
     };
     Ok((encode::write(&small, kind, THUMBNAIL_QUALITY, icc)?.into(), kind))
 }

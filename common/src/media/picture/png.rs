@@ -161,6 +161,20 @@ impl State {
     }
 }
 
+/// The file without the colour profile that it may have. Give it only what [`walk`] has written.
+pub fn without_profile(clean: &Bytes) -> Result<Bytes, Refusal> {
+    let (input, mut rewrite, mut at) = (Input(clean), Rewrite::of(clean), SIGNATURE.len());
+    rewrite.keep(0..at);
+    while at < clean.len() {
+        let (name, end) = (input.range(at + 4..at + 8)?, at + 12 + input.be32(at)?);
+        if name != b"iCCP" {
+            rewrite.keep(at..end);
+        }
+        at = end;
+    }
+    Ok(rewrite.finish())
+}
+
 /// A frame of an animation as a file of its own; `None` where it is the picture that the file shows first.
 pub fn still(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Refusal> {
     if frame.parts.is_empty() {

@@ -1,5 +1,7 @@
 //! Making pictures smaller. The only place that knows `fast_image_resize`.
 
+use std::borrow::Cow;
+
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, MulDiv, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::{ColorType, DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
@@ -9,12 +11,14 @@ pub struct Source {
     picture: DynamicImage,
     kind: PixelType,
     alpha: bool,
+    /// Whether the colours are multiplied with alpha already.
+    multiplied: bool,
 }
 
 impl Source {
     /// Takes the picture, and copies it only where it has more than 8 bits a channel.
     pub fn new(picture: DynamicImage) -> Self {
-        let (mut picture, kind, alpha) = match picture.color() {
+        let (picture, kind, alpha) = match picture.color() {
             ColorType::L8 => (picture, PixelType::U8, false),
             ColorType::La8 => (picture, PixelType::U8x2, true),
             ColorType::Rgb8 => (picture, PixelType::U8x3, false),
@@ -24,11 +28,7 @@ impl Source {
             color if color.has_alpha() => (picture.into_rgba8().into(), PixelType::U8x4, true),
             _ => (picture.into_rgb8().into(), PixelType::U8x3, false),
         };
-        // The colour of what cannot be seen must not shine through.
-        if alpha {
-            multiply(&mut picture, kind);
-        }
-        Self { picture, kind, alpha }
+        Self { picture, kind, alpha, multiplied: false }
     }
 
     pub fn width(&self) -> u32 {
@@ -39,31 +39,31 @@ impl Source {
         self.picture.height()
     }
 
-    /// The picture in another size; `None` where it cannot be made.
-    pub fn to(&self, width: u32, height: u32) -> Option<DynamicImage> {
-        let bytes = if (width, height) == (self.width(), self.height()) {
-            self.picture.as_bytes().to_vec()
-        } else {
-            let source = ImageRef::new(self.width(), self.height(), self.picture.as_bytes(), self.kind).ok()?;
-            let mut out = Image::new(width, height, self.kind);
-            let options =
-                ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
-            Resizer::new().resize(&source, &mut out, &options).ok()?;
-            out.into_vec()
-        };
-        let bytes = if self.alpha { self.divided(bytes, width, height)? } else { bytes };
-        Some(match self.kind {
+    /// The picture in another size, or as it is; `None` where it cannot be made. Ask for what it is before anything smaller:
+    /// the picture with alpha is changed for that, in its place.
+    pub fn to(&mut self, width: u32, height: u32) -> Option<Cow<'_, DynamicImage>> {
+        if (width, height) == (self.width(), self.height()) {
+            return (!self.multiplied).then_some(Cow::Borrowed(&self.picture));
+        }
+        if self.alpha && !self.multiplied {
+            // The colour of what cannot be seen must not shine through.
+            multiply(&mut self.picture, self.kind);
+            self.multiplied = true;
+        }
+        let source = ImageRef::new(self.width(), self.height(), self.picture.as_bytes(), self.kind).ok()?;
+        let mut out = Image::new(width, height, self.kind);
+        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
+        Resizer::new().resize(&source, &mut out, &options).ok()?;
+        if self.alpha {
+            MulDiv::new().divide_alpha_inplace(&mut out).ok()?;
+        }
+        let bytes = out.into_vec();
+        Some(Cow::Owned(match self.kind {
             PixelType::U8 => GrayImage::from_raw(width, height, bytes)?.into(),
             PixelType::U8x2 => GrayAlphaImage::from_raw(width, height, bytes)?.into(),
             PixelType::U8x3 => RgbImage::from_raw(width, height, bytes)?.into(),
             _ => RgbaImage::from_raw(width, height, bytes)?.into(),
-        })
-    }
-
-    fn divided(&self, bytes: Vec<u8>, width: u32, height: u32) -> Option<Vec<u8>> {
-        let mut image = Image::from_vec_u8(width, height, bytes, self.kind).ok()?;
-        MulDiv::new().divide_alpha_inplace(&mut image).ok()?;
-        Some(image.into_vec())
+        }))
     }
 }
 

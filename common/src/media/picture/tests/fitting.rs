@@ -48,7 +48,8 @@ fn sides_are_shortened_together() {
 fn what_is_transparent_stays_so_where_that_is_possible_and_is_on_white_where_not() {
     let (bytes, kind) = (file("alpha.png"), ImageType::Png);
     let webp = fitted(&bytes, kind, &Rules { mime_types: &["image/jpeg", "image/webp"], ..FREE });
-    assert_eq!((webp.kind, opened(&webp.bytes).to_rgba8()), (ImageType::Webp, opened(&bytes).to_rgba8()));
+    assert_eq!(webp.kind, ImageType::Webp);
+    assert!(opened(&webp.bytes).to_rgba8() == opened(&bytes).to_rgba8(), "it is written without loss");
     let jpeg = fitted(&bytes, kind, &Rules { mime_types: &["image/jpeg"], ..FREE });
     // It is transparent at its top.
     assert!(opened(&jpeg.bytes).to_rgb8().get_pixel(20, 0).0.iter().all(|c| *c > 235));

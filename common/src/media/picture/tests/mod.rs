@@ -1,5 +1,5 @@
 //! What is checked on pictures of other people's encoders (`tests/pictures/corpus`) and on any bytes at all. What hostile
-//! files get is in `tests/pictures`.
+//! files get is in `hostile.rs`.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -12,6 +12,7 @@ use crate::domain::media::ImageType;
 
 mod fitting;
 mod forged;
+mod hostile;
 mod properties;
 mod taken;
 

@@ -19,7 +19,7 @@ fn a_picture_cut_off_anywhere_is_refused() {
                 continue;
             }
             let refused = examine(part, &LIMITS);
-            assert!(matches!(refused, Err(Refusal::Unsupported(_))), "{name} cut after {end} bytes: {refused:?}");
+            assert!(matches!(refused, Err(Refusal::Unsupported(_))), "{name} cut after {end} bytes is taken");
         }
     }
 }
@@ -28,7 +28,8 @@ fn a_picture_cut_off_anywhere_is_refused() {
 #[test]
 fn a_jpeg_whose_data_ends_early_is_refused_although_its_end_is_there() {
     for (name, whole) in corpus().into_iter().filter(|(name, _)| name.ends_with(".jpg") && name != "one-pixel.jpg") {
-        let data = whole.windows(2).position(|pair| pair == b"\xff\xda").unwrap() + 14;
+        // Fewer scans are a whole picture, if not as fine a one: of several the last one ends early.
+        let data = whole.windows(2).rposition(|pair| pair == b"\xff\xda").unwrap() + 14;
         for end in (data..whole.len() - 3).step_by(7) {
             let ended = [&whole[..end], b"\xff\xd9"].concat();
             let refused = examine(ended.into(), &LIMITS);

@@ -18,7 +18,7 @@ fn pictures_of_other_encoders_are_taken_as_what_they_are() {
         if turned {
             assert!(difference(&kept, &original.rotate90()) < 6.0, "{name}");
         } else {
-            assert_eq!(kept, original, "{name}: a pixel differs");
+            assert!(kept == original, "{name}: a pixel differs");
         }
         assert!(image::guess_format(&picture.thumbnail).is_ok(), "{name}");
         let thumbnail = opened(&picture.thumbnail);
@@ -139,7 +139,7 @@ fn oddities_of_real_files_are_tolerated() {
     // Filling before a marker, no JFIF at all, and nothing between segments.
     let filled = [&jpeg[..2], b"\xff\xff\xff", &jpeg[2..]].concat();
     assert_eq!(examine(filled.into(), &LIMITS).unwrap().bytes, clean);
-    let junk = [&jpeg[..2], b"\0\0\0", &jpeg[2..]].concat();
+    let junk = [&jpeg[..20], b"\0\0\0", &jpeg[20..]].concat();
     assert_eq!(examine(junk.into(), &LIMITS).unwrap().bytes, clean);
     let plain: Bytes = [&jpeg[..2], &jpeg[20..]].concat().into();
     assert_eq!(examine(plain.clone(), &LIMITS).unwrap().bytes, plain);
