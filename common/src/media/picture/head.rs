@@ -154,7 +154,7 @@ impl<T: BufRead + Seek> Source<T> {
             let mut length = u64::from(u32::from_be_bytes([a, b, c, d]));
             match &name {
                 b"IEND" => break,
-                b"tRNS" => channels += u64::from(channels & 1),
+                b"tRNS" => channels += channels & 1,
                 b"eXIf" => {
                     let body = self.some(length)?;
                     length -= body.len() as u64;

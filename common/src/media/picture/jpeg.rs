@@ -148,7 +148,8 @@ impl Walk<'_> {
     fn scan(&mut self, header: Range<usize>) -> Result<usize, Refusal> {
         self.scan_count += 1;
         if self.scan_count > MOST_SCANS {
-            return Err(unusual());
+            let text = format!("The JPEG has more than {MOST_SCANS} scans; save it anew.");
+            return Err(Refusal::Unsupported(text));
         }
         let scans = self.scans.as_mut().ok_or_else(broken)?;
         let bytes = self.input.range(header.start + 4..header.end)?;

@@ -30,7 +30,6 @@ fn bytes_are_saved_by_quality_before_size_and_no_more_than_needed() {
     for most in [70_000_u64, 40_000, 25_000, 10_000, 4_000] {
         let fitted = fitted(&whole, ImageType::Png, &Rules { max_bytes: Some(most), ..FREE });
         let part = fitted.bytes.len() as f64 / most as f64;
-        println!("{most}: {} {}×{} {part:.2}", fitted.bytes.len(), fitted.width, fitted.height);
         assert_eq!(fitted.kind, ImageType::Jpeg);
         assert!(fitted.width == 500 || part > 0.84, "{part} of {most}");
         assert!((f64::from(fitted.width) / f64::from(fitted.height) - 1.25).abs() < 0.05);
