@@ -2,18 +2,55 @@
 //!
 //! The type comes from the bytes, never from a name or a header. Nothing here waits or reads files: bytes in, bytes out, on
 //! the caller's thread.
+//!
+//! 1. [`probe`] reads the head (`head.rs`): sides and memory are known before anything is allocated.
+//! 2. A walk over the structure, one file a format (`jpeg.rs` with `entropy.rs`, `png.rs`, `gif.rs`, `webp.rs`), finds
+//!    where the picture ends and writes the file anew without what is no part of it (`rewrite.rs`). Signs of another
+//!    format in that are a refusal (`signs.rs`).
+//! 3. What is left is decoded, all of it (`decode.rs`): nobody is given a file that is not a whole picture.
+//! 4. Turned upright where it has to be; a thumbnail (`resize.rs`, `encode.rs`).
+//!
+//! The same picture gives the same bytes, and what [`examine`] gives it takes again as it is. `docs/media.md` has what
+//! hostile files get.
+//!
+//! **To add a format:** its walk, a line in each `match` over [`ImageType`] here and in `decode.rs`, its head in `head.rs`,
+//! its files in `tests/pictures/corpus`, and its rows in `tests/hostile.rs`.
 
 use std::io::{BufRead, Cursor, Seek};
 
 use bytes::Bytes;
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
+use image::DynamicImage;
+use image::metadata::Orientation;
 
 use crate::domain::media::ImageType;
 
+mod decode;
+mod encode;
+mod entropy;
+mod fit;
+mod gif;
+mod head;
+mod jpeg;
+mod png;
 mod resize;
+mod rewrite;
+mod signs;
+#[cfg(test)]
+mod tests;
+mod webp;
+
+use decode::Decoded;
+use rewrite::Walked;
 
 /// The longer side of a thumbnail.
 const THUMBNAIL: u32 = 400;
+/// The quality of a thumbnail, and of a picture that is turned, as JPEG counts it.
+const THUMBNAIL_QUALITY: u8 = 82;
+const TURNED_QUALITY: u8 = 92;
+/// A larger profile is not put into a thumbnail.
+const THUMBNAIL_PROFILE: usize = 256 << 10;
+/// The longest side: more than JPEG and GIF can say.
+const MAX_SIDE: u32 = 65_535;
 
 /// How large a picture may be.
 #[derive(Clone, Copy, Debug)]
@@ -60,32 +97,81 @@ pub struct Picture {
 
 /// Looks at the head alone.
 pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Refusal> {
-    let reader = ImageReader::new(source).with_guessed_format().map_err(|_| unreadable())?;
-    let kind = reader.format().and_then(kind_of).ok_or_else(unknown)?;
-    let decoder = reader.into_decoder().map_err(|_| unreadable())?;
-    let (width, height) = decoder.dimensions();
+    let head::Head { kind, width, height, memory } = head::read(source)?;
     if u64::from(width) * u64::from(height) > limits.max_pixels {
         return Err(Refusal::TooLarge(format!(
             "The picture has {width} × {height} pixels; at most {} megapixels are taken.",
             limits.max_pixels / 1_000_000
         )));
     }
-    Ok(Probed { kind, width, height, memory: decoder.total_bytes() * 2 })
+    if width.max(height) > MAX_SIDE {
+        return Err(Refusal::TooLarge(format!(
+            "The picture has {width} × {height} pixels; a side may have at most {MAX_SIDE}."
+        )));
+    }
+    Ok(Probed { kind, width, height, memory })
 }
 
 /// Checks the whole of it, and makes it fit to be kept. Give it only what [`probe`] has passed.
 pub fn examine(bytes: Bytes, limits: &Limits) -> Result<Picture, Refusal> {
-    let probed = probe(Cursor::new(&bytes), limits)?;
-    let decoded = decode(&bytes, probed.kind)?;
-    let (thumbnail, thumbnail_kind) = thumbnail(&decoded)?;
-    Ok(Picture {
-        kind: probed.kind,
-        width: decoded.width(),
-        height: decoded.height(),
-        bytes,
-        thumbnail,
-        thumbnail_kind,
-    })
+    let Probed { kind, width, height, .. } = probe(Cursor::new(&bytes), limits)?;
+    let Walked { clean, orientation, frames } = walk(&bytes, kind)?;
+    decode::check_frames(&bytes, kind, &frames, limits)?;
+    drop(bytes);
+    let Decoded { mut picture, icc } = decode::decode(&clean, kind)?;
+    if (picture.width(), picture.height()) != (width, height) {
+        return Err(broken());
+    }
+    // A profile that cannot be unpacked within reason is nothing to hand on.
+    let clean = if kind == ImageType::Png && icc.is_none() { png::without_profile(&clean)? } else { clean };
+    let icc = encode::profile(icc, picture.color());
+    // An animation stays as it is: nobody turns one.
+    let (bytes, kind) = if orientation == Orientation::NoTransforms || !frames.is_empty() {
+        (clean, kind)
+    } else {
+        drop(clean);
+        picture.apply_orientation(orientation);
+        turned(&picture, kind, icc.as_deref())?
+    };
+    let (width, height) = (picture.width(), picture.height());
+    let (thumbnail, thumbnail_kind) = thumbnail(picture, icc.as_deref())?;
+    Ok(Picture { kind, bytes, width, height, thumbnail, thumbnail_kind })
+}
+
+fn walk(bytes: &Bytes, kind: ImageType) -> Result<Walked, Refusal> {
+    match kind {
+        ImageType::Jpeg => jpeg::walk(bytes),
+        ImageType::Png => png::walk(bytes),
+        ImageType::Gif => gif::walk(bytes),
+        ImageType::Webp => webp::walk(bytes),
+    }
+}
+
+/// Writes a picture that was turned: JPEG as JPEG, PNG as PNG, WebP as JPEG where it is opaque.
+fn turned(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
+    let opaque_webp = kind == ImageType::Webp && encode::is_opaque(picture);
+    let written = if opaque_webp && picture.color().has_alpha() {
+        encode::write(&picture.to_rgb8().into(), ImageType::Jpeg, TURNED_QUALITY, icc)?
+    } else {
+        let kind = if opaque_webp { ImageType::Jpeg } else { kind };
+        encode::write(picture, kind, TURNED_QUALITY, icc)?
+    };
+    let kind = if opaque_webp { ImageType::Jpeg } else { kind };
+    // As every file that is kept is written.
+    Ok((walk(&written.into(), kind)?.clean, kind))
+}
+
+fn thumbnail(picture: DynamicImage, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
+    let (width, height) = resize::within(picture.width(), picture.height(), THUMBNAIL);
+    let mut source = resize::Source::new(picture);
+    let small = source.to(width, height).ok_or_else(broken)?;
+    let icc = icc.filter(|icc| icc.len() <= THUMBNAIL_PROFILE);
+    let (small, kind) = if encode::is_opaque(&small) {
+        (encode::flattened(small.into_owned()), ImageType::Jpeg)
+    } else {
+        (small.into_owned(), ImageType::Png)
+    };
+    Ok((encode::write(&small, kind, THUMBNAIL_QUALITY, icc)?.into(), kind))
 }
 
 /// What a platform takes.
@@ -107,43 +193,21 @@ pub struct Fitted {
 }
 
 /// Converts and shrinks a kept picture as far as the rules ask for it; one that fits stays as it is. The same picture by
-/// the same rules gives the same bytes.
+/// the same rules gives the same bytes. Of an animation that has to be converted the first frame is left.
+///
+/// What is opaque becomes JPEG where that is taken; what is not, PNG or WebP, or else JPEG on white.
 pub fn fit(bytes: Bytes, kind: ImageType, rules: &Rules<'_>) -> Result<Fitted, Refusal> {
-    let _ = rules;
-    let decoded = decode(&bytes, kind)?;
-    Ok(Fitted { kind, width: decoded.width(), height: decoded.height(), bytes })
-}
-
-fn decode(bytes: &[u8], kind: ImageType) -> Result<DynamicImage, Refusal> {
-    image::load_from_memory_with_format(bytes, format_of(kind)).map_err(|_| unreadable())
-}
-
-fn thumbnail(picture: &DynamicImage) -> Result<(Bytes, ImageType), Refusal> {
-    let small = resize::within(picture, THUMBNAIL, THUMBNAIL);
-    let mut out = Cursor::new(Vec::new());
-    let kind = if small.color().has_alpha() { ImageType::Png } else { ImageType::Jpeg };
-    let small = if kind == ImageType::Jpeg { small.to_rgb8().into() } else { small };
-    small.write_to(&mut out, format_of(kind)).map_err(|_| unreadable())?;
-    Ok((out.into_inner().into(), kind))
-}
-
-fn kind_of(format: ImageFormat) -> Option<ImageType> {
-    ImageType::ALL.iter().copied().find(|kind| format_of(*kind) == format)
-}
-
-fn format_of(kind: ImageType) -> ImageFormat {
-    match kind {
-        ImageType::Jpeg => ImageFormat::Jpeg,
-        ImageType::Png => ImageFormat::Png,
-        ImageType::Gif => ImageFormat::Gif,
-        ImageType::Webp => ImageFormat::WebP,
-    }
+    fit::fit(bytes, kind, rules)
 }
 
 fn unknown() -> Refusal {
     Refusal::Unsupported("The file is no JPEG, PNG, GIF or WebP picture; only these are taken.".to_owned())
 }
 
-fn unreadable() -> Refusal {
+fn broken() -> Refusal {
     Refusal::Unsupported("The picture is broken: it cannot be decoded to its end.".to_owned())
+}
+
+fn cut() -> Refusal {
+    Refusal::Unsupported("The picture is cut off: the file ends before the picture does.".to_owned())
 }

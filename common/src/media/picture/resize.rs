@@ -1,11 +1,94 @@
-//! Making pictures smaller.
+//! Making pictures smaller. The only place that knows `fast_image_resize`.
 
-use image::DynamicImage;
+use std::borrow::Cow;
 
-/// The picture in its proportions, so that it fits the box; never larger than it was.
-pub fn within(picture: &DynamicImage, width: u32, height: u32) -> DynamicImage {
-    if picture.width() <= width && picture.height() <= height {
-        return picture.clone();
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, MulDiv, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use image::{ColorType, DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
+
+/// A picture of 8 bits a channel that is made smaller, once or several times.
+pub struct Source {
+    picture: DynamicImage,
+    kind: PixelType,
+    alpha: bool,
+    /// Whether the colours are multiplied with alpha already.
+    multiplied: bool,
+}
+
+impl Source {
+    /// Takes the picture, and copies it only where it has more than 8 bits a channel.
+    pub fn new(picture: DynamicImage) -> Self {
+        let (picture, kind, alpha) = match picture.color() {
+            ColorType::L8 => (picture, PixelType::U8, false),
+            ColorType::La8 => (picture, PixelType::U8x2, true),
+            ColorType::Rgb8 => (picture, PixelType::U8x3, false),
+            ColorType::Rgba8 => (picture, PixelType::U8x4, true),
+            ColorType::L16 => (picture.into_luma8().into(), PixelType::U8, false),
+            ColorType::La16 => (picture.into_luma_alpha8().into(), PixelType::U8x2, true),
+            color if color.has_alpha() => (picture.into_rgba8().into(), PixelType::U8x4, true),
+            _ => (picture.into_rgb8().into(), PixelType::U8x3, false),
+        };
+        Self { picture, kind, alpha, multiplied: false }
     }
-    picture.thumbnail(width, height)
+
+    pub fn width(&self) -> u32 {
+        self.picture.width()
+    }
+
+    pub fn height(&self) -> u32 {
+        self.picture.height()
+    }
+
+    /// The picture in another size, or as it is; `None` where it cannot be made. Ask for what it is before anything smaller:
+    /// the picture with alpha is changed for that, in its place.
+    pub fn to(&mut self, width: u32, height: u32) -> Option<Cow<'_, DynamicImage>> {
+        if (width, height) == (self.width(), self.height()) {
+            return (!self.multiplied).then_some(Cow::Borrowed(&self.picture));
+        }
+        if self.alpha && !self.multiplied {
+            // The colour of what cannot be seen must not shine through.
+            multiply(&mut self.picture, self.kind);
+            self.multiplied = true;
+        }
+        let source = ImageRef::new(self.width(), self.height(), self.picture.as_bytes(), self.kind).ok()?;
+        let mut out = Image::new(width, height, self.kind);
+        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
+        Resizer::new().resize(&source, &mut out, &options).ok()?;
+        if self.alpha {
+            MulDiv::new().divide_alpha_inplace(&mut out).ok()?;
+        }
+        let bytes = out.into_vec();
+        Some(Cow::Owned(match self.kind {
+            PixelType::U8 => GrayImage::from_raw(width, height, bytes)?.into(),
+            PixelType::U8x2 => GrayAlphaImage::from_raw(width, height, bytes)?.into(),
+            PixelType::U8x3 => RgbImage::from_raw(width, height, bytes)?.into(),
+            _ => RgbaImage::from_raw(width, height, bytes)?.into(),
+        }))
+    }
+}
+
+fn multiply(picture: &mut DynamicImage, kind: PixelType) {
+    let (width, height) = (picture.width(), picture.height());
+    let bytes: &mut [u8] = match picture {
+        DynamicImage::ImageLumaA8(pixels) => pixels,
+        DynamicImage::ImageRgba8(pixels) => pixels,
+        _ => return,
+    };
+    if let Ok(mut image) = Image::from_slice_u8(width, height, bytes, kind) {
+        // Both kinds have alpha, so this cannot fail.
+        let _ = MulDiv::new().multiply_alpha_inplace(&mut image);
+    }
+}
+
+/// The sides in their proportions, so that they fit the box; never larger than they were, never nothing.
+pub fn within(width: u32, height: u32, most: u32) -> (u32, u32) {
+    let longest = width.max(height);
+    if longest <= most {
+        return (width, height);
+    }
+    let scaled = |side: u32| {
+        let side = (u64::from(side) * u64::from(most) + u64::from(longest) / 2) / u64::from(longest);
+        u32::try_from(side).unwrap_or(most).max(1)
+    };
+    (scaled(width), scaled(height))
 }

@@ -1,0 +1,85 @@
+//! Decoding: all of a picture, and each frame of an animation by itself, so that a small frame on a large screen costs no
+//! more than it is.
+
+use std::io::Cursor;
+
+use image::codecs::gif::GifDecoder;
+use image::codecs::jpeg::JpegDecoder;
+use image::codecs::png::PngDecoder;
+use image::codecs::webp::WebPDecoder;
+use image::{DynamicImage, ImageDecoder, ImageResult};
+
+use super::rewrite::Frame;
+use super::{Limits, Refusal, broken, gif, png, webp};
+use crate::domain::media::ImageType;
+
+/// All frames of an animation together may have so many times the pixels of one picture.
+const FRAMES: u64 = 5;
+/// So many frames may be in one file.
+const MOST_FRAMES: usize = 10_000;
+/// What a decoder may allocate besides the picture: rows, a profile. A profile in a PNG is compressed.
+const BESIDE: u64 = 16 << 20;
+
+/// A picture as it is in the file, and its colour profile.
+pub struct Decoded {
+    pub picture: DynamicImage,
+    pub icc: Option<Vec<u8>>,
+}
+
+/// # Errors
+/// A refusal where the data ends early or is wrong.
+pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
+    let decoded = match kind {
+        ImageType::Jpeg => JpegDecoder::new(Cursor::new(bytes)).and_then(finish),
+        ImageType::Png => PngDecoder::with_limits(Cursor::new(bytes), limits()).and_then(finish),
+        ImageType::Gif => GifDecoder::new(Cursor::new(bytes)).and_then(finish),
+        ImageType::Webp => WebPDecoder::new(Cursor::new(bytes)).and_then(finish),
+    };
+    decoded.map_err(|_| broken())
+}
+
+fn limits() -> image::Limits {
+    let mut limits = image::Limits::no_limits();
+    limits.max_alloc = Some(BESIDE);
+    limits
+}
+
+fn finish(mut decoder: impl ImageDecoder) -> ImageResult<Decoded> {
+    // A profile that cannot be read is none.
+    let icc = decoder.icc_profile().ok().flatten().filter(|icc| icc.len() as u64 <= BESIDE);
+    Ok(Decoded { picture: DynamicImage::from_decoder(decoder)?, icc })
+}
+
+/// Decodes each frame of an animation; one is in memory at a time. `source` is the file as it was walked.
+///
+/// # Errors
+/// A refusal where one is broken, or where they are too many or too large together.
+pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &Limits) -> Result<(), Refusal> {
+    let pixels = |frame: &Frame| u64::from(frame.width) * u64::from(frame.height);
+    let total: u64 = frames.iter().map(pixels).sum();
+    if frames.len() > MOST_FRAMES {
+        return Err(Refusal::TooLarge(format!(
+            "The animation has {} frames; at most {MOST_FRAMES} are taken.",
+            frames.len()
+        )));
+    }
+    let most = limits.max_pixels.saturating_mul(FRAMES);
+    if total > most || frames.iter().any(|frame| pixels(frame) > limits.max_pixels) {
+        return Err(Refusal::TooLarge(format!(
+            "The frames of the animation have {total} pixels together; at most {} megapixels are taken.",
+            most / 1_000_000
+        )));
+    }
+    for frame in frames {
+        let still = match kind {
+            ImageType::Gif => Some(gif::still(source, frame)?),
+            ImageType::Webp => Some(webp::still(source, frame)?),
+            ImageType::Png => png::still(source, frame)?,
+            ImageType::Jpeg => None,
+        };
+        if let Some(still) = still {
+            decode(&still, kind)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! The head of a file: what it is, how large its picture is, and how much memory it takes to work on it. Nothing is
+//! allocated by what the file says.
+
+use std::io::{BufRead, Read, Seek, SeekFrom};
+
+use image::metadata::Orientation;
+
+use super::rewrite::{orientation, side};
+use super::{Refusal, broken, cut, jpeg, png, unknown, webp};
+use crate::domain::media::ImageType;
+
+/// What the head says: type, sides, and memory in bytes.
+pub struct Head {
+    pub kind: ImageType,
+    pub width: u32,
+    pub height: u32,
+    pub memory: u64,
+}
+
+/// How much memory each pixel takes, in bytes.
+struct Cost {
+    /// Of the picture when it is decoded.
+    decoded: u64,
+    /// What the decoder has besides.
+    beside: u64,
+    turned: bool,
+}
+
+/// Buffers of decoders and of the thumbnail.
+const FIXED: u64 = 8 << 20;
+/// The thumbnail is made in two steps, the first of which keeps all rows: so many bytes for each.
+const ROW: u64 = 400 * 4;
+
+pub fn read(source: impl BufRead + Seek) -> Result<Head, Refusal> {
+    let mut source = Source(source);
+    let start = source.start()?;
+    let (kind, (width, height, cost)) = if start.starts_with(b"\xff\xd8\xff") {
+        (ImageType::Jpeg, source.jpeg()?)
+    } else if start.starts_with(png::SIGNATURE) {
+        (ImageType::Png, source.png()?)
+    } else if start.starts_with(b"GIF87a") || start.starts_with(b"GIF89a") {
+        (ImageType::Gif, source.gif()?)
+    } else if start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP") {
+        (ImageType::Webp, source.webp()?)
+    } else {
+        return Err(unknown());
+    };
+    let pixels = u64::from(width) * u64::from(height);
+    // The other way round, and written anew.
+    let turned = if cost.turned { cost.decoded * 2 } else { 0 };
+    let file = source.0.seek(SeekFrom::End(0)).map_err(|_| cut())?;
+    let memory = pixels.saturating_mul(cost.decoded + cost.beside + turned) + u64::from(height) * ROW + file + FIXED;
+    Ok(Head { kind, width, height, memory })
+}
+
+struct Source<T>(T);
+
+type Found = (u32, u32, Cost);
+
+impl<T: BufRead + Seek> Source<T> {
+    /// The first bytes, as far as there are any.
+    fn start(&mut self) -> Result<Vec<u8>, Refusal> {
+        let mut start = Vec::with_capacity(16);
+        self.0.by_ref().take(16).read_to_end(&mut start).map_err(|_| cut())?;
+        Ok(start)
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        let mut bytes = [0; N];
+        self.0.read_exact(&mut bytes).map_err(|_| cut())?;
+        Ok(bytes)
+    }
+
+    /// Few bytes: a segment of a JPEG at most.
+    fn some(&mut self, length: u64) -> Result<Vec<u8>, Refusal> {
+        let mut bytes = Vec::new();
+        self.0.by_ref().take(length.min(1 << 16)).read_to_end(&mut bytes).map_err(|_| cut())?;
+        Ok(bytes)
+    }
+
+    fn skip(&mut self, length: u64) -> Result<(), Refusal> {
+        let length = i64::try_from(length).map_err(|_| cut())?;
+        self.0.seek_relative(length).map_err(|_| cut())
+    }
+
+    fn to(&mut self, at: u64) -> Result<(), Refusal> {
+        self.0.seek(SeekFrom::Start(at)).map(drop).map_err(|_| cut())
+    }
+
+    fn jpeg(&mut self) -> Result<Found, Refusal> {
+        self.to(2)?;
+        let (mut frame, mut turned) = (None, false);
+        loop {
+            let code = self.marker()?;
+            let length = u64::from(u16::from_be_bytes(self.bytes()?)).checked_sub(2).ok_or_else(broken)?;
+            match code {
+                0xc0..=0xcf if !matches!(code, 0xc4 | 0xc8 | 0xcc) => {
+                    frame = Some((jpeg::frame(&self.some(length)?)?, code == 0xc2));
+                }
+                0xe1 => {
+                    let body = self.some(length)?;
+                    turned |= body.starts_with(b"Exif") && orientation(&body) != Orientation::NoTransforms;
+                }
+                0xda => {
+                    let [together] = self.bytes()?;
+                    let (frame, progressive) = frame.ok_or_else(broken)?;
+                    let count = frame.components.len();
+                    let at_once = !progressive && usize::from(together) == count;
+                    // All coefficients are kept where a scan has not all of a block: 2 bytes for each sample, and a bit
+                    // and more of ours.
+                    let decoded = if count == 1 { 1 } else { 3 };
+                    let beside = if at_once { 0 } else { 3 * count as u64 };
+                    return Ok((frame.width, frame.height, Cost { decoded, beside, turned }));
+                }
+                _ => self.skip(length)?,
+            }
+        }
+    }
+
+    /// Passes to the next marker that begins a segment.
+    fn marker(&mut self) -> Result<u8, Refusal> {
+        let mut last = 0;
+        loop {
+            let [byte] = self.bytes()?;
+            if last == 0xff && !matches!(byte, 0x00 | 0x01 | 0xd0..=0xd7 | 0xff) {
+                return if matches!(byte, 0xd8 | 0xd9) { Err(broken()) } else { Ok(byte) };
+            }
+            last = byte;
+        }
+    }
+
+    fn png(&mut self) -> Result<Found, Refusal> {
+        self.to(8)?;
+        let [length @ .., b'I', b'H', b'D', b'R'] = self.bytes::<8>()? else { return Err(broken()) };
+        let header: [u8; 13] = self.bytes()?;
+        if length != [0, 0, 0, 13] {
+            return Err(broken());
+        }
+        let number = |at: usize| header[at..at + 4].iter().fold(0_usize, |n, byte| n << 8 | usize::from(*byte));
+        let (width, height) = (side(number(0))?, side(number(4))?);
+        let (mut channels, deep) = (
+            match header[9] {
+                0 => 1,
+                4 => 2,
+                6 => 4,
+                _ => 3,
+            },
+            header[8] == 16,
+        );
+        let mut turned = false;
+        self.skip(4)?;
+        // A file that ends too early is for the walk to tell.
+        while let Ok([a, b, c, d, name @ ..]) = self.bytes::<8>() {
+            let mut length = u64::from(u32::from_be_bytes([a, b, c, d]));
+            match &name {
+                b"IEND" => break,
+                b"tRNS" => channels += channels & 1,
+                b"eXIf" => {
+                    let body = self.some(length)?;
+                    length -= body.len() as u64;
+                    turned |= orientation(&body) != Orientation::NoTransforms;
+                }
+                _ => {}
+            }
+            self.skip(length + 4)?;
+        }
+        // What has 16 bits a channel is made smaller with 8.
+        let (decoded, beside) = if deep { (channels * 2, channels) } else { (channels, 0) };
+        Ok((width, height, Cost { decoded, beside, turned }))
+    }
+
+    fn gif(&mut self) -> Result<Found, Refusal> {
+        self.to(6)?;
+        let [a, b, c, d] = self.bytes()?;
+        let number = |bytes| usize::from(u16::from_le_bytes(bytes));
+        let (width, height) = (side(number([a, b]))?, side(number([c, d]))?);
+        // A frame, and the screen that it is put on.
+        Ok((width, height, Cost { decoded: 4, beside: 4, turned: false }))
+    }
+
+    fn webp(&mut self) -> Result<Found, Refusal> {
+        self.to(12)?;
+        let [a, b, c, d, _, _, _, _] = self.bytes::<8>()?;
+        let name = [a, b, c, d];
+        if &name == b"VP8X" {
+            let [flags, _, _, _, size @ ..] = self.bytes::<10>()?;
+            let number = |at: usize| 1 + size[at..at + 3].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
+            let animated = flags & webp::ANIMATION != 0;
+            let (beside, turned) = (if animated { 8 } else { 6 }, flags & webp::EXIF != 0);
+            return Ok((side(number(0))?, side(number(3))?, Cost { decoded: 4, beside, turned }));
+        }
+        if !matches!(&name, b"VP8 " | b"VP8L") {
+            return Err(broken());
+        }
+        let (width, height) = webp::size(&name, &self.some(10)?)?;
+        Ok((width, height, Cost { decoded: 4, beside: 6, turned: false }))
+    }
+}

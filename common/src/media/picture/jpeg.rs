@@ -1,0 +1,209 @@
+//! JPEG: marker segments and scans, from SOI to EOI.
+//!
+//! What telephones append after EOI is dropped: further pictures, films, the trailers of their makers.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use image::metadata::Orientation;
+
+use super::entropy::{Component, Scans};
+use super::rewrite::{Input, Rewrite, Walked, is_padding, orientation, side, trailing};
+use super::{Refusal, broken, signs};
+
+/// Scans of one picture; a photograph has ten or so. More would be work without end.
+const MOST_SCANS: usize = 100;
+
+struct Walk<'a> {
+    input: Input<'a>,
+    rewrite: Rewrite<'a>,
+    orientation: Option<Orientation>,
+    jfif: bool,
+    adobe: bool,
+    scans: Option<Scans>,
+    tables: super::entropy::Tables,
+    scan_count: usize,
+}
+
+/// # Errors
+/// A refusal where it is not whole, or is something else besides.
+pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
+    let mut walk = Walk {
+        input: Input(source),
+        rewrite: Rewrite::of(source),
+        orientation: None,
+        jfif: false,
+        adobe: false,
+        scans: None,
+        tables: super::entropy::Tables::default(),
+        scan_count: 0,
+    };
+    walk.rewrite.keep(0..2);
+    let mut at = 2;
+    loop {
+        let marker = next_marker(walk.input, at)?;
+        walk.rewrite.drop(at..marker)?;
+        let code = walk.input.u8(marker + 1)?;
+        if code == 0xd9 {
+            walk.scans.as_ref().ok_or_else(broken)?.are_whole()?;
+            walk.rewrite.keep(marker..marker + 2);
+            check_trailing(walk.input.range(marker + 2..source.len())?)?;
+            break;
+        }
+        at = walk.segment(code, marker)?;
+    }
+    let orientation = walk.orientation.unwrap_or(Orientation::NoTransforms);
+    Ok(Walked { clean: walk.rewrite.finish(), orientation, frames: Vec::new() })
+}
+
+/// Where the next marker with a meaning is. What is before it is filling, or is nothing.
+fn next_marker(input: Input<'_>, mut at: usize) -> Result<usize, Refusal> {
+    loop {
+        // The last of several FF is the marker's.
+        if input.u8(at)? == 0xff && !matches!(input.u8(at + 1)?, 0x00 | 0x01 | 0xd0..=0xd7 | 0xff) {
+            return Ok(at);
+        }
+        at += 1;
+    }
+}
+
+/// A segment, at its marker: its body, without the length before it.
+fn body(input: Input<'_>, marker: usize) -> Result<Range<usize>, Refusal> {
+    let length = input.be16(marker + 2)?;
+    if length < 2 {
+        return Err(broken());
+    }
+    let body = marker + 4..marker + 2 + length;
+    input.range(body.clone())?;
+    Ok(body)
+}
+
+impl Walk<'_> {
+    /// Gives where the next one begins.
+    fn segment(&mut self, code: u8, marker: usize) -> Result<usize, Refusal> {
+        let body = body(self.input, marker)?;
+        let bytes = self.input.range(body.clone())?;
+        let whole = marker..body.end;
+        match code {
+            0xc0..=0xc2 => self.frame(code, bytes)?,
+            0xc4 => self.tables.define(bytes)?,
+            0xdd => self.tables.restart = self.input.be16(body.start)?,
+            0xdb => {}
+            0xda => return self.scan(whole),
+            0xc3 | 0xc5..=0xcf => return Err(unusual()),
+            // A second picture within the first, its height afterwards, or a pyramid of pictures.
+            0xd8 | 0xdc | 0xde | 0xdf => return Err(broken()),
+            0xe0 if bytes.starts_with(b"JFIF\0") && bytes.len() >= 14 && !self.jfif => {
+                self.jfif = true;
+                self.keep_head(whole, bytes, 12)?;
+                return Ok(body.end);
+            }
+            0xee if bytes.starts_with(b"Adobe") && bytes.len() >= 12 && !self.adobe => {
+                self.adobe = true;
+                self.keep_head(whole, bytes, 12)?;
+                return Ok(body.end);
+            }
+            0xe2 if bytes.starts_with(b"ICC_PROFILE\0") => signs::check(bytes)?,
+            _ => {
+                if code == 0xe1 && bytes.starts_with(b"Exif\0") && self.scan_count == 0 {
+                    let exif = bytes.get(6..).unwrap_or_default();
+                    self.orientation = self.orientation.or(Some(orientation(exif)));
+                }
+                self.rewrite.drop(body.clone())?;
+                return Ok(body.end);
+            }
+        }
+        self.rewrite.keep(whole);
+        Ok(body.end)
+    }
+
+    /// Keeps the head of a segment and drops the rest, such as the thumbnail of JFIF.
+    fn keep_head(&mut self, whole: Range<usize>, bytes: &[u8], length: usize) -> Result<(), Refusal> {
+        signs::check(bytes.get(length..).unwrap_or_default())?;
+        // The length of the segment opens a comment of a script.
+        if self.input.range(whole.start + 2..whole.start + 4)? == b"/*" {
+            return Err(signs::both("a script"));
+        }
+        let jfif = bytes.starts_with(b"JFIF");
+        let code = self.input.u8(whole.start + 1)?;
+        let head = bytes.get(..length).unwrap_or_default();
+        let end: &[u8] = if jfif { &[0, 0] } else { &[] };
+        let mut new = vec![0xff, code, 0, u8::try_from(2 + length + end.len()).unwrap_or_default()];
+        new.extend_from_slice(head);
+        new.extend_from_slice(end);
+        self.rewrite.replace(whole, new);
+        Ok(())
+    }
+
+    fn frame(&mut self, code: u8, bytes: &[u8]) -> Result<(), Refusal> {
+        if self.scans.is_some() {
+            return Err(broken());
+        }
+        let frame = frame(bytes)?;
+        self.scans = Some(Scans::new(code == 0xc2, frame.width, frame.height, frame.components));
+        Ok(())
+    }
+
+    /// A scan, and the data behind it as far as the picture needs it.
+    fn scan(&mut self, header: Range<usize>) -> Result<usize, Refusal> {
+        self.scan_count += 1;
+        if self.scan_count > MOST_SCANS {
+            let text = format!("The JPEG has more than {MOST_SCANS} scans; save it anew.");
+            return Err(Refusal::Unsupported(text));
+        }
+        let scans = self.scans.as_mut().ok_or_else(broken)?;
+        let bytes = self.input.range(header.start + 4..header.end)?;
+        let data = self.input.range(header.end..self.input.0.len())?;
+        let end = header.end + scans.read(bytes, data, &self.tables)?;
+        self.rewrite.keep(header.start..end);
+        Ok(end)
+    }
+}
+
+/// The head of a picture.
+pub struct FrameHead {
+    pub width: u32,
+    pub height: u32,
+    pub components: Vec<Component>,
+}
+
+/// The body of SOF.
+pub fn frame(bytes: &[u8]) -> Result<FrameHead, Refusal> {
+    let input = Input(bytes);
+    if input.u8(0)? != 8 {
+        return Err(unusual());
+    }
+    let (height, width, count) = (side(input.be16(1)?)?, side(input.be16(3)?)?, usize::from(input.u8(5)?));
+    if !matches!(count, 1 | 3 | 4) || bytes.len() < 6 + 3 * count {
+        return Err(broken());
+    }
+    let mut components = Vec::with_capacity(count);
+    for n in 0..count {
+        let (id, factors) = (input.u8(6 + 3 * n)?, input.u8(7 + 3 * n)?);
+        let (h, v) = (usize::from(factors >> 4), usize::from(factors & 15));
+        if !(1..=4).contains(&h) || !(1..=4).contains(&v) {
+            return Err(broken());
+        }
+        components.push(Component::new(id, h, v));
+    }
+    Ok(FrameHead { width, height, components })
+}
+
+fn unusual() -> Refusal {
+    Refusal::Unsupported(
+        "This kind of JPEG is not taken; save it as a baseline or progressive one with 8 bits a channel.".to_owned(),
+    )
+}
+
+/// After the end: padding, further pictures, a film, or the trailer of a telephone's maker. It is all dropped.
+fn check_trailing(rest: &[u8]) -> Result<(), Refusal> {
+    signs::check(rest)?;
+    if is_padding(rest) {
+        return Ok(());
+    }
+    let padding = rest.iter().take_while(|byte| **byte == 0 || byte.is_ascii_whitespace()).count();
+    let begins = rest.get(padding..).unwrap_or_default();
+    // The length of a film's first box may begin with NULs itself.
+    let film = (0..=padding).rev().take(4).any(|at| rest.get(at + 4..at + 8) == Some(b"ftyp"));
+    if begins.starts_with(b"\xff\xd8\xff") || film || rest.ends_with(b"SEFT") { Ok(()) } else { Err(trailing()) }
+}

@@ -1,0 +1,235 @@
+//! PNG: chunks with check sums, from the signature to IEND.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use image::metadata::Orientation;
+
+use super::rewrite::{Frame, Input, Rewrite, Walked, only_padding, orientation, side};
+use super::{Refusal, broken, signs};
+
+pub const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+
+/// What is kept besides the pixels, and how large it may be: what says how colours and sides are meant.
+const KEPT: &[(&[u8; 4], usize)] = &[
+    (b"tRNS", 256),
+    (b"gAMA", 4),
+    (b"cHRM", 32),
+    (b"sRGB", 1),
+    (b"cICP", 4),
+    (b"iCCP", 4 << 20),
+    (b"pHYs", 9),
+    (b"bKGD", 6),
+    (b"sBIT", 4),
+    (b"acTL", 8),
+    (b"mDCV", 24),
+    (b"cLLI", 8),
+];
+
+#[derive(Default)]
+struct State {
+    width: u32,
+    height: u32,
+    orientation: Option<Orientation>,
+    seen: Vec<[u8; 4]>,
+    frames: Vec<Frame>,
+    data: Place,
+}
+
+/// Where in the file the walk is, seen from the picture's data.
+#[derive(Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Before,
+    Within,
+    After,
+}
+
+/// # Errors
+/// A refusal where it is not whole, or is something else besides.
+pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
+    let input = Input(source);
+    let mut rewrite = Rewrite::of(source);
+    let mut state = State::default();
+    let mut at = SIGNATURE.len();
+    rewrite.keep(0..at);
+    loop {
+        let length = input.be32(at)?;
+        let name: [u8; 4] = input.range(at + 4..at + 8)?.try_into().map_err(|_| broken())?;
+        let (body, end) = (at + 8..at + 8 + length, at + 12 + length);
+        let sum = input.be32(end.saturating_sub(4))?;
+        if u32::try_from(sum) != Ok(crc(input.range(at + 4..body.end)?)) {
+            return Err(broken());
+        }
+        if state.keeps(&name, input, &body)? {
+            rewrite.keep(at..end);
+        } else {
+            rewrite.drop(body)?;
+        }
+        at = end;
+        if &name == b"IEND" {
+            break;
+        }
+    }
+    only_padding(input.range(at..source.len())?)?;
+    let whole = !state.frames.is_empty() && !state.seen.contains(b"acTL");
+    if state.data == Place::Before || whole {
+        return Err(broken());
+    }
+    let orientation = state.orientation.unwrap_or(Orientation::NoTransforms);
+    Ok(Walked { clean: rewrite.finish(), orientation, frames: state.frames })
+}
+
+impl State {
+    fn keeps(&mut self, name: &[u8; 4], input: Input<'_>, body: &Range<usize>) -> Result<bool, Refusal> {
+        let first = self.seen.is_empty();
+        if first != (name == b"IHDR") {
+            return Err(broken());
+        }
+        let again = self.seen.contains(name);
+        if !again {
+            self.seen.push(*name);
+        }
+        if name == b"IDAT" {
+            if self.data == Place::After {
+                return Err(broken());
+            }
+            self.data = Place::Within;
+            return Ok(true);
+        }
+        if self.data == Place::Within {
+            self.data = Place::After;
+        }
+        match name {
+            b"IHDR" => {
+                (self.width, self.height) = (side(input.be32(body.start)?)?, side(input.be32(body.start + 4)?)?);
+                if body.len() == 13 { Ok(true) } else { Err(broken()) }
+            }
+            b"PLTE" if again || self.data != Place::Before => Err(broken()),
+            b"PLTE" => Ok(true),
+            b"IEND" if !body.is_empty() => Err(broken()),
+            b"IEND" => Ok(true),
+            b"eXIf" => {
+                if !again {
+                    self.orientation = Some(orientation(input.range(body.clone())?));
+                }
+                Ok(false)
+            }
+            b"fcTL" => self.frame(input, body),
+            b"fdAT" => self.frame_data(body),
+            // A chunk that a reader has to know, and we do not.
+            _ if name[0].is_ascii_uppercase() => Err(broken()),
+            _ => self.keeps_beside(name, again, input, body),
+        }
+    }
+
+    /// A chunk beside the picture: kept where it is known, sound, and where it belongs.
+    fn keeps_beside(
+        &self,
+        name: &[u8; 4],
+        again: bool,
+        input: Input<'_>,
+        body: &Range<usize>,
+    ) -> Result<bool, Refusal> {
+        let known = KEPT.iter().any(|(kept, most)| *kept == name && body.len() <= *most);
+        let keeps = known && !again && self.data == Place::Before;
+        if keeps {
+            signs::check(input.range(body.clone())?)?;
+        }
+        Ok(keeps)
+    }
+
+    fn frame(&mut self, input: Input<'_>, body: &Range<usize>) -> Result<bool, Refusal> {
+        if body.len() != 26 || !self.seen.contains(b"acTL") {
+            return Err(broken());
+        }
+        let number = |at: usize| input.be32(body.start + at);
+        let (width, height, x, y) = (number(4)?, number(8)?, number(12)?, number(16)?);
+        if x + width > self.width as usize || y + height > self.height as usize {
+            return Err(broken());
+        }
+        self.frames.push(Frame { width: side(width)?, height: side(height)?, parts: Vec::new() });
+        Ok(true)
+    }
+
+    fn frame_data(&mut self, body: &Range<usize>) -> Result<bool, Refusal> {
+        let frame =
+            self.frames.last_mut().filter(|_| self.data == Place::After && body.len() > 4).ok_or_else(broken)?;
+        // After its number in the sequence.
+        frame.parts.push(body.start + 4..body.end);
+        Ok(true)
+    }
+}
+
+/// The file without the colour profile that it may have. Give it only what [`walk`] has written.
+pub fn without_profile(clean: &Bytes) -> Result<Bytes, Refusal> {
+    let (input, mut rewrite, mut at) = (Input(clean), Rewrite::of(clean), SIGNATURE.len());
+    rewrite.keep(0..at);
+    while at < clean.len() {
+        let (name, end) = (input.range(at + 4..at + 8)?, at + 12 + input.be32(at)?);
+        if name != b"iCCP" {
+            rewrite.keep(at..end);
+        }
+        at = end;
+    }
+    Ok(rewrite.finish())
+}
+
+/// A frame of an animation as a file of its own; `None` where it is the picture that the file shows first.
+pub fn still(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Refusal> {
+    if frame.parts.is_empty() {
+        return Ok(None);
+    }
+    let input = Input(source);
+    let mut header = input.range(16..29)?.to_vec();
+    header[..4].copy_from_slice(&frame.width.to_be_bytes());
+    header[4..8].copy_from_slice(&frame.height.to_be_bytes());
+    let mut out = SIGNATURE.to_vec();
+    chunk(&mut out, b"IHDR", &[&header]);
+    // The palette is before the data, and so is what it needs.
+    let mut at = SIGNATURE.len();
+    loop {
+        let (length, name) = (input.be32(at)?, input.range(at + 4..at + 8)?);
+        match name {
+            b"IDAT" | b"IEND" => break,
+            b"PLTE" | b"tRNS" => out.extend_from_slice(input.range(at..at + 12 + length)?),
+            _ => {}
+        }
+        at += 12 + length;
+    }
+    let parts = frame.parts.iter().map(|part| input.range(part.clone())).collect::<Result<Vec<_>, _>>()?;
+    chunk(&mut out, b"IDAT", &parts);
+    chunk(&mut out, b"IEND", &[]);
+    Ok(Some(out))
+}
+
+fn chunk(out: &mut Vec<u8>, name: &[u8; 4], parts: &[&[u8]]) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    let begin = out.len();
+    out.extend_from_slice(name);
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    let sum = crc(out.get(begin..).unwrap_or_default());
+    out.extend_from_slice(&sum.to_be_bytes());
+}
+
+const TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut n = 0;
+    while n < 256 {
+        let mut c = n as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            c = if c & 1 == 1 { 0xedb8_8320 ^ (c >> 1) } else { c >> 1 };
+            bit += 1;
+        }
+        table[n] = c;
+        n += 1;
+    }
+    table
+};
+
+/// CRC-32 as PNG has it (ISO 3309).
+pub fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |c, byte| TABLE[usize::from((c as u8) ^ byte)] ^ (c >> 8))
+}

@@ -1,0 +1,90 @@
+//! Signs of another format in what is no part of a picture: a file that is a picture to us and a page, a script or an
+//! archive to somebody else.
+//!
+//! **To add a sign:** one line in [`MARKUP`], [`BINARY`] or [`AT_THE_START`]. A sign needs five bytes or more, or pictures
+//! appended to a photograph would have it by chance.
+
+use super::Refusal;
+
+/// Found anywhere, in letters of any case.
+const MARKUP: &[(&[u8], &str)] = &[
+    (b"<script", "a script"),
+    (b"<html", "HTML"),
+    (b"<!doctype html", "HTML"),
+    (b"<body", "HTML"),
+    (b"<iframe", "HTML"),
+    (b"<object", "HTML"),
+    (b"<embed", "HTML"),
+    (b"<img ", "HTML"),
+    (b"<svg ", "SVG"),
+    (b"<svg>", "SVG"),
+    (b"<svg:", "SVG"),
+    (b"<svg/", "SVG"),
+    (b"<?php", "PHP"),
+    (b"javascript:", "a script"),
+];
+
+/// Found anywhere, as they are.
+const BINARY: &[(&[u8], &str)] = &[
+    (b"%PDF-", "PDF"),
+    (b"Rar!\x1a\x07", "a RAR archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"\x7fELF\x01\x01\x01", "a program"),
+    (b"\x7fELF\x02\x01\x01", "a program"),
+    (b"This program cannot be run in DOS mode", "a program"),
+];
+
+/// Found where the part begins.
+const AT_THE_START: &[(&[u8], &str)] = &[
+    (b"#!", "a script"),
+    (b"<?=", "PHP"),
+    (b"*/", "a script"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x1f\x8b\x08", "an archive"),
+    (b"BZh", "an archive"),
+    (b"\xfd7zXZ", "an archive"),
+    (b"\x7fELF", "a program"),
+];
+
+/// # Errors
+/// A refusal that names the other format.
+pub fn check(part: &[u8]) -> Result<(), Refusal> {
+    match find(part) {
+        Some(what) => Err(both(what)),
+        None => Ok(()),
+    }
+}
+
+pub fn both(what: &str) -> Refusal {
+    Refusal::Unsupported(format!("The file is a picture and {what} besides; only plain pictures are taken."))
+}
+
+fn find(part: &[u8]) -> Option<&'static str> {
+    if let Some((_, what)) = AT_THE_START.iter().find(|(sign, _)| part.starts_with(sign)) {
+        return Some(what);
+    }
+    for (at, byte) in part.iter().enumerate() {
+        // The first letters of all signs: nothing else is looked at closely.
+        if !matches!(byte, b'<' | b'%' | b'R' | b'7' | 0x7f | b'T' | b'P' | b'j' | b'J') {
+            continue;
+        }
+        let rest = part.get(at..).unwrap_or_default();
+        let markup =
+            MARKUP.iter().find(|(sign, _)| rest.get(..sign.len()).is_some_and(|r| r.eq_ignore_ascii_case(sign)));
+        let found = markup.or_else(|| BINARY.iter().find(|(sign, _)| rest.starts_with(sign)));
+        if let Some((_, what)) = found {
+            return Some(what);
+        }
+        if is_zip_end(part, rest) {
+            return Some("a ZIP archive");
+        }
+    }
+    None
+}
+
+/// The record at the end of a ZIP, with what has to be before it: an entry, or no entries at all.
+fn is_zip_end(part: &[u8], rest: &[u8]) -> bool {
+    let Some(record) = rest.get(..22).filter(|record| record.starts_with(b"PK\x05\x06")) else { return false };
+    let empty = record.get(8..12) == Some(&[0; 4]);
+    empty || part.windows(4).any(|window| window == b"PK\x01\x02" || window == b"PK\x03\x04")
+}

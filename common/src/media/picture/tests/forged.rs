@@ -1,0 +1,57 @@
+//! Files put together by hand.
+
+use super::*;
+use crate::media::picture::png::crc;
+
+/// Puts true sums behind the chunks of a PNG, as far as there are any.
+pub fn sum_up(png: &mut [u8]) {
+    let mut at = 8;
+    while let Some(length) = png.get(at..at + 4) {
+        let length = u32::from_be_bytes(length.try_into().unwrap()) as usize;
+        let Some(body) = png.get(at + 4..at + 8 + length) else { return };
+        let sum = crc(body).to_be_bytes();
+        let end = at + 8 + length;
+        let Some(place) = png.get_mut(end..end + 4) else { return };
+        place.copy_from_slice(&sum);
+        at = end + 4;
+    }
+}
+
+#[test]
+fn the_sum_is_the_one_of_the_standard() {
+    assert_eq!(crc(b"123456789"), 0xcbf4_3926);
+    assert_eq!(crc(b"IEND"), 0xae42_6082);
+}
+
+/// The last frame of an animation says that it is larger than its data.
+#[test]
+fn every_frame_of_an_animation_is_decoded() {
+    for (name, sign, at) in
+        [("animated.png", &b"fdAT"[..], 0), ("animated.gif", b"\0\x2c", 8), ("animated.webp", b"ANMF", 17)]
+    {
+        let mut bytes = file(name).to_vec();
+        let last = bytes.windows(sign.len()).rposition(|window| window == sign).unwrap();
+        if name.ends_with("png") {
+            // Its data is spoilt instead.
+            bytes[last + 14..last + 20].fill(0xff);
+            sum_up(&mut bytes);
+        } else {
+            bytes[last + at] = bytes[last + at].wrapping_add(8);
+        }
+        let refused = examine(bytes.into(), &LIMITS);
+        assert!(matches!(refused, Err(Refusal::Unsupported(_))), "{name} is taken");
+    }
+}
+
+#[test]
+fn frames_are_counted_by_their_own_size() {
+    let limits = Limits { max_pixels: 24 * 16, ..LIMITS };
+    // Three frames of the whole screen: within five times the limit.
+    assert!(examine(file("animated.gif"), &limits).is_ok());
+    let (whole, mut many) = (file("animated.gif"), Vec::new());
+    let first = whole.windows(2).position(|pair| pair == b"\0\x2c").unwrap() + 1;
+    many.extend_from_slice(&whole[..whole.len() - 1]);
+    many.extend_from_slice(&whole[first..]);
+    let refused = examine(many.into(), &limits);
+    assert!(matches!(refused, Err(Refusal::TooLarge(_))), "they are taken");
+}

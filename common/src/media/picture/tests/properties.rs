@@ -1,0 +1,125 @@
+//! Any bytes at all: nothing panics, nothing halved is taken, and what is taken is sound.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Where a file may end without anything of it missing: after its padding.
+fn is_whole(part: &[u8], whole: &[u8]) -> bool {
+    whole[part.len()..].iter().all(|byte| *byte == 0)
+}
+
+#[test]
+fn a_picture_cut_off_anywhere_is_refused() {
+    for (name, whole) in corpus() {
+        let step = if cfg!(debug_assertions) { 1 + whole.len() / 400 } else { 1 };
+        for end in (0..whole.len()).step_by(step).chain(whole.len().saturating_sub(40)..whole.len()) {
+            let part = whole.slice(..end);
+            if is_whole(&part, &whole) {
+                continue;
+            }
+            let refused = examine(part, &LIMITS);
+            assert!(matches!(refused, Err(Refusal::Unsupported(_))), "{name} cut after {end} bytes is taken");
+        }
+    }
+}
+
+/// Ends the data of a JPEG early, and puts the end marker behind it.
+#[test]
+fn a_jpeg_whose_data_ends_early_is_refused_although_its_end_is_there() {
+    for (name, whole) in corpus().into_iter().filter(|(name, _)| name.ends_with(".jpg") && name != "one-pixel.jpg") {
+        // Fewer scans are a whole picture, if not as fine a one: of several the last one ends early.
+        let data = whole.windows(2).rposition(|pair| pair == b"\xff\xda").unwrap() + 14;
+        for end in (data..whole.len() - 3).step_by(7) {
+            let ended = [&whole[..end], b"\xff\xd9"].concat();
+            let refused = examine(ended.into(), &LIMITS);
+            assert!(refused.is_err(), "{name} ended after {end} of {} bytes", whole.len());
+        }
+    }
+}
+
+/// What is taken can be taken again, and is what it says.
+fn is_sound(picture: &Picture) {
+    let again = examine(picture.bytes.clone(), &LIMITS).expect("it is taken again");
+    assert_eq!((again.width, again.height, again.kind), (picture.width, picture.height, picture.kind));
+    assert_eq!(again.bytes, picture.bytes);
+    assert_eq!(opened(&picture.bytes).dimensions(), (picture.width, picture.height));
+}
+
+fn any_of_the_corpus() -> impl Strategy<Value = Bytes> {
+    prop::sample::select(corpus().into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_refused_or_sound(
+        start in prop::sample::select(vec![&b"\xff\xd8\xff"[..], b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF\x40\0\0\0WEBPVP8 ", b""]),
+        rest in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let bytes: Bytes = [start, &rest].concat().into();
+        if let Ok(picture) = examine(bytes, &LIMITS) {
+            is_sound(&picture);
+        }
+    }
+
+    #[test]
+    fn a_picture_with_some_bytes_changed_is_refused_or_sound(
+        whole in any_of_the_corpus(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = whole.to_vec();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] ^= byte;
+        }
+        if let Ok(picture) = examine(bytes.into(), &LIMITS) {
+            is_sound(&picture);
+        }
+    }
+
+    #[test]
+    fn a_picture_with_a_part_taken_out_or_put_in_is_refused_or_sound(
+        whole in any_of_the_corpus(), other in any_of_the_corpus(),
+        from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(),
+        first in any::<prop::sample::Index>(), length in 0_usize..64,
+    ) {
+        let (a, b) = (from.index(whole.len()), to.index(whole.len()));
+        let first = first.index(other.len());
+        let part = &other[first..(first + length).min(other.len())];
+        let bytes = [&whole[..a.min(b)], part, &whole[a.max(b)..]].concat();
+        if let Ok(picture) = examine(bytes.into(), &LIMITS) {
+            is_sound(&picture);
+        }
+    }
+
+    /// A PNG has check sums, so changes are made below them.
+    #[test]
+    fn a_png_with_changed_data_and_true_sums_is_refused_or_sound(
+        name in prop::sample::select(corpus().into_iter().map(|f| f.0).filter(|n| n.ends_with("png")).collect::<Vec<_>>()),
+        at in any::<prop::sample::Index>(), byte in 1_u8..,
+    ) {
+        let mut bytes = file(&name).to_vec();
+        let at = 16 + at.index(bytes.len() - 32);
+        bytes[at] ^= byte;
+        forged::sum_up(&mut bytes);
+        if let Ok(picture) = examine(bytes.into(), &LIMITS) {
+            is_sound(&picture);
+        }
+    }
+
+    #[test]
+    fn any_size_and_quality_of_our_encoders_is_taken(width in 1_u32..70, height in 1_u32..70, quality in 1_u8..=100) {
+        let picture = photo(width, height);
+        let mut jpeg = Vec::new();
+        let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut jpeg, quality);
+        picture.write_with_encoder(encoder).unwrap();
+        let files = [jpeg.into(), encoded(&picture, ImageFormat::Png), encoded(&picture, ImageFormat::WebP)];
+        for bytes in files {
+            let taken = examine(bytes, &LIMITS).unwrap();
+            prop_assert_eq!((taken.width, taken.height), (width, height));
+            is_sound(&taken);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Sound pictures: taken, upright, without metadata, and unharmed.
+
+use image::imageops;
+
+use super::*;
+
+#[test]
+fn pictures_of_other_encoders_are_taken_as_what_they_are() {
+    for (name, bytes) in corpus() {
+        let original = opened(&bytes);
+        let picture = taken(&name);
+        let kind = if name == "turned-6.webp" { ImageType::Jpeg } else { kind_of(&name) };
+        assert_eq!(picture.kind, kind, "{name}");
+        let turned = name.starts_with("turned");
+        let (width, height) = if turned { (original.height(), original.width()) } else { original.dimensions() };
+        assert_eq!((picture.width, picture.height), (width, height), "{name}");
+        let kept = opened(&picture.bytes);
+        if turned {
+            assert!(difference(&kept, &original.rotate90()) < 6.0, "{name}");
+        } else {
+            assert!(kept == original, "{name}: a pixel differs");
+        }
+        assert!(image::guess_format(&picture.thumbnail).is_ok(), "{name}");
+        let thumbnail = opened(&picture.thumbnail);
+        assert_eq!(
+            thumbnail.dimensions(),
+            (width, height),
+            "{name}: no thumbnail is larger or smaller than a small picture"
+        );
+        assert!(difference(&thumbnail, &kept) < 8.0, "{name}: {}", difference(&thumbnail, &kept));
+    }
+}
+
+#[test]
+fn what_is_taken_is_taken_again_and_says_nothing_of_where_it_was_made() {
+    for (name, _) in corpus() {
+        let first = taken(&name);
+        for secret in [&b"secret-place"[..], b"Exif", b"eXIf", b"EXIF", b"http://ns.adobe.com", b"XMP"] {
+            assert!(!has(&first.bytes, secret), "{name} has {}", String::from_utf8_lossy(secret));
+            assert!(!has(&first.thumbnail, secret), "{name}'s thumbnail has {}", String::from_utf8_lossy(secret));
+        }
+        let again = examine(first.bytes.clone(), &LIMITS).unwrap();
+        assert_eq!(again.bytes, first.bytes, "{name}");
+        assert_eq!((again.width, again.height, again.kind), (first.width, first.height, first.kind), "{name}");
+    }
+}
+
+#[test]
+fn the_colour_profile_stays_with_the_picture_and_its_thumbnail() {
+    for name in ["rgb.png", "baseline-444-optimised-icc.jpg", "turned-6.webp"] {
+        let picture = taken(name);
+        for bytes in [&picture.bytes, &picture.thumbnail] {
+            let kind = image::guess_format(bytes).unwrap();
+            let mut decoder = image::ImageReader::with_format(Cursor::new(bytes), kind).into_decoder().unwrap();
+            let icc = image::ImageDecoder::icc_profile(&mut decoder).unwrap().unwrap_or_default();
+            assert_eq!(icc.get(36..40), Some(&b"acsp"[..]), "{name}");
+        }
+    }
+}
+
+/// EXIF that says nothing but how to turn.
+fn exif(orientation: u8) -> Vec<u8> {
+    let mut exif = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
+    exif.extend_from_slice(&[orientation, 0, 0, 0, 0, 0, 0]);
+    exif
+}
+
+pub fn jpeg_with(code: u8, body: &[u8], jpeg: &[u8]) -> Bytes {
+    let mut out = jpeg[..2].to_vec();
+    out.extend_from_slice(&[0xff, code]);
+    out.extend_from_slice(&u16::try_from(body.len() + 2).unwrap().to_be_bytes());
+    out.extend_from_slice(body);
+    out.extend_from_slice(&jpeg[2..]);
+    out.into()
+}
+
+#[test]
+fn all_eight_orientations_come_out_upright() {
+    let upright = photo(40, 24);
+    // What a camera stores, so that turning it as the number says gives the picture.
+    let stored = [
+        upright.clone(),
+        imageops::flip_horizontal(&upright).into(),
+        imageops::rotate180(&upright).into(),
+        imageops::flip_vertical(&upright).into(),
+        DynamicImage::from(imageops::flip_horizontal(&upright)).rotate270(),
+        upright.rotate270(),
+        DynamicImage::from(imageops::flip_horizontal(&upright)).rotate90(),
+        upright.rotate90(),
+    ];
+    for (number, stored) in (1..).zip(stored) {
+        let jpeg = encoded(&stored, ImageFormat::Jpeg);
+        let body = [&b"Exif\0\0"[..], &exif(number)].concat();
+        let picture = examine(jpeg_with(0xe1, &body, &jpeg), &LIMITS).unwrap();
+        assert_eq!((picture.width, picture.height), (40, 24), "orientation {number}");
+        let difference = difference(&opened(&picture.bytes).to_rgb8().into(), &upright);
+        assert!(difference < 9.0, "orientation {number}: {difference}");
+    }
+}
+
+#[test]
+fn broken_exif_means_upright() {
+    let jpeg = encoded(&photo(40, 24), ImageFormat::Jpeg);
+    for body in
+        [&b"Exif\0\0"[..], b"Exif\0\0MM\0*\xff\xff\xff\xff", b"Exif\0\0garbage", b"Exif\0\0II*\0\x08\0\0\0\xff\xff"]
+    {
+        let picture = examine(jpeg_with(0xe1, body, &jpeg), &LIMITS).unwrap();
+        assert_eq!((picture.width, picture.height, &picture.bytes), (40, 24, &jpeg));
+    }
+}
+
+#[test]
+fn a_picture_that_has_nothing_to_drop_is_kept_byte_for_byte() {
+    for (format, kind) in [(ImageFormat::Png, "png"), (ImageFormat::Gif, "gif"), (ImageFormat::WebP, "webp")] {
+        let bytes = encoded(&photo(9, 7).to_rgba8().into(), format);
+        assert_eq!(examine(bytes.clone(), &LIMITS).unwrap().bytes, bytes, "{kind}");
+    }
+}
+
+#[test]
+fn what_telephones_append_is_dropped() {
+    let jpeg = encoded(&photo(40, 24), ImageFormat::Jpeg);
+    let film = b"\0\0\0\x18ftypmp42\0\0\0\0isommp42secret-place".to_vec();
+    let second = jpeg.to_vec();
+    let samsung = b"secret-place\x01\x02SEFHxxxx\x10\0\0\0SEFT".to_vec();
+    let zeros = vec![0; 99];
+    let padded = [&zeros[..], &jpeg].concat();
+    for (name, end) in [("film", film), ("second", second), ("samsung", samsung), ("zeros", zeros), ("padded", padded)]
+    {
+        let whole: Bytes = [&jpeg[..], &end].concat().into();
+        assert_eq!(examine(whole, &LIMITS).unwrap().bytes, jpeg, "{name}");
+    }
+}
+
+#[test]
+fn oddities_of_real_files_are_tolerated() {
+    let jpeg = file("baseline-420.jpg");
+    let clean = taken("baseline-420.jpg").bytes;
+    // Filling before a marker, no JFIF at all, and nothing between segments.
+    let filled = [&jpeg[..2], b"\xff\xff\xff", &jpeg[2..]].concat();
+    assert_eq!(examine(filled.into(), &LIMITS).unwrap().bytes, clean);
+    let junk = [&jpeg[..20], b"\0\0\0", &jpeg[20..]].concat();
+    assert_eq!(examine(junk.into(), &LIMITS).unwrap().bytes, clean);
+    let plain: Bytes = [&jpeg[..2], &jpeg[20..]].concat().into();
+    assert_eq!(examine(plain.clone(), &LIMITS).unwrap().bytes, plain);
+    let padded = [&file("rgb.png")[..], b"\r\n\0"].concat();
+    assert_eq!(examine(padded.into(), &LIMITS).unwrap().bytes, taken("rgb.png").bytes);
+}
+
+#[test]
+fn a_large_picture_has_a_small_thumbnail_in_its_proportions() {
+    let jpeg = encoded(&photo(1000, 500), ImageFormat::Jpeg);
+    let picture = examine(jpeg, &LIMITS).unwrap();
+    let thumbnail = opened(&picture.thumbnail);
+    assert_eq!((thumbnail.dimensions(), picture.thumbnail_kind), ((400, 200), ImageType::Jpeg));
+    let line = examine(encoded(&photo(3000, 1), ImageFormat::Png), &LIMITS).unwrap();
+    assert_eq!(opened(&line.thumbnail).dimensions(), (400, 1));
+}
+
+#[test]
+fn transparency_is_kept_in_the_thumbnail_without_a_dark_seam() {
+    // White, half of it transparent with black underneath: an honest thumbnail is white wherever anything is seen.
+    let picture = image::RgbaImage::from_fn(801, 10, |x, _| {
+        if x < 400 { image::Rgba([255, 255, 255, 255]) } else { image::Rgba([0, 0, 0, 0]) }
+    });
+    let picture = examine(encoded(&picture.into(), ImageFormat::Png), &LIMITS).unwrap();
+    assert_eq!(picture.thumbnail_kind, ImageType::Png);
+    for pixel in opened(&picture.thumbnail).to_rgba8().pixels().filter(|pixel| pixel.0[3] > 16) {
+        assert!(pixel.0[..3].iter().all(|c| *c > 240), "{pixel:?}");
+    }
+}
+
+#[test]
+fn the_head_alone_tells_sides_and_memory() {
+    for (name, bytes) in corpus() {
+        let probed = probe(Cursor::new(&bytes), &LIMITS).unwrap();
+        assert_eq!(
+            (probed.kind, (probed.width, probed.height)),
+            (kind_of(&name), opened(&bytes).dimensions()),
+            "{name}"
+        );
+        assert!(probed.memory > u64::from(probed.width) * u64::from(probed.height) + bytes.len() as u64, "{name}");
+    }
+}
