@@ -182,3 +182,15 @@ fn the_head_alone_tells_sides_and_memory() {
         assert!(probed.memory > u64::from(probed.width) * u64::from(probed.height) + bytes.len() as u64, "{name}");
     }
 }
+
+#[test]
+fn a_gif_may_be_as_large_as_any_picture() {
+    let limits = Limits { max_bytes: 25 << 20, max_pixels: 100_000_000 };
+    let mut gif = Vec::new();
+    let mut encoder = image::codecs::gif::GifEncoder::new_with_speed(&mut gif, 30);
+    let plain = image::RgbaImage::from_pixel(4_100, 4_000, image::Rgba([10, 20, 30, 255]));
+    encoder.encode_frame(image::Frame::new(plain)).unwrap();
+    drop(encoder);
+    let picture = examine(gif.into(), &limits).unwrap();
+    assert_eq!((picture.width, picture.height), (4_100, 4_000));
+}
