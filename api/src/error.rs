@@ -40,6 +40,7 @@ crier_common::text_enum! {
         InvalidCredentials = "invalid_credentials",
         InteractiveSetupRequired = "interactive_setup_required",
         InvalidWebhookUrl = "invalid_webhook_url",
+        InvalidSourceUrl = "invalid_source_url",
         PlatformNotConfigured = "platform_not_configured",
         RateLimited = "rate_limited",
         InternalError = "internal_error",
@@ -85,6 +86,7 @@ impl Code {
             | Self::InvalidCredentials
             | Self::InteractiveSetupRequired
             | Self::InvalidWebhookUrl
+            | Self::InvalidSourceUrl
             | Self::PlatformNotConfigured => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,

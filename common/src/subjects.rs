@@ -1,8 +1,8 @@
 //! What becomes of a job's subject when the job dies, is cancelled or is revived: told in the same transaction. And what
 //! an operator is told of it. One arm a kind.
 
-use crate::domain::feed;
 use crate::domain::failure::{Category, Failure};
+use crate::domain::feed;
 use crate::domain::job::{Kind, Try};
 use crate::publishing;
 use crate::random;

@@ -28,6 +28,7 @@ use crier_common::store::{Store, deliveries, jobs, posts, targets, webhooks};
 use crier_common::webhooks::Sender;
 use crier_scheduler::Scheduler;
 use crier_worker::engine::Engine;
+use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{Deps, Job, Registry};
 use secrecy::SecretString;
 use tokio::runtime::Runtime;
@@ -380,6 +381,7 @@ fn registry(store: &Store, platforms: &Arc<Platforms>, mailer: Option<Arc<Mailer
     let deps = Deps {
         store: store.clone(),
         platforms: platforms.clone(),
+        feeds: Arc::new(Fetcher::new(guard.clone())),
         webhooks: Arc::new(Sender::new(guard)),
         mailer,
         latest_publish: TimeDelta::hours(24),

@@ -162,6 +162,8 @@ words! {
     ErrorType in crate::error::Kind,
     EventName in crier_common::domain::event::EventName,
     Feature in crier_common::domain::plan::Feature,
+    FeedStatus in crier_common::domain::feed::FeedStatus,
+    FeedType in crier_common::domain::feed::FeedType,
     FieldType in crier_common::domain::platform::FieldType,
     Mode in crier_common::domain::platform::Mode,
     Platform in crier_common::domain::platform::Platform,

@@ -125,12 +125,7 @@ pub struct KnownArticle {
 /// When a feed is fetched next after `failures` failed fetches in a row: after 15 minutes, which double with each failure
 /// after the first, up to a day. `random`, in `[0, 1)`, spreads it by a tenth to both sides, so that feeds that were made
 /// together do not stay together. A server that asks for more patience is given it, up to a day.
-pub fn next_fetch(
-    failures: i32,
-    retry_after: Option<DateTime<Utc>>,
-    now: DateTime<Utc>,
-    random: f64,
-) -> DateTime<Utc> {
+pub fn next_fetch(failures: i32, retry_after: Option<DateTime<Utc>>, now: DateTime<Utc>, random: f64) -> DateTime<Utc> {
     let doublings = u32::try_from(failures - 1).unwrap_or(0).min(10);
     let wait = (EVERY * 2_i32.pow(doublings)).min(SELDOM);
     let millis = wait.num_milliseconds() as f64 * (0.9 + 0.2 * random.clamp(0.0, 1.0));

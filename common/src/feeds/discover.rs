@@ -43,7 +43,9 @@ pub fn feeds(html: &str, page: &Url) -> Vec<String> {
             if TYPES.contains(&kind.as_str()) && get("rel").split_ascii_whitespace().any(|rel| rel == "alternate") {
                 let href = attributes.get("href").filter(|href| !href.trim().is_empty());
                 let comments = get("title").contains("comment") || get("href").contains("/comments/");
-                found.extend(href.and_then(|href| web_address(href, base.as_ref().unwrap_or(page))).map(|url| (comments, url)));
+                found.extend(
+                    href.and_then(|href| web_address(href, base.as_ref().unwrap_or(page))).map(|url| (comments, url)),
+                );
             }
         }
         _ => {}
@@ -84,11 +86,14 @@ mod tests {
             <link rel=alternate type=application/feed+json href=//cdn.example.com/feed.json>
             <link rel=alternate type=application/rss+xml href="javascript:x"><link rel=alternate type=application/rss+xml>"#;
         let found = feeds(html, &page);
-        assert_eq!(found, [
-            "https://example.com/blog/atom.xml?a=1&b=2",
-            "https://cdn.example.com/feed.json",
-            "https://example.com/comments/feed/",
-        ]);
+        assert_eq!(
+            found,
+            [
+                "https://example.com/blog/atom.xml?a=1&b=2",
+                "https://cdn.example.com/feed.json",
+                "https://example.com/comments/feed/",
+            ]
+        );
         let based = "<base href='/other/'><link rel=alternate type=application/rss+xml href=feed>";
         assert_eq!(feeds(based, &page), ["https://example.com/other/feed"]);
         assert!(feeds("<p>nothing", &page).is_empty());

@@ -4,10 +4,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use html5ever::tokenizer::states::{RawKind, Rcdata, Rawtext, ScriptData};
-use html5ever::tokenizer::{
-    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
-};
+use html5ever::tokenizer::states::{RawKind, Rawtext, Rcdata, ScriptData};
+use html5ever::tokenizer::{BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 
 /// A piece of HTML.
 #[derive(Debug)]
@@ -93,9 +91,12 @@ mod tests {
     #[test]
     fn pieces_come_in_order_and_hidden_ones_do_not() {
         let mut seen = String::new();
-        let html = "a&amp;<b x=1 x=2>b</b><script>if (a<b) '</b>'</script><title>t</title>c<!-- d --><img src='i&#47;'>";
+        let html =
+            "a&amp;<b x=1 x=2>b</b><script>if (a<b) '</b>'</script><title>t</title>c<!-- d --><img src='i&#47;'>";
         walk(html, html.len(), |piece| match piece {
-            Piece::Open(name, attributes) => seen += &format!("<{name} {:?}>", attributes.get("src").or(attributes.get("x"))),
+            Piece::Open(name, attributes) => {
+                seen += &format!("<{name} {:?}>", attributes.get("src").or(attributes.get("x")))
+            }
             Piece::Close(name) => seen += &format!("</{name}>"),
             Piece::Text(text) => seen += text,
         });

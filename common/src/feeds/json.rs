@@ -6,18 +6,20 @@ use serde_json::Value;
 use url::Url;
 
 use super::xml::{AUTHOR, TITLE, is_image};
-use super::{Format, MOST_ITEMS, NotAFeed, Parsed, date, guid, sanitise, web_address};
+use super::{Format, MOST_ITEMS, NotAFeed, Parsed, date, guid, newest, sanitise, web_address};
 use crate::domain::feed::{FoundArticle, LONGEST_NAME};
 
 /// Reads the text of a document.
 pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
-    let feed: Value = serde_json::from_str(text).map_err(|error| NotAFeed::Broken(format!("it is no valid JSON ({error})")))?;
+    let feed: Value =
+        serde_json::from_str(text).map_err(|error| NotAFeed::Broken(format!("it is no valid JSON ({error})")))?;
     let version = feed["version"].as_str().unwrap_or_default();
     let items = feed["items"].as_array().filter(|_| version.contains("jsonfeed.org/version/1"));
     let Some(items) = items else { return Err(NotAFeed::Unknown) };
     let author = author(&feed);
-    let articles = items.iter().take(MOST_ITEMS).filter(|item| item.is_object());
-    let articles = articles.map(|item| article(item, author.as_deref(), base)).collect();
+    let items: Vec<&Value> = items.iter().take(MOST_ITEMS).filter(|item| item.is_object()).collect();
+    let places = newest(items.iter().map(|item| published(item)));
+    let articles = places.into_iter().map(|n| article(items[n], author.as_deref(), base)).collect();
     let title = feed["title"].as_str().and_then(|title| sanitise::one_line(title, LONGEST_NAME));
     Ok(Parsed { format: Format::Json, title, articles })
 }
@@ -46,7 +48,7 @@ fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArtic
         summary,
         author: author(item).or_else(|| author_of_feed.map(str::to_owned)),
         image_url,
-        published_at: time(text("date_published")).or_else(|| time(text("date_modified"))),
+        published_at: published(item),
         guid: String::new(),
     };
     // A number is to be taken for its digits.
@@ -64,6 +66,7 @@ fn author(of: &Value) -> Option<String> {
     all.filter_map(name).next()
 }
 
-fn time(text: Option<&str>) -> Option<DateTime<Utc>> {
-    date(DateTime::parse_from_rfc3339(text?.trim()).ok().map(|at| at.to_utc()))
+fn published(item: &Value) -> Option<DateTime<Utc>> {
+    let time = |name: &str| DateTime::parse_from_rfc3339(item[name].as_str()?.trim()).ok().map(|at| at.to_utc());
+    date(time("date_published")).or_else(|| date(time("date_modified")))
 }

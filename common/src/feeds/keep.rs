@@ -24,7 +24,10 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
         match by_guid.get(article.guid.as_str()) {
             None => fresh.push(Row { published_at: dated.unwrap_or(now), found: article, digest }),
             Some(known) if known.digest != digest => {
-                changed.insert(known.id, Row { published_at: dated.unwrap_or(known.published_at), found: article, digest });
+                changed.insert(
+                    known.id,
+                    Row { published_at: dated.unwrap_or(known.published_at), found: article, digest },
+                );
             }
             Some(_) => {}
         }
@@ -34,7 +37,8 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
     let new = fresh.iter().enumerate().map(|(n, row)| (row.published_at, Which::New(n)));
     let mut old: Vec<&KnownArticle> = known.iter().collect();
     old.sort_by_key(|k| std::cmp::Reverse(k.id));
-    let mut all: Vec<(DateTime<Utc>, Which)> = new.chain(old.into_iter().map(|k| (at(k), Which::Known(k.id)))).collect();
+    let mut all: Vec<(DateTime<Utc>, Which)> =
+        new.chain(old.into_iter().map(|k| (at(k), Which::Known(k.id)))).collect();
     all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let over = all.split_off(all.len().min(KEPT));
     let mut delete = Vec::new();
@@ -81,7 +85,12 @@ mod tests {
 
     fn found(guid: &str, hours_ago: Option<i64>) -> FoundArticle {
         let published_at = hours_ago.map(|hours| now() - TimeDelta::hours(hours));
-        FoundArticle { guid: guid.to_owned(), title: Some(format!("Title of {guid}")), published_at, ..Default::default() }
+        FoundArticle {
+            guid: guid.to_owned(),
+            title: Some(format!("Title of {guid}")),
+            published_at,
+            ..Default::default()
+        }
     }
 
     fn known(id: i64, article: &FoundArticle) -> KnownArticle {
@@ -96,7 +105,13 @@ mod tests {
 
     #[test]
     fn new_ones_are_written_oldest_first_and_each_once() {
-        let all = vec![found("c", Some(1)), found("b", Some(2)), found("b", Some(0)), found("none", None), found("a", Some(3))];
+        let all = vec![
+            found("c", Some(1)),
+            found("b", Some(2)),
+            found("b", Some(0)),
+            found("none", None),
+            found("a", Some(3)),
+        ];
         let (changes, count) = compare(&[], all, now());
         assert_eq!((guids(&changes), count), (vec!["a", "b", "c", "none"], 4));
         assert_eq!(changes.insert[3].published_at, now());

@@ -30,7 +30,8 @@ const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
 
 /// The document as the parser takes it.
 pub fn mend(text: &str) -> Result<String, NotAFeed> {
-    let mender = Mender { text, at: 0, out: String::with_capacity(text.len() + 64), open: Vec::new(), rooted: false, items: 0 };
+    let mender =
+        Mender { text, at: 0, out: String::with_capacity(text.len() + 64), open: Vec::new(), rooted: false, items: 0 };
     mender.run()
 }
 
@@ -90,7 +91,8 @@ impl<'a> Mender<'a> {
     fn begin(&mut self, rest: &'a str) -> Result<bool, NotAFeed> {
         let end = tag_end(rest)?;
         let tag = &rest[..end];
-        let name_end = tag[1..].find(|c: char| c.is_whitespace() || matches!(c, '/' | '>')).map_or(tag.len(), |n| n + 1);
+        let name_end =
+            tag[1..].find(|c: char| c.is_whitespace() || matches!(c, '/' | '>')).map_or(tag.len(), |n| n + 1);
         let name = &tag[1..name_end];
         let local = name.rsplit(':').next().unwrap_or(name);
         if matches!(local, "item" | "entry") {
@@ -209,9 +211,9 @@ fn reference(text: &str) -> Option<(usize, bool)> {
 
 /// The root's tag with versions and namespaces that the parser knows.
 fn root(tag: &str) -> String {
-    let mut tag = NAMESPACES.iter().fold(tag.to_owned(), |tag, (found, known)| {
-        if tag.contains(found) { tag.replace(found, known) } else { tag }
-    });
+    let mut tag = NAMESPACES
+        .iter()
+        .fold(tag.to_owned(), |tag, (found, known)| if tag.contains(found) { tag.replace(found, known) } else { tag });
     if let Some(rest) = tag.strip_prefix("<rss") {
         let known = ["2.0", "0.91", "0.92"];
         let has = |version: &&str| {
@@ -237,7 +239,10 @@ mod tests {
     #[test]
     fn what_is_commonly_wrong_is_mended() {
         for (text, right) in [
-            ("<a>AT&T & R&D; &amp; &lt; &nbsp; &#233; &#xE9;</a>", "<a>AT&amp;T &amp; R&D; &amp; &lt; &nbsp; &#233; &#xE9;</a>"),
+            (
+                "<a>AT&T & R&D; &amp; &lt; &nbsp; &#233; &#xE9;</a>",
+                "<a>AT&amp;T &amp; R&D; &amp; &lt; &nbsp; &#233; &#xE9;</a>",
+            ),
             ("<a>&#0;&#x1F;&#xD800;&#9999999;&#;&#x;&#12a;</a>", "<a>&amp;#;&amp;#x;&amp;#12a;</a>"),
             ("<a>1 < 2 <3 <é/></a>", "<a>1 &lt; 2 &lt;3 <é/></a>"),
             ("<a><![CDATA[<&]]></a>", "<a><![CDATA[<&]]></a>"),

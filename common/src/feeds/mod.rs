@@ -17,7 +17,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use url::Url;
 
-use crate::domain::feed::FoundArticle;
+use crate::domain::feed::{FIRST_DATE, FoundArticle, KEPT};
 
 mod decode;
 pub mod discover;
@@ -110,7 +110,18 @@ fn guid(given: &str, article: &FoundArticle) -> String {
     }
 }
 
+/// Which of a document's articles are made something of, by their dates: the newest, twice as many as are kept, as some may
+/// be the same. Those without a date count as new. Their places, in the order of the document.
+fn newest(dates: impl Iterator<Item = Option<DateTime<Utc>>>) -> Vec<usize> {
+    let mut all: Vec<(Option<DateTime<Utc>>, usize)> = dates.zip(0..).collect();
+    // Those without one first: `None` is less than any date.
+    all.sort_by_key(|(at, _)| at.map(std::cmp::Reverse));
+    let mut places: Vec<usize> = all.into_iter().take(2 * KEPT).map(|(_, place)| place).collect();
+    places.sort_unstable();
+    places
+}
+
 /// Whether a date that a feed gives may be one.
 fn date(at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
-    at.filter(|at| *at >= crate::domain::feed::FIRST_DATE)
+    at.filter(|at| *at >= FIRST_DATE)
 }

@@ -20,12 +20,40 @@ const SUMMARY: usize = 2_000;
 const MOST_TAGS: usize = 1_000;
 
 /// What a summary may have.
-const TAGS: &[&str] =
-    &["a", "b", "blockquote", "br", "code", "em", "i", "li", "ol", "p", "pre", "strong", "ul"];
+const TAGS: &[&str] = &["a", "b", "blockquote", "br", "code", "em", "i", "li", "ol", "p", "pre", "strong", "ul"];
 /// Elements that begin a line of their own; those that a summary may not have leave a space.
 const BLOCKS: &[&str] = &[
-    "address", "article", "aside", "blockquote", "dd", "div", "dl", "dt", "figcaption", "figure", "footer", "h1", "h2", "h3",
-    "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre", "section", "table", "td", "th", "tr", "ul",
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "dd",
+    "div",
+    "dl",
+    "dt",
+    "figcaption",
+    "figure",
+    "footer",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hr",
+    "li",
+    "main",
+    "nav",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "table",
+    "td",
+    "th",
+    "tr",
+    "ul",
 ];
 
 static SAFE: LazyLock<Builder<'static>> = LazyLock::new(|| {
@@ -256,7 +284,10 @@ mod tests {
         let image = |html| first_image(html, &base());
         let html = "<img width=1 height=1 src=/count.gif><p><img src='../a.jpg?x=1&amp;y=2'><img src=b.png>";
         assert_eq!(image(html).as_deref(), Some("https://example.com/a.jpg?x=1&y=2"));
-        assert_eq!(image("<img src='data:image/png;base64,AA'><img src=c.png>").as_deref(), Some("https://example.com/blog/c.png"));
+        assert_eq!(
+            image("<img src='data:image/png;base64,AA'><img src=c.png>").as_deref(),
+            Some("https://example.com/blog/c.png")
+        );
         assert_eq!(image("<script>'<img src=x>'</script>"), None);
     }
 

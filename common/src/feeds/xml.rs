@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use feed_rs::model::{Entry, Feed, FeedType, Link, MediaObject, Person, Text};
-use feed_rs::parser::{Builder, ParseFeedError, ParseErrorKind};
+use feed_rs::parser::{Builder, ParseErrorKind, ParseFeedError};
 use url::Url;
 
-use super::{Format, NotAFeed, Parsed, date, guid, mend, sanitise, web_address};
+use super::{Format, NotAFeed, Parsed, date, guid, mend, newest, sanitise, web_address};
 use crate::domain::feed::{FoundArticle, LONGEST_NAME};
 
 /// How long a title is, in characters.
@@ -24,7 +24,9 @@ pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
         .build();
     // The parser trips over some numbers and names that only a stranger would write.
     let read = catch_unwind(AssertUnwindSafe(|| parser.parse(mended.as_bytes())));
-    let feed = read.map_err(|_| NotAFeed::Broken("it has a value that cannot be read".to_owned()))?.map_err(|error| why(&error))?;
+    let feed = read
+        .map_err(|_| NotAFeed::Broken("it has a value that cannot be read".to_owned()))?
+        .map_err(|error| why(&error))?;
     Ok(convert(feed, base))
 }
 
@@ -47,17 +49,22 @@ fn convert(feed: Feed, base: &Url) -> Parsed {
     };
     let author = feed.authors.first().and_then(name);
     let title = feed.title.as_ref().and_then(|title| line(title, format, LONGEST_NAME));
-    let articles = feed.entries.into_iter().map(|entry| article(entry, format, author.as_deref(), base)).collect();
+    let places = newest(feed.entries.iter().map(|entry| date(entry.published.or(entry.updated))));
+    let articles = places.into_iter().map(|n| article(&feed.entries[n], format, author.as_deref(), base)).collect();
     Parsed { format, title, articles }
 }
 
-fn article(entry: Entry, format: Format, author: Option<&str>, base: &Url) -> FoundArticle {
-    let url = address(&entry, format, base);
+fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> FoundArticle {
+    let url = address(entry, format, base);
     // What an article's own addresses are relative to.
     let near = entry.base.as_deref().and_then(|own| base.join(own).ok());
     let near = near.or_else(|| url.as_deref().and_then(|url| Url::parse(url).ok())).unwrap_or_else(|| base.clone());
-    let body = entry.content.as_ref().and_then(|c| Some((c.body.as_deref()?, is_html(&c.content_type.to_string(), c.body.as_deref()?, format))));
-    let short = entry.summary.as_ref().map(|t| (t.content.as_str(), is_html(&t.content_type.to_string(), &t.content, format)));
+    let body = entry
+        .content
+        .as_ref()
+        .and_then(|c| Some((c.body.as_deref()?, is_html(&c.content_type.to_string(), c.body.as_deref()?, format))));
+    let short =
+        entry.summary.as_ref().map(|t| (t.content.as_str(), is_html(&t.content_type.to_string(), &t.content, format)));
     let mut texts: Vec<(&str, bool)> = short.into_iter().chain(body).collect();
     let described = entry.media.iter().find_map(|m| m.description.as_ref());
     texts.extend(described.map(|t| (t.content.as_str(), true)));
@@ -65,8 +72,9 @@ fn article(entry: Entry, format: Format, author: Option<&str>, base: &Url) -> Fo
         true => sanitise::summary(text, &near),
         false => sanitise::summary_of_text(text),
     });
-    let image = image(&entry, base);
-    let image_url = image.or_else(|| texts.iter().rev().filter(|t| t.1).find_map(|(t, _)| sanitise::first_image(t, &near)));
+    let image = image(entry, base);
+    let image_url =
+        image.or_else(|| texts.iter().rev().filter(|t| t.1).find_map(|(t, _)| sanitise::first_image(t, &near)));
     let found = FoundArticle {
         title: entry.title.as_ref().and_then(|title| line(title, format, TITLE)),
         url,

@@ -98,8 +98,7 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
         "UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT $2) RETURNING id, coalesce(found_url, url)",
     );
     let (now, next) = (tx.now, tx.now + EVERY);
-    let due: Vec<(i64, String)> =
-        run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
+    let due: Vec<(i64, String)> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
     for (id, address) in &due {
         let job = fetch_now(tx, *id, address, None);
         jobs::enqueue(tx, &job).await?;
