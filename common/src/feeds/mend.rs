@@ -8,6 +8,10 @@
 //!
 //! **To mend another mistake:** its arm in [`Mender::run`], or its line in [`NAMESPACES`], and a document of it in the corpus.
 
+use std::borrow::Cow;
+
+use encoding_rs::WINDOWS_1252;
+
 use super::{MOST_ITEMS, NotAFeed};
 
 const DEEPEST: usize = 200;
@@ -27,6 +31,7 @@ const NAMESPACES: &[(&str, &str)] = &[
 ];
 /// Elements whose text is a person: the parser looks for an address in it, and trips over letters beside it.
 const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
+const DATES: &[&str] = &["pubDate", "date", "published", "updated"];
 
 /// The document as the parser takes it.
 pub fn mend(text: &str) -> Result<String, NotAFeed> {
@@ -94,7 +99,7 @@ impl<'a> Mender<'a> {
         let name_end =
             tag[1..].find(|c: char| c.is_whitespace() || matches!(c, '/' | '>')).map_or(tag.len(), |n| n + 1);
         let name = &tag[1..name_end];
-        let local = name.rsplit(':').next().unwrap_or(name);
+        let local = local_of(name);
         if matches!(local, "item" | "entry") {
             self.items += 1;
             if self.items > MOST_ITEMS {
@@ -105,7 +110,12 @@ impl<'a> Mender<'a> {
             }
         }
         if std::mem::replace(&mut self.rooted, true) {
-            self.out.push_str(tag);
+            let parent = self.open.last().map(|name| local_of(name));
+            if name == "media:thumbnail" && matches!(parent, Some("item" | "entry")) {
+                // The parser forgets a thumbnail that stands beside no content.
+                self.out.push_str("<media:content url=\"about:none\"/>");
+            }
+            self.out.push_str(&with_known_type(tag, name));
         } else {
             self.out.push_str(&root(tag));
         }
@@ -122,16 +132,21 @@ impl<'a> Mender<'a> {
     /// Text with its references: what is none is a plain `&`.
     fn push_text(&mut self, text: &str) {
         let text = self.named_safely(text).into_owned();
+        let text = if self.is_inside(DATES) { date(&text) } else { text };
         let mut rest = text.as_str();
         while let Some(at) = rest.find('&') {
             self.out.push_str(&rest[..at]);
             rest = &rest[at..];
             match reference(rest) {
-                Some((length, true)) => {
+                Some((length, Means::Itself)) => {
                     self.out.push_str(&rest[..length]);
                     rest = &rest[length..];
                 }
-                Some((length, false)) => rest = &rest[length..],
+                Some((length, Means::Western(byte))) => {
+                    self.out.push_str(&WINDOWS_1252.decode_without_bom_handling(&[byte]).0);
+                    rest = &rest[length..];
+                }
+                Some((length, Means::Nothing)) => rest = &rest[length..],
                 None => {
                     self.out.push_str("&amp;");
                     rest = &rest[1..];
@@ -142,14 +157,52 @@ impl<'a> Mender<'a> {
     }
 
     /// The text of a person, in which an address beside a letter that is not ASCII is not to be seen as one.
-    fn named_safely<'t>(&self, text: &'t str) -> std::borrow::Cow<'t, str> {
-        let inside = self.open.last().map(|name| name.rsplit(':').next().unwrap_or(name));
-        if inside.is_some_and(|name| PERSONS.contains(&name)) && text.contains('@') && !text.is_ascii() {
+    fn named_safely<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.is_inside(PERSONS) && text.contains('@') && !text.is_ascii() {
             text.replace('@', " at ").into()
         } else {
             text.into()
         }
     }
+
+    fn is_inside(&self, names: &[&str]) -> bool {
+        self.open.last().is_some_and(|name| names.contains(&local_of(name)))
+    }
+}
+
+/// A name without its prefix.
+fn local_of(name: &str) -> &str {
+    name.rsplit(':').next().unwrap_or(name)
+}
+
+/// A tag of Atom's with a `type` that the parser knows: it refuses a whole feed for one that it does not.
+fn with_known_type<'t>(tag: &'t str, name: &str) -> Cow<'t, str> {
+    let is_content = name == "content";
+    if !is_content && !matches!(name, "title" | "summary" | "subtitle" | "rights") {
+        return tag.into();
+    }
+    let Some((before, rest)) = tag.split_once(" type=") else { return tag.into() };
+    let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) else { return tag.into() };
+    let Some((value, after)) = rest[1..].split_once(quote) else { return tag.into() };
+    let known = match value.to_ascii_lowercase().as_str() {
+        "text" | "html" | "xhtml" => return tag.into(),
+        other if is_content && other.contains('/') => return tag.into(),
+        other if other.contains("xhtml") => "xhtml",
+        other if other.contains("html") || is_content => "html",
+        _ => "text",
+    };
+    format!("{before} type=\"{known}\"{after}").into()
+}
+
+/// `2026-05-01 10:00:00`, as some write it, in the form of RFC 3339; in UTC, as it says nothing else.
+fn date(text: &str) -> String {
+    let trimmed = text.trim();
+    let (day, time) = match trimmed.split_once(' ') {
+        Some((day, time)) if day.len() == 10 && day.as_bytes()[4] == b'-' && time.contains(':') => (day, time.trim()),
+        _ => return text.to_owned(),
+    };
+    let zoned = time.ends_with('Z') || time.contains(['+', '-']);
+    format!("{day}T{}{}", time.replace(' ', ""), if zoned { "" } else { "Z" })
 }
 
 /// How long a start tag is, quotation marks heeded.
@@ -183,11 +236,21 @@ fn doctype_end(rest: &str) -> usize {
     rest.len()
 }
 
-/// A reference at the head of the text: its length, and whether there is such a character. `None`: it is none.
-fn reference(text: &str) -> Option<(usize, bool)> {
+/// What a reference stands for.
+enum Means {
+    /// What it says.
+    Itself,
+    /// A control character, where the one of the same number in windows-1252 is meant.
+    Western(u8),
+    /// No character that there is.
+    Nothing,
+}
+
+/// A reference at the head of the text: its length, and what it means. `None`: it is none.
+fn reference(text: &str) -> Option<(usize, Means)> {
     let end = text.bytes().take(40).position(|byte| byte == b';')?;
     let name = &text[1..end];
-    let exists = match name.strip_prefix('#') {
+    let means = match name.strip_prefix('#') {
         Some(number) => {
             let (digits, radix) = match number.strip_prefix(['x', 'X']) {
                 Some(hex) => (hex, 16),
@@ -196,17 +259,20 @@ fn reference(text: &str) -> Option<(usize, bool)> {
             if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
                 return None;
             }
-            let code = u32::from_str_radix(digits, radix).ok().and_then(char::from_u32);
-            code.is_some_and(|c| c >= ' ' || matches!(c, '\t' | '\n' | '\r'))
+            match u32::from_str_radix(digits, radix).ok().and_then(char::from_u32) {
+                Some(c @ '\u{80}'..='\u{9f}') => Means::Western(c as u8),
+                Some('\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..) => Means::Itself,
+                _ => Means::Nothing,
+            }
         }
         None if name.starts_with(|c: char| c.is_ascii_alphabetic())
             && name.chars().all(|c| c.is_ascii_alphanumeric()) =>
         {
-            true
+            Means::Itself
         }
         None => return None,
     };
-    Some((end + 1, exists))
+    Some((end + 1, means))
 }
 
 /// The root's tag with versions and namespaces that the parser knows.
@@ -219,7 +285,7 @@ fn root(tag: &str) -> String {
         let has = |version: &&str| {
             tag.contains(&format!(" version=\"{version}\"")) || tag.contains(&format!(" version='{version}'"))
         };
-        if !known.iter().any(|version| has(version)) {
+        if !known.iter().any(has) {
             tag = format!("<rss version=\"2.0\"{}", rest.replacen(" version", " was", 1));
         }
         // RSS 2.0 has no namespace; feeds that name one mean it all the same.
@@ -251,6 +317,14 @@ mod tests {
             ("<rss><x/></rss>", "<rss version=\"2.0\"><x/></rss>"),
             ("<rss version=\"0.93\">", "<rss version=\"2.0\" was=\"0.93\">"),
             ("<rss version='0.91'>", "<rss version='0.91'>"),
+            ("<a>&#150;&#x92;</a>", "<a>–’</a>"),
+            (
+                "<a><title type='text/plain' x='y'/><content type=\"\"/></a>",
+                "<a><title type=\"text\" x='y'/><content type=\"html\"/></a>",
+            ),
+            ("<a><content type=\"text/html\"/></a>", "<a><content type=\"text/html\"/></a>"),
+            ("<pubDate> 2026-05-01 10:00:00 </pubDate>", "<pubDate>2026-05-01T10:00:00Z</pubDate>"),
+            ("<pubDate>2026-05-01 10:00 +0200</pubDate>", "<pubDate>2026-05-01T10:00+0200</pubDate>"),
             ("<author>Jö–jo@x.de</author>", "<author>Jö–jo at x.de</author>"),
         ] {
             assert_eq!(mended(text), right, "{text}");

@@ -69,13 +69,27 @@ pub enum NotAFeed {
 /// it.
 pub fn parse(bytes: &[u8], content_type: Option<&str>, base: &Url) -> Result<Parsed, NotAFeed> {
     let text = decode::decode(bytes, content_type);
-    match text.trim_start().chars().next() {
+    let mut parsed = match text.trim_start().chars().next() {
         None => Err(NotAFeed::Empty),
         Some('{') => json::parse(&text, base),
         Some('<') if discover::is_page(&text) => Err(NotAFeed::Page),
         Some('<') => xml::parse(&text, base),
         Some(_) => Err(NotAFeed::Unknown),
-    }
+    }?;
+    parsed.articles.iter_mut().for_each(make_storable);
+    parsed.title.iter_mut().for_each(without_controls);
+    Ok(parsed)
+}
+
+/// JSON may write any character, and no database takes every one.
+fn make_storable(a: &mut FoundArticle) {
+    without_controls(&mut a.guid);
+    let texts = [&mut a.title, &mut a.url, &mut a.summary, &mut a.author, &mut a.image_url];
+    texts.into_iter().flatten().for_each(without_controls);
+}
+
+fn without_controls(text: &mut String) {
+    text.retain(|c| !c.is_control() || matches!(c, '\n' | '\t'));
 }
 
 /// The text of a document, for [`discover::feeds`].

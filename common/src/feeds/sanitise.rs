@@ -80,7 +80,7 @@ pub fn summary(html: &str, base: &Url) -> Option<String> {
 pub fn summary_of_text(text: &str) -> Option<String> {
     let mut out = Shortened { html: String::new(), left: SUMMARY, tags: 0, cut: false };
     out.push_text(text.trim());
-    (!out.html.is_empty()).then_some(out.html)
+    (!out.html.is_empty()).then(|| out.html.replace("\r\n", "\n").replace('\n', "<br>"))
 }
 
 struct Shortened {

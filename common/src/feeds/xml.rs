@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use chrono::{DateTime, Utc};
 use feed_rs::model::{Entry, Feed, FeedType, Link, MediaObject, Person, Text};
 use feed_rs::parser::{Builder, ParseErrorKind, ParseFeedError};
 use url::Url;
@@ -49,7 +50,7 @@ fn convert(feed: Feed, base: &Url) -> Parsed {
     };
     let author = feed.authors.first().and_then(name);
     let title = feed.title.as_ref().and_then(|title| line(title, format, LONGEST_NAME));
-    let places = newest(feed.entries.iter().map(|entry| date(entry.published.or(entry.updated))));
+    let places = newest(feed.entries.iter().map(published));
     let articles = places.into_iter().map(|n| article(&feed.entries[n], format, author.as_deref(), base)).collect();
     Parsed { format, title, articles }
 }
@@ -57,17 +58,9 @@ fn convert(feed: Feed, base: &Url) -> Parsed {
 fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> FoundArticle {
     let url = address(entry, format, base);
     // What an article's own addresses are relative to.
-    let near = entry.base.as_deref().and_then(|own| base.join(own).ok());
+    let near = entry.base.as_deref().and_then(|own| Url::parse(own).ok());
     let near = near.or_else(|| url.as_deref().and_then(|url| Url::parse(url).ok())).unwrap_or_else(|| base.clone());
-    let body = entry
-        .content
-        .as_ref()
-        .and_then(|c| Some((c.body.as_deref()?, is_html(&c.content_type.to_string(), c.body.as_deref()?, format))));
-    let short =
-        entry.summary.as_ref().map(|t| (t.content.as_str(), is_html(&t.content_type.to_string(), &t.content, format)));
-    let mut texts: Vec<(&str, bool)> = short.into_iter().chain(body).collect();
-    let described = entry.media.iter().find_map(|m| m.description.as_ref());
-    texts.extend(described.map(|t| (t.content.as_str(), true)));
+    let texts = texts(entry, format);
     let summary = texts.iter().find_map(|(text, html)| match html {
         true => sanitise::summary(text, &near),
         false => sanitise::summary_of_text(text),
@@ -79,12 +72,31 @@ fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> F
         title: entry.title.as_ref().and_then(|title| line(title, format, TITLE)),
         url,
         summary,
-        author: entry.authors.iter().find_map(name).or_else(|| author.map(str::to_owned)),
+        author: entry.authors.iter().find_map(name).or_else(|| credited(entry)).or_else(|| author.map(str::to_owned)),
         image_url,
-        published_at: date(entry.published.or(entry.updated)),
+        published_at: published(entry),
         guid: String::new(),
     };
     FoundArticle { guid: guid(&entry.id, &found), ..found }
+}
+
+/// What says what an article is about, the short before the long; and whether it is HTML.
+fn texts(entry: &Entry, format: Format) -> Vec<(&str, bool)> {
+    let mut texts = Vec::new();
+    if let Some(short) = &entry.summary {
+        texts.push((short.content.as_str(), is_html(short.content_type.as_ref(), &short.content, format)));
+    }
+    if let Some((body, content)) = entry.content.as_ref().and_then(|c| Some((c.body.as_deref()?, c))) {
+        texts.push((body, is_html(content.content_type.as_ref(), body, format)));
+    }
+    if let Some(told) = entry.media.iter().find_map(|m| m.description.as_ref()) {
+        texts.push((told.content.as_str(), sanitise::looks_like_html(&told.content)));
+    }
+    texts
+}
+
+fn published(entry: &Entry) -> Option<DateTime<Utc>> {
+    date(entry.published).or_else(|| date(entry.updated))
 }
 
 /// RSS means HTML wherever it has text, and says so nowhere; Atom says what it means, mostly rightly.
@@ -93,7 +105,7 @@ fn is_html(content_type: &str, text: &str, format: Format) -> bool {
 }
 
 fn line(text: &Text, format: Format, most: usize) -> Option<String> {
-    if is_html(&text.content_type.to_string(), &text.content, format) {
+    if is_html(text.content_type.as_ref(), &text.content, format) {
         sanitise::line(&text.content, most)
     } else {
         sanitise::one_line(&text.content, most)
@@ -120,6 +132,12 @@ fn name(person: &Person) -> Option<String> {
     let name = person.name.as_deref().map(|name| name.trim().trim_start_matches('(').trim_end_matches(')'));
     let name = name.filter(|name| !name.trim().is_empty()).or(person.email.as_deref())?;
     sanitise::line(name, AUTHOR)
+}
+
+/// The author of an episode, as podcasts have it.
+fn credited(entry: &Entry) -> Option<String> {
+    let credit = entry.media.iter().find_map(|m| m.credits.first());
+    credit.and_then(|credit| sanitise::line(&credit.entity, AUTHOR))
 }
 
 /// The picture that a feed names for an article.

@@ -153,7 +153,7 @@ pub async fn fetched(tx: &mut Tx, feed_id: i64, fetched: &Fetched) -> Result<()>
 /// A failed fetch: why, in words for the feed's owner. `lost`: where the feed was found it is no more, so that it is looked
 /// for again. Whoever calls this holds the row.
 pub async fn failed(tx: &mut Tx, feed_id: i64, why: &str, lost: bool, next_fetch_at: DateTime<Utc>) -> Result<()> {
-    const SQL: &str = "UPDATE feeds SET status = $2, failures = failures + 1, last_error = $3, last_fetched_at = $4, next_fetch_at = $5, found_url = CASE WHEN $6 THEN NULL ELSE found_url END, updated_at = $4 WHERE id = $1";
+    const SQL: &str = "UPDATE feeds SET status = $2, failures = failures + 1, last_error = $3, last_fetched_at = $4, next_fetch_at = $5, found_url = CASE WHEN $6 THEN NULL ELSE found_url END, validator_url = CASE WHEN $6 THEN NULL ELSE validator_url END, updated_at = $4 WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, feed_id, FeedStatus::Failing, why, now, next_fetch_at, lost)?;
     Ok(())

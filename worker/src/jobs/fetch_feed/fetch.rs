@@ -12,7 +12,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use crier_common::domain::feed::{Feed, FeedType};
 use crier_common::feeds::{self, LARGEST, NotAFeed, Parsed, discover};
-use crier_common::http::{Guard, HttpClient, SchemePolicy};
+use crier_common::http::{Answer, Guard, HttpClient, HttpError, SchemePolicy};
 use crier_common::webhooks::schedule::parse_retry_after;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use tokio::sync::Semaphore;
@@ -93,7 +93,7 @@ impl Page {
 
 enum Got {
     NotModified,
-    Page(Page),
+    Page(Box<Page>),
 }
 
 impl Fetcher {
@@ -110,10 +110,9 @@ impl Fetcher {
     /// Fetches a feed, and reads it.
     pub async fn fetch(&self, feed: &Feed, now: DateTime<Utc>) -> Result<Found, Failure> {
         let end = Instant::now() + self.deadline;
-        let page = match self.get(feed.address(), feed, end, now).await {
-            Ok(Got::NotModified) => return Ok(Found::Unchanged),
-            Ok(Got::Page(page)) => page,
-            Err(failure) => return Err(failure),
+        let page = match self.get(feed.address(), feed, end, now).await? {
+            Got::NotModified => return Ok(Found::Unchanged),
+            Got::Page(page) => page,
         };
         let (page, read) = self.read(page).await;
         let not_a_feed = match read {
@@ -151,23 +150,8 @@ impl Fetcher {
         for _ in 0..=REDIRECTS {
             let url = self.guard.check_url(&address, SchemePolicy::HttpOrHttps);
             let url = url.map_err(|refusal| Failure::new(format!("The address {address} {refusal}.")))?;
-            let left = end.saturating_duration_since(Instant::now());
-            let client = self.client.with_limits(left, LARGEST);
-            let mut request = client
-                .request(Method::GET, url.as_str())
-                .header(header::USER_AGENT, USER_AGENT)
-                .header(header::ACCEPT, ACCEPT);
             let conditional = feed.validator_url.as_deref() == Some(url.as_str());
-            if conditional {
-                let conditions =
-                    [(header::IF_NONE_MATCH, &feed.etag), (header::IF_MODIFIED_SINCE, &feed.last_modified)];
-                for (name, value) in conditions {
-                    if let Some(value) = value {
-                        request = request.header(name, value);
-                    }
-                }
-            }
-            let answer = client.send(request).await;
+            let answer = self.ask(&url, feed, conditional, end).await;
             let answer = answer.map_err(|error| Failure::new(format!("The feed could not be fetched: {error}.")))?;
             match answer.status {
                 StatusCode::NOT_MODIFIED if conditional => return Ok(Got::NotModified),
@@ -186,7 +170,7 @@ impl Fetcher {
                     if answer.truncated {
                         return Err(Failure::new("The feed is larger than 5 MiB."));
                     }
-                    return Ok(Got::Page(Page { url, headers: answer.headers, body: answer.body }));
+                    return Ok(Got::Page(Box::new(Page { url, headers: answer.headers, body: answer.body })));
                 }
                 status => return Err(refused(status, &answer.headers, now)),
             }
@@ -194,8 +178,26 @@ impl Fetcher {
         Err(Failure::new(format!("The address leads through more than {REDIRECTS} redirects.")))
     }
 
+    /// One request, within what is left of the time.
+    async fn ask(&self, url: &Url, feed: &Feed, conditional: bool, end: Instant) -> Result<Answer, HttpError> {
+        let client = self.client.with_limits(end.saturating_duration_since(Instant::now()), LARGEST);
+        let mut request = client
+            .request(Method::GET, url.as_str())
+            .header(header::USER_AGENT, USER_AGENT)
+            .header(header::ACCEPT, ACCEPT);
+        if conditional {
+            let conditions = [(header::IF_NONE_MATCH, &feed.etag), (header::IF_MODIFIED_SINCE, &feed.last_modified)];
+            for (name, value) in conditions {
+                if let Some(value) = value {
+                    request = request.header(name, value);
+                }
+            }
+        }
+        client.send(request).await
+    }
+
     /// Reads a document, on a thread that may take its time.
-    async fn read(&self, page: Page) -> (Page, Result<Parsed, NotAFeed>) {
+    async fn read(&self, page: Box<Page>) -> (Box<Page>, Result<Parsed, NotAFeed>) {
         let _turn = self.reading.acquire().await;
         let (body, base) = (page.body.clone(), page.url.clone());
         let kind = page.header(header::CONTENT_TYPE).map(str::to_owned);

@@ -20,6 +20,9 @@ mod fetch;
 
 pub use fetch::{Document, Failure, Fetcher, Found};
 
+/// How long a reason is that is kept, in characters.
+const LONGEST_ERROR: usize = 500;
+
 pub struct FetchFeed {
     store: Store,
     fetcher: Arc<Fetcher>,
@@ -74,7 +77,9 @@ impl Ending for Ended {
             Err(failure) => {
                 let next = next_fetch(feed.failures + 1, failure.retry_after, tx.now, self.jitter);
                 let lost = failure.nothing_there && feed.found_url.is_some();
-                feeds::failed(tx, feed.id, &failure.why, lost, next).await?;
+                // A server may send us to an address of any length.
+                let why: String = failure.why.chars().take(LONGEST_ERROR).collect();
+                feeds::failed(tx, feed.id, &why, lost, next).await?;
                 FetchOutcome::Failed
             }
         };
