@@ -58,11 +58,11 @@ fn a_document_that_is_to_do_harm_does_none() {
     let item = |n: usize| format!("<item><guid>{n}</guid><title>Title {n}</title></item>");
     let many: String = (0..100_000).map(item).collect();
     let deep = "<media:group>".repeat(100_000);
-    let attributes: String = (0..300_000).map(|n| format!(" a{n}=''")).collect();
+    let attributes: String = (0..50_000).map(|n| format!(" a{n}=''")).collect();
     let spaces: String = (0..100_000).map(|n| format!("<x xmlns:n{n}='u{n}'>")).collect();
     let bold: String = (0..3_000).map(|n| format!("&lt;b a={n}&gt;")).collect();
     let tree =
-        format!("<item><description>&lt;p&gt;{bold}{}</description></item>", "&lt;p&gt;x".repeat(2_000)).repeat(60);
+        format!("<item><description>&lt;p&gt;{bold}{}</description></item>", "&lt;p&gt;x".repeat(2_000)).repeat(10);
     let feed = |inside: &str| format!("<rss version='2.0'><channel><title>T</title>{inside}</channel></rss>");
     let began = Instant::now();
     let parsed = parse(feed(&many).as_bytes()).unwrap();
@@ -72,9 +72,9 @@ fn a_document_that_is_to_do_harm_does_none() {
     );
     assert!(matches!(parse(feed(&spaces).as_bytes()), Err(NotAFeed::Broken(_))));
     assert!(matches!(parse(feed(&format!("<item{attributes}/>")).as_bytes()), Err(NotAFeed::Broken(_))));
-    assert!(parse(feed(&tree).as_bytes()).unwrap().articles.len() == 60);
-    assert!(parse(feed("&a;".repeat(1_000_000).as_str()).as_bytes()).is_ok());
-    for json in ["[".repeat(2_000_000), format!("{{\"a\":{}", "{\"a\":".repeat(500_000))] {
+    assert!(parse(feed(&tree).as_bytes()).unwrap().articles.len() == 10);
+    assert!(parse(feed("&a;".repeat(200_000).as_str()).as_bytes()).is_ok());
+    for json in ["[".repeat(200_000), format!("{{\"a\":{}", "{\"a\":".repeat(100_000))] {
         assert!(parse(json.as_bytes()).is_err());
     }
     for bytes in
@@ -83,7 +83,7 @@ fn a_document_that_is_to_do_harm_does_none() {
         assert!(parse(bytes).is_err() || parse(bytes).unwrap().articles.is_empty());
     }
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(40), "{took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
 proptest::proptest! {
