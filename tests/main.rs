@@ -5,6 +5,7 @@ mod architecture;
 mod bench;
 mod commands;
 mod faults;
+mod feeds;
 mod guide;
 mod jobs;
 mod mail;

@@ -27,6 +27,7 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_webhook_attempts_total", &["outcome"], &[WORKER]),
     ("crier_webhook_attempt_duration_seconds", &[], &[WORKER]),
     ("crier_webhook_end_to_end_seconds", &[], &[WORKER]),
+    ("crier_feed_fetches_total", &["outcome"], &[WORKER]),
     ("crier_platform_requests_total", &["platform", "status_class"], &[WORKER]),
     ("crier_platform_rate_limited_total", &["platform"], &[WORKER]),
     ("crier_webhook_endpoints", &["state"], &[SCHEDULER]),

@@ -2,9 +2,11 @@
 //! an operator is told of it. One arm a kind.
 
 use crate::domain::failure::{Category, Failure};
+use crate::domain::feed;
 use crate::domain::job::{Kind, Try};
 use crate::publishing;
-use crate::store::{Conn, Result, Tx, deliveries, mails, posts, targets};
+use crate::random;
+use crate::store::{Conn, Result, Tx, deliveries, feeds, mails, posts, targets};
 
 /// Holds what the job acts on until the end of the transaction. To be called before the job's own row is touched: the
 /// subject comes first everywhere, so that nobody waits for another who waits for him.
@@ -13,6 +15,7 @@ pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
         Kind::PublishTarget => drop(posts::lock_of_target(tx, subject_id).await?),
         Kind::DeliverWebhook => drop(deliveries::lock(tx, subject_id).await?),
         Kind::SendMail => mails::hold(tx, subject_id).await?,
+        Kind::FetchFeed => drop(feeds::lock(tx, subject_id).await?),
         Kind::Noop => {}
     }
     Ok(())
@@ -27,6 +30,14 @@ pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&s
         }
         Kind::DeliverWebhook => deliveries::give_up(tx, subject_id, "internal error; retry this delivery").await,
         Kind::SendMail => mails::failed(tx, subject_id, "internal error; retry its job to send it").await,
+        Kind::FetchFeed => match feeds::lock(tx, subject_id).await? {
+            Some(feed) => {
+                let why = "Crier could not read this feed: internal error. It is tried again later.";
+                let next = feed::next_fetch(feed.failures + 1, None, tx.now, random::unit());
+                feeds::failed(tx, subject_id, why, false, next).await
+            }
+            None => Ok(()),
+        },
         Kind::Noop => Ok(()),
     }
 }
@@ -40,7 +51,8 @@ pub async fn job_cancelled(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<(
         }
         Kind::DeliverWebhook => deliveries::give_up(tx, subject_id, "cancelled by the operator").await,
         Kind::SendMail => mails::failed(tx, subject_id, "cancelled by the operator").await,
-        Kind::Noop => Ok(()),
+        // It is fetched again at its next time.
+        Kind::FetchFeed | Kind::Noop => Ok(()),
     }
 }
 
@@ -50,6 +62,7 @@ pub async fn job_revived(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<boo
         Kind::PublishTarget => publishing::revive(tx, subject_id).await,
         Kind::DeliverWebhook => deliveries::replay(tx, subject_id).await,
         Kind::SendMail => mails::revive(tx, subject_id).await,
+        Kind::FetchFeed => Ok(feeds::find_any(tx, subject_id).await?.is_some()),
         Kind::Noop => Ok(true),
     }
 }
@@ -83,6 +96,11 @@ pub async fn describe(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<Op
         Kind::SendMail => {
             let Some(m) = mails::find(conn, subject_id).await? else { return Ok(None) };
             let words = format!("mail {} on behalf of user {}, {}", m.id, m.user_id, m.status);
+            Ok(Some(Described { words, tries: Vec::new() }))
+        }
+        Kind::FetchFeed => {
+            let Some(f) = feeds::find_any(conn, subject_id).await? else { return Ok(None) };
+            let words = format!("feed {} of brand {}, {}", f.id, f.brand_id, f.status);
             Ok(Some(Described { words, tries: Vec::new() }))
         }
         Kind::Noop => Ok(Some(Described { words: "nothing".to_owned(), tries: Vec::new() })),

@@ -75,6 +75,7 @@ async fn paged_lists_are_paged(app: TestApp) {
         "/webhooks".to_owned(),
         "/webhook-events".to_owned(),
         t.path("/social-accounts/platforms"),
+        t.path("/feeds"),
     ] {
         let list = t.get(&path).await.expect(200);
         assert_eq!(list.as_object().unwrap().len(), 1, "{path}");

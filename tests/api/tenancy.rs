@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::checks;
+use super::{checks, feeds};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
 on_both_apps!(another_tenants_ids_lead_nowhere, lists_hold_ones_own, another_brand_of_ones_own_is_another);
@@ -15,6 +15,8 @@ struct Things {
     post: i64,
     webhook: i64,
     delivery: i64,
+    feed: i64,
+    article: i64,
 }
 
 impl Things {
@@ -26,7 +28,10 @@ impl Things {
         t.post("/brands", json!({ "name": "Told" })).await.expect(201);
         let deliveries = t.get(&format!("/webhooks/{webhook}/deliveries")).await.data(200);
         let delivery = deliveries[0]["id"].as_i64().expect("a delivery of brand.created");
-        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery }
+        let feed = json!({ "url": "https://8.8.8.8/feed.xml" });
+        let feed = t.post(&t.path("/feeds"), feed).await.data(201)["id"].as_i64().unwrap();
+        let article = feeds::article(t, feed, "guid-1").await;
+        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery, feed, article }
     }
 
     fn id(&self, name: &str) -> i64 {
@@ -35,6 +40,8 @@ impl Things {
             "post" => self.post,
             "webhook" => self.webhook,
             "delivery" => self.delivery,
+            "feed" => self.feed,
+            "article" => self.article,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -64,13 +71,17 @@ async fn another_tenants_ids_lead_nowhere(app: TestApp) {
     assert_eq!(before, after);
     victim.get(&format!("/webhooks/{}", things.webhook)).await.expect(200);
     assert_eq!(victim.get(&victim.path("/social-accounts")).await.data(200)[0]["id"], things.account);
+    let feed = victim.get(&victim.path(&format!("/feeds/{}", things.feed))).await.data(200);
+    assert_eq!((&feed["url"], &feed["status"]), (&json!("https://8.8.8.8/feed.xml"), &json!("pending")));
 }
 
 async fn lists_hold_ones_own(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     Things::of(&victim).await;
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
-    for path in [intruder.path("/posts"), intruder.path("/social-accounts"), "/webhooks".to_owned()] {
+    for path in
+        [intruder.path("/posts"), intruder.path("/social-accounts"), intruder.path("/feeds"), "/webhooks".to_owned()]
+    {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");
     }
 }
@@ -79,7 +90,8 @@ async fn another_brand_of_ones_own_is_another(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let things = Things::of(&owner).await;
     let second = owner.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    for path in [format!("/posts/{}", things.post), format!("/posts/{}/status", things.post)] {
+    let (post, feed) = (things.post, things.feed);
+    for path in [format!("/posts/{post}"), format!("/posts/{post}/status"), format!("/feeds/{feed}/articles")] {
         owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
     }
     owner.delete(&format!("/brands/{second}/social-accounts/{}", things.account)).await.refused(404, "not_found");

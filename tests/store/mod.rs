@@ -10,6 +10,7 @@ mod attempts;
 mod deliveries;
 mod errors;
 mod events;
+mod feeds;
 mod idempotency;
 mod jobs;
 mod mails;

@@ -30,6 +30,7 @@ use crier_common::store::{Store, deliveries, jobs, posts, targets, webhooks};
 use crier_common::webhooks::Sender;
 use crier_scheduler::Scheduler;
 use crier_worker::engine::Engine;
+use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{Deps, Job, Registry};
 use secrecy::SecretString;
 use tokio::runtime::Runtime;
@@ -396,6 +397,7 @@ impl Outside {
             platforms: self.platforms.clone(),
             library: self.library.clone(),
             plans: Arc::new(Plans::default()),
+            feeds: Arc::new(Fetcher::new(guard.clone())),
             webhooks: Arc::new(Sender::new(guard.clone())),
             guard,
             mailer: self.mailer.clone(),

@@ -24,6 +24,7 @@ pub mod jobs;
 
 use backend::BellBackend;
 use engine::Engine;
+use jobs::fetch_feed::Fetcher;
 use jobs::{Deps, Registry};
 
 /// How long after the grace a broken-off job may take to be handed back.
@@ -41,6 +42,7 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
         plans: Arc::new(config.plans.clone()),
         guard: process.guard.clone(),
         webhooks: Arc::new(Sender::new(process.guard.clone())),
+        feeds: Arc::new(Fetcher::new(process.guard.clone())),
         mailer: mailer.map(Arc::new),
         latest_publish: delta(config.latest_publish),
         platform_timeout: delta(config.worker.platform_timeout),

@@ -165,6 +165,8 @@ words! {
     Feature in crier_common::domain::plan::Feature,
     ImageType in crier_common::domain::media::ImageType,
     MediaJobStatus in crier_common::domain::media::MediaJobStatus,
+    FeedStatus in crier_common::domain::feed::FeedStatus,
+    FeedType in crier_common::domain::feed::FeedType,
     FieldType in crier_common::domain::platform::FieldType,
     Mode in crier_common::domain::platform::Mode,
     Platform in crier_common::domain::platform::Platform,

@@ -4,14 +4,22 @@ use crate::endpoint::Endpoint;
 
 pub mod accounts;
 mod brands;
+mod feeds;
 mod media;
 mod posts;
 mod webhooks;
 
 /// All endpoints, in the order of the document.
 pub fn all() -> Vec<Endpoint> {
-    [brands::endpoints(), accounts::endpoints(), posts::endpoints(), media::endpoints(), webhooks::endpoints()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        brands::endpoints(),
+        accounts::endpoints(),
+        posts::endpoints(),
+        media::endpoints(),
+        feeds::endpoints(),
+        webhooks::endpoints(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -23,6 +23,7 @@ crate::text_enum! {
         PublishTarget = "publish_target",
         DeliverWebhook = "deliver_webhook",
         SendMail = "send_mail",
+        FetchFeed = "fetch_feed",
         /// Does nothing; `crier bench jobs` measures the engine with it.
         Noop = "noop",
     }
@@ -55,6 +56,9 @@ impl Kind {
             // The delivery's own `max_attempts` decides; a replay raises it. An endpoint that fails has fewer places.
             Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(128) },
             Self::SendMail => Rules { max_attempts: 8, lane_cap: Some(8) },
+            // A failed fetch is no failed job: these are for crashes and a database that is away. The lane is a host: it is
+            // not asked by more at once, and one that is slow holds up no other.
+            Self::FetchFeed => Rules { max_attempts: 5, lane_cap: Some(4) },
             Self::Noop => Rules { max_attempts: 5, lane_cap: None },
         }
     }
@@ -87,6 +91,12 @@ impl NewJob {
 
     pub fn lane(mut self, lane: Lane) -> Self {
         self.lane = Some(lane.to_string());
+        self
+    }
+
+    /// In the lane of a host that users named.
+    pub fn lane_of_host(mut self, host: &str) -> Self {
+        self.lane = Some(format!("host:{host}"));
         self
     }
 

@@ -8,6 +8,7 @@ pub mod brand;
 pub mod circuit;
 pub mod event;
 pub mod failure;
+pub mod feed;
 pub mod job;
 pub mod mail;
 pub mod media;

@@ -19,6 +19,7 @@ use crate::secrets::Cipher;
 use crate::telemetry::metrics;
 
 pub mod accounts;
+pub mod articles;
 pub mod bench;
 pub mod brands;
 pub mod calls;
@@ -26,6 +27,7 @@ pub mod db;
 pub mod deliveries;
 pub mod error;
 pub mod events;
+pub mod feeds;
 pub mod files;
 pub mod idempotency;
 pub mod jobs;

@@ -61,6 +61,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("crier_webhook_attempts_total", Counter, "Attempts to deliver a webhook, by how they ended."),
     ("crier_webhook_attempt_duration_seconds", Histogram(ATTEMPT), "How long one attempt to deliver a webhook took."),
     ("crier_webhook_end_to_end_seconds", Histogram(END_TO_END), "From an event to its delivery being accepted."),
+    ("crier_feed_fetches_total", Counter, "Fetches of feeds, by what came of them."),
     ("crier_platform_requests_total", Counter, "Requests to a platform's API, by class of the answer's status."),
     ("crier_platform_rate_limited_total", Counter, "Answers by which a platform asked for a pause."),
     ("crier_media_taken_in_total", Counter, "Pictures that came by upload or import, by what became of them."),
@@ -116,6 +117,16 @@ impl StatusClass {
             Some(5) => Self::Class5xx,
             _ => Self::Error,
         }
+    }
+}
+
+crate::text_enum! {
+    /// What came of the fetch of a feed.
+    pub enum FetchOutcome {
+        /// At least one article was added or changed.
+        New = "new",
+        Unchanged = "unchanged",
+        Failed = "failed",
     }
 }
 
@@ -193,6 +204,9 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
         jobs_redispatched(0);
         for outcome in DeliveryOutcome::ALL {
             counter!("crier_webhook_attempts_total", "outcome" => outcome.as_str()).increment(0);
+        }
+        for outcome in FetchOutcome::ALL {
+            counter!("crier_feed_fetches_total", "outcome" => outcome.as_str()).increment(0);
         }
         let _ = histogram!("crier_webhook_attempt_duration_seconds");
         let _ = histogram!("crier_webhook_end_to_end_seconds");
@@ -301,6 +315,11 @@ pub fn webhook_delivered(since_event: Duration) {
     histogram!("crier_webhook_end_to_end_seconds").record(since_event.as_secs_f64());
 }
 
+/// One fetch of a feed.
+pub fn feed_fetched(outcome: FetchOutcome) {
+    counter!("crier_feed_fetches_total", "outcome" => outcome.as_str()).increment(1);
+}
+
 /// One request to a platform; `None` where no answer came.
 pub fn platform_request(platform: &'static str, status: Option<http::StatusCode>) {
     let class = StatusClass::of(status).as_str();
@@ -373,6 +392,7 @@ mod tests {
         webhook_attempt(DeliveryOutcome::Blocked, Duration::ZERO);
         platform_request("sandbox", Some(http::StatusCode::TOO_MANY_REQUESTS));
         platform_request("sandbox", None);
+        feed_fetched(FetchOutcome::Unchanged);
         scheduler_tick("dispatch", DateTime::from_timestamp(1_000, 0).unwrap());
         upkeep();
         let text = render();
@@ -395,6 +415,8 @@ mod tests {
             "crier_job_lateness_seconds_bucket{kind=\"noop\",le=\"3600\"} 1",
             "crier_job_duration_seconds_count{kind=\"publish_target\"} 0",
             "crier_webhook_attempts_total{outcome=\"blocked\"} 1",
+            "crier_feed_fetches_total{outcome=\"new\"} 0",
+            "crier_feed_fetches_total{outcome=\"unchanged\"} 1",
             "crier_platform_requests_total{platform=\"sandbox\",status_class=\"4xx\"} 1",
             "crier_platform_requests_total{platform=\"sandbox\",status_class=\"error\"} 1",
             "crier_scheduler_last_tick_timestamp_seconds{task=\"dispatch\"} 1000",

@@ -2,5 +2,6 @@
 
 pub mod clean_up;
 pub mod dispatch;
+pub mod feeds;
 pub mod measure;
 pub mod rescue;

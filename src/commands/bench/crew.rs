@@ -15,6 +15,7 @@ use crier_common::webhooks::Sender;
 use crier_scheduler::Scheduler;
 use crier_worker::engine::Engine;
 use crier_worker::heartbeat;
+use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{Deps, Job, Registry};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -86,6 +87,7 @@ pub fn job(config: &Config, place: &Place, kind: Kind) -> std::result::Result<Ar
         library: place.library().clone(),
         plans: Arc::new(config.plans.clone()),
         webhooks: Arc::new(Sender::new(guard.clone())),
+        feeds: Arc::new(Fetcher::new(guard.clone())),
         guard,
         mailer: None,
         latest_publish: delta(config.latest_publish),

@@ -46,6 +46,14 @@ impl Run {
         self.call(call).await
     }
 
+    /// The same without an effect outside: a run that is broken off meanwhile is handed back.
+    pub async fn wait<T>(&self, waiting: impl Future<Output = T>) -> T {
+        if let Some(slot) = &self.slot {
+            slot.give_back();
+        }
+        waiting.await
+    }
+
     pub(super) fn is_in_call(&self) -> bool {
         self.in_call.load(Ordering::SeqCst)
     }

@@ -20,6 +20,7 @@ use crier_common::webhooks::sender::Sender;
 use crate::engine::Run;
 
 mod deliver_webhook;
+pub mod fetch_feed;
 mod noop;
 mod publish_target;
 mod send_mail;
@@ -85,6 +86,7 @@ pub struct Deps {
     /// Judges the addresses that users choose.
     pub guard: Guard,
     pub webhooks: Arc<Sender>,
+    pub feeds: Arc<fetch_feed::Fetcher>,
     /// `None`: no mail is sent.
     pub mailer: Option<Arc<Mailer>>,
     /// A post that is later than this is not published any more.
@@ -104,6 +106,7 @@ impl Registry {
             Arc::new(publish_target::PublishTarget::new(deps)),
             Arc::new(deliver_webhook::DeliverWebhook::new(deps)),
             Arc::new(send_mail::SendMail::new(deps)),
+            Arc::new(fetch_feed::FetchFeed::new(deps)),
             Arc::new(noop::Noop),
         ];
         Self::of(all.into_iter().filter(|job| only.contains(&job.kind())))

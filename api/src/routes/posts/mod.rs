@@ -20,6 +20,7 @@ mod attempts;
 mod check;
 mod create;
 mod delete;
+mod draft;
 mod edit;
 mod list;
 mod reject;
@@ -28,6 +29,8 @@ mod status;
 mod submit;
 mod update;
 mod validate;
+
+pub use draft::create_draft;
 
 pub const TAG: &str = "Posts";
 

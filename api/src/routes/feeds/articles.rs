@@ -1,0 +1,66 @@
+//! `GET /brands/{brand}/feeds/{feed}/articles`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::feed;
+use crier_common::store::{Conn, articles};
+
+use super::{FEATURES, TAG, find};
+use crate::answer::{Answer, Stamp};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::openapi::schema::record;
+
+record! {
+    /// An article of a feed.
+    pub struct FeedArticle {
+        pub id: i64,
+        pub feed_id: i64,
+        /// What it is known by: the feed's own id for it, else its link, else a hash of what it says.
+        pub guid: String,
+        pub title: Option<String>,
+        pub url: Option<String> { "format": "uri" },
+        /// Safe HTML of a few tags, at most some 2,000 characters of text.
+        pub summary: Option<String>,
+        pub author: Option<String>,
+        pub image_url: Option<String> { "format": "uri" },
+        /// When it was first seen, where the feed gives no date.
+        pub published_at: Stamp,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl From<feed::Article> for FeedArticle {
+    fn from(a: feed::Article) -> Self {
+        Self {
+            id: a.id,
+            feed_id: a.feed_id,
+            guid: a.guid,
+            title: a.title,
+            url: a.url,
+            summary: a.summary,
+            author: a.author,
+            image_url: a.image_url,
+            published_at: a.published_at.into(),
+            created_at: a.created_at.into(),
+            updated_at: a.updated_at.into(),
+        }
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/feeds/{feed}/articles", "listFeedArticles", Scope::FeedsRead)
+        .tag(TAG)
+        .summary("List the articles of a feed, newest first")
+        .description("The newest 200 are kept.")
+        .features(FEATURES)
+        .answers::<FeedArticle>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let feed = find(cx, conn).await?;
+    let all = articles::list(conn, feed.id).await?;
+    Answer::ok(all.into_iter().map(FeedArticle::from).collect::<Vec<_>>())
+}

@@ -1,0 +1,63 @@
+//! `POST /brands/{brand}/feeds`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::feed::FeedType;
+use crier_common::store::{Tx, feeds};
+use serde_json::json;
+
+use super::{FEATURES, Feed, TAG, URL, check_url, name, name_of};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::{Code, Result};
+use crate::fields::Given;
+use crate::openapi::schema::request;
+
+request! {
+    /// A feed to be read.
+    pub struct NewFeed {
+        /// The feed's own title if it is left out.
+        pub name: Option<String> { "type": "string", "minLength": 1, "maxLength": 120 },
+        /// Of a feed, or of a page that names one; public, http or https.
+        pub url: String { "format": "uri", "maxLength": 2048 },
+        /// A feed of another type is read all the same. `wordpress` takes a site's address as well.
+        pub r#type: Option<FeedType> { "default": "rss" },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/feeds", "createFeed", Scope::FeedsWrite)
+        .tag(TAG)
+        .summary("Add a feed")
+        .description(
+            "It is fetched right after, and every 15 minutes from then on. Until the first fetch it is `pending`.",
+        )
+        .features(FEATURES)
+        .body::<NewFeed>(json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" }))
+        .answers::<Feed>(201, Shape::One)
+        .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl])
+        .asks_then_writes(prepare)
+}
+
+async fn prepare(cx: &Context) -> Result<Finish> {
+    let new = cx.read(|f| {
+        let url = f.required("url", f.text("url", URL));
+        let r#type = f.word("type").value();
+        Some(NewFeed { name: name(f).value(), url: url?, r#type })
+    })?;
+    check_url(cx, &Given::Value(new.url.clone())).await?;
+    Ok(Finish::with(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
+}
+
+async fn create(cx: &Context, tx: &mut Tx, new: &NewFeed) -> Result<Answer> {
+    let name = new.name.clone().unwrap_or_else(|| name_of(&new.url));
+    let row = feeds::NewFeed {
+        name: &name,
+        named: new.name.is_some(),
+        url: &new.url,
+        kind: new.r#type.unwrap_or(FeedType::Rss),
+    };
+    let made = feeds::create(tx, cx.brand()?.id, &row, cx.trace()).await?;
+    let path = format!("/brands/{}/feeds/{}", made.brand_id, made.id);
+    Answer::created(&path, Feed::from(made))
+}

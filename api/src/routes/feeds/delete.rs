@@ -1,0 +1,26 @@
+//! `DELETE /brands/{brand}/feeds/{feed}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, feeds};
+
+use super::{FEATURES, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::delete("/brands/{brand}/feeds/{feed}", "deleteFeed", Scope::FeedsWrite)
+        .tag(TAG)
+        .summary("Delete a feed with its articles")
+        .features(FEATURES)
+        .answers_nothing()
+        .writes(delete)
+}
+
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    if !feeds::delete(tx, cx.brand()?.id, cx.id("feed")?).await? {
+        return Err(ApiError::not_found("feed"));
+    }
+    Ok(Answer::nothing())
+}

@@ -1,0 +1,40 @@
+//! `POST /brands/{brand}/feeds/{feed}/articles/{article}/draft`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::feed::Article;
+use crier_common::feeds::plain_text;
+use crier_common::store::{Tx, articles};
+
+use super::{FEATURES, TAG, find};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Result};
+use crate::routes::posts::{self, PostDetail};
+
+pub fn endpoint() -> Endpoint {
+    let path = "/brands/{brand}/feeds/{feed}/articles/{article}/draft";
+    Endpoint::post(path, "createDraftFromArticle", Scope::FeedsWrite)
+        .tag(TAG)
+        .summary("Make a draft of a post from an article")
+        .description("Its content is the article's title, its summary as text, and its URL.")
+        .extension()
+        .features(FEATURES)
+        .answers::<PostDetail>(201, Shape::One)
+        .writes(create)
+}
+
+async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let feed = find(cx, tx).await?;
+    let found = articles::find(tx, feed.id, cx.id("article")?).await?;
+    let article = found.ok_or_else(|| ApiError::not_found("article"))?;
+    posts::create_draft(cx, tx, content(&article)).await
+}
+
+/// An article without any text has its guid.
+fn content(article: &Article) -> String {
+    let summary = article.summary.as_deref().map(plain_text);
+    let parts = [article.title.clone(), summary, article.url.clone()];
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { article.guid.clone() } else { parts.join("\n\n") }
+}

@@ -1,0 +1,24 @@
+//! `GET /brands/{brand}/feeds`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, feeds};
+
+use super::{FEATURES, Feed, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/feeds", "listFeeds", Scope::FeedsRead)
+        .tag(TAG)
+        .summary("List the feeds of a brand, newest first")
+        .features(FEATURES)
+        .answers::<Feed>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let all = feeds::list(conn, cx.brand()?.id).await?;
+    Answer::ok(all.into_iter().map(Feed::from).collect::<Vec<_>>())
+}

@@ -1,0 +1,113 @@
+//! Feeds that a brand reads, and what stands in them. They are fetched by the worker (`docs/feeds.md`).
+
+use std::ops::RangeInclusive;
+
+use crier_common::domain::feed::{self, FeedStatus, FeedType, LONGEST_NAME};
+use crier_common::domain::plan::Feature;
+use crier_common::http::SchemePolicy;
+use crier_common::store::{Conn, feeds};
+use url::Url;
+
+use crate::answer::Stamp;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Code, Result};
+use crate::fields::{Fields, Given};
+use crate::openapi::schema::record;
+
+mod articles;
+mod create;
+mod delete;
+mod draft;
+mod list;
+mod show;
+mod update;
+
+pub const TAG: &str = "Feeds";
+const FEATURES: &[Feature] = &[Feature::FeedReader];
+/// How long a URL may be. An empty one is text, so it is refused as what it is: no public address.
+const URL: RangeInclusive<usize> = 0..=2048;
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        list::endpoint(),
+        create::endpoint(),
+        show::endpoint(),
+        update::endpoint(),
+        delete::endpoint(),
+        articles::endpoint(),
+        draft::endpoint(),
+    ]
+}
+
+record! {
+    /// A feed.
+    pub struct Feed {
+        pub id: i64,
+        /// The name that was given, else the feed's own title; until it was fetched, the host of its URL.
+        pub name: String,
+        /// As it was given; a page that names its feed stays what it is.
+        pub url: String { "format": "uri" },
+        /// What it turned out to be, once it was fetched.
+        pub r#type: FeedType,
+        /// `failing` after one failed fetch, `active` after one good one.
+        pub status: FeedStatus,
+        /// When it was last fetched, whatever came of it.
+        pub last_fetched_at: Option<Stamp>,
+        /// Why the last fetch failed, in words for a person; null after a good one.
+        pub last_error: Option<String>,
+        pub articles_count: i64,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl From<feed::Feed> for Feed {
+    fn from(f: feed::Feed) -> Self {
+        Self {
+            id: f.id,
+            name: f.name,
+            url: f.url,
+            r#type: f.kind,
+            status: f.status,
+            last_fetched_at: f.last_fetched_at.map(Stamp),
+            last_error: f.last_error,
+            articles_count: f.articles_count,
+            created_at: f.created_at.into(),
+            updated_at: f.updated_at.into(),
+        }
+    }
+}
+
+/// The feed in the path, of the brand in the path; 404 where it is not there.
+async fn find(cx: &Context, conn: &mut Conn) -> Result<feed::Feed> {
+    let found = feeds::find(conn, cx.brand()?.id, cx.id("feed")?).await?;
+    found.ok_or_else(|| ApiError::not_found("feed"))
+}
+
+/// The name in the body. There is always one, so that null is none.
+fn name(f: &Fields<'_>) -> Given<String> {
+    let given = f.text("name", 1..=LONGEST_NAME);
+    if given == Given::Null {
+        f.problem("name", "Must be text. Leave the field out where the name is to be the feed's own.");
+    }
+    given
+}
+
+/// The URL in the body, if there is one, once the guard has let it through.
+async fn check_url(cx: &Context, url: &Given<String>) -> Result<()> {
+    let Given::Value(url) = url else { return Ok(()) };
+    let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpOrHttps).await;
+    checked.map(drop).map_err(|refusal| {
+        let message = format!(
+            "The URL {refusal}. Give the public http:// or https:// address of a feed, or of a page that names one."
+        );
+        ApiError::new(Code::InvalidSourceUrl, message)
+    })
+}
+
+/// The name of a feed that nobody named and that was not fetched yet: its host.
+fn name_of(url: &str) -> String {
+    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.unwrap_or_else(|| url.to_owned()).chars().take(LONGEST_NAME).collect()
+}

@@ -1,0 +1,24 @@
+//! `GET /brands/{brand}/feeds/{feed}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::Conn;
+
+use super::{FEATURES, Feed, TAG, find};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/feeds/{feed}", "getFeed", Scope::FeedsRead)
+        .tag(TAG)
+        .summary("Read a feed")
+        .extension()
+        .features(FEATURES)
+        .answers::<Feed>(200, Shape::One)
+        .reads(read)
+}
+
+async fn read(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    Answer::ok(Feed::from(find(cx, conn).await?))
+}

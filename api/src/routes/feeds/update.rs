@@ -1,0 +1,60 @@
+//! `PUT /brands/{brand}/feeds/{feed}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, feeds};
+use serde_json::json;
+
+use super::{FEATURES, Feed, TAG, URL, check_url, find, name, name_of};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::{ApiError, Code, Result};
+use crate::fields::Given;
+use crate::openapi::schema::request;
+
+request! {
+    /// What may change of a feed; what is absent stays.
+    pub struct FeedChange {
+        pub name: Option<String> { "type": "string", "minLength": 1, "maxLength": 120 },
+        /// Of a feed, or of a page that names one; public, http or https.
+        pub url: Given<String> { "format": "uri", "maxLength": 2048 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/feeds/{feed}", "updateFeed", Scope::FeedsWrite)
+        .tag(TAG)
+        .summary("Change a feed")
+        .description(
+            "A feed with another URL begins anew: the articles of the old one go, and it is fetched right after.",
+        )
+        .features(FEATURES)
+        .body::<FeedChange>(json!({ "name": "News", "url": "https://example.com/news.xml" }))
+        .answers::<Feed>(200, Shape::One)
+        .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl])
+        .asks_then_writes(prepare)
+}
+
+async fn prepare(cx: &Context) -> Result<Finish> {
+    // The resource comes before validation, and is looked at again when it is written.
+    let mut conn = cx.app.store.read().await?;
+    find(cx, &mut conn).await?;
+    drop(conn);
+    let change = cx.read(|f| Some(FeedChange { name: name(f).value(), url: f.text("url", URL) }))?;
+    check_url(cx, &change.url).await?;
+    Ok(Finish::with(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
+}
+
+async fn update(cx: &Context, tx: &mut Tx, change: &FeedChange) -> Result<Answer> {
+    let held = feeds::find_for_update(tx, cx.brand()?.id, cx.id("feed")?).await?;
+    let feed = held.ok_or_else(|| ApiError::not_found("feed"))?;
+    if let Some(name) = &change.name {
+        feeds::rename(tx, feed.id, name).await?;
+    }
+    if let Given::Value(url) = &change.url
+        && *url != feed.url
+    {
+        feeds::move_to(tx, feed.id, url, &name_of(url), cx.trace()).await?;
+    }
+    Answer::ok(Feed::from(find(cx, tx).await?))
+}

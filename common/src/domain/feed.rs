@@ -1,0 +1,162 @@
+//! Feeds and their articles.
+//!
+//! ```text
+//!            a good fetch
+//! pending ───────────────> active
+//!    │                     │    ▲
+//!    │ a failed fetch      │    │ a good fetch
+//!    └──────────> failing <┘────┘
+//! ```
+//! A changed URL makes a feed `pending` again. `version` counts those changes: what was fetched for another version is not
+//! stored.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+crate::text_enum! {
+    pub enum FeedType {
+        /// Any RSS, RDF included.
+        Rss = "rss",
+        Atom = "atom",
+        /// A site of WordPress, or its feed.
+        Wordpress = "wordpress",
+        Json = "json",
+    }
+}
+
+crate::text_enum! {
+    pub enum FeedStatus { Pending = "pending", Active = "active", Failing = "failing" }
+}
+
+/// How long a name may be, in characters.
+pub const LONGEST_NAME: usize = 120;
+/// How many articles of a feed are kept, the newest.
+pub const KEPT: usize = 200;
+/// From one good fetch to the next.
+pub const EVERY: TimeDelta = TimeDelta::minutes(15);
+/// The longest that a failing feed is left alone.
+pub const SELDOM: TimeDelta = TimeDelta::days(1);
+/// A date of an article before this one is no date, but what a program writes that has none.
+pub const FIRST_DATE: DateTime<Utc> = DateTime::from_timestamp_nanos(86_400_000_000_000);
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Feed {
+    pub id: i64,
+    pub brand_id: i64,
+    pub name: String,
+    /// The name was given by a user; else it follows the feed's own title.
+    pub named: bool,
+    /// As the user gave it.
+    pub url: String,
+    #[sqlx(rename = "type")]
+    pub kind: FeedType,
+    pub status: FeedStatus,
+    pub version: i64,
+    /// Where the feed is, if `url` is a page that names it.
+    pub found_url: Option<String>,
+    /// Of which address the next two are.
+    pub validator_url: Option<String>,
+    pub etag: Option<String>,
+    pub last_modified: Option<String>,
+    /// Failed fetches since the last good one.
+    pub failures: i32,
+    pub last_error: Option<String>,
+    /// When it was last fetched, whatever came of it.
+    pub last_fetched_at: Option<DateTime<Utc>>,
+    pub next_fetch_at: DateTime<Utc>,
+    pub articles_count: i64,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+impl Feed {
+    /// Which address is asked.
+    pub fn address(&self) -> &str {
+        self.found_url.as_deref().unwrap_or(&self.url)
+    }
+}
+
+/// The host of an address, for the lane of those who ask it; the whole text where it has none.
+pub fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    if authority.is_empty() { url } else { authority }
+}
+
+/// An article as it is stored.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Article {
+    pub id: i64,
+    pub feed_id: i64,
+    pub guid: String,
+    pub title: Option<String>,
+    pub url: Option<String>,
+    /// Safe HTML.
+    pub summary: Option<String>,
+    pub author: Option<String>,
+    pub image_url: Option<String>,
+    pub published_at: DateTime<Utc>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// An article as it stands in a feed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FoundArticle {
+    /// What it is known by: the feed's own id for it, else its link, else a hash of what it says.
+    pub guid: String,
+    pub title: Option<String>,
+    pub url: Option<String>,
+    pub summary: Option<String>,
+    pub author: Option<String>,
+    pub image_url: Option<String>,
+    pub published_at: Option<DateTime<Utc>>,
+}
+
+/// What is known of an article that is stored, to tell whether it changed.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct KnownArticle {
+    pub id: i64,
+    pub guid: String,
+    pub published_at: DateTime<Utc>,
+    /// A hash of all that was found of it.
+    pub digest: String,
+}
+
+/// When a feed is fetched next after `failures` failed fetches in a row: after 15 minutes, which double with each failure
+/// after the first, up to a day. `random`, in `[0, 1)`, spreads it by a tenth to both sides, so that feeds that were made
+/// together do not stay together. A server that asks for more patience is given it, up to a day.
+pub fn next_fetch(failures: i32, retry_after: Option<DateTime<Utc>>, now: DateTime<Utc>, random: f64) -> DateTime<Utc> {
+    let doublings = u32::try_from(failures - 1).unwrap_or(0).min(10);
+    let wait = (EVERY * 2_i32.pow(doublings)).min(SELDOM);
+    let millis = wait.num_milliseconds() as f64 * (0.9 + 0.2 * random.clamp(0.0, 1.0));
+    let at = now + TimeDelta::milliseconds(millis as i64);
+    retry_after.map_or(at, |asked| at.max(asked.min(now + SELDOM)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_feed_is_asked_less_and_less_often() {
+        let now = DateTime::from_timestamp(1_781_000_000, 0).unwrap_or_default();
+        let minutes = |failures, random| (next_fetch(failures, None, now, random) - now).num_minutes();
+        let all: Vec<i64> = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 50, i32::MAX].iter().map(|n| minutes(*n, 0.5)).collect();
+        assert_eq!(all, [15, 15, 30, 60, 120, 240, 480, 960, 1440, 1440, 1440, 1440]);
+        assert_eq!((minutes(0, 0.0), minutes(0, 1.0)), (13, 16));
+        let asked = |minutes| (next_fetch(1, Some(now + TimeDelta::minutes(minutes)), now, 0.5) - now).num_minutes();
+        assert_eq!([asked(1), asked(60), asked(100_000)], [15, 60, 1440]);
+    }
+
+    #[test]
+    fn the_host_of_an_address() {
+        for (url, host) in [
+            ("https://example.com/feed", "example.com"),
+            ("http://a.b:81?x=/y", "a.b:81"),
+            ("https://[::1]:3/x", "[::1]:3"),
+            ("nonsense", "nonsense"),
+        ] {
+            assert_eq!(host_of(url), host);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Where a web page says that its feed is: `<link rel="alternate" type="application/rss+xml" href="…">`.
+
+use url::Url;
+
+use super::html::{Piece, walk};
+use super::web_address;
+
+/// How much of a page is looked at: its head is at its head.
+const LOOKED_AT: usize = 256 << 10;
+/// How many feeds of a page are tried.
+const MOST: usize = 3;
+const TYPES: &[&str] = &["application/rss+xml", "application/atom+xml", "application/feed+json"];
+
+/// Whether a document is a web page, by how it begins.
+pub fn is_page(text: &str) -> bool {
+    let mut text = text.trim_start();
+    // What may stand before the root.
+    for _ in 0..20 {
+        let end = if text.starts_with("<?") {
+            "?>"
+        } else if text.starts_with("<!--") {
+            "-->"
+        } else {
+            break;
+        };
+        text = text.split_once(end).map_or("", |(_, rest)| rest).trim_start();
+    }
+    let begins = |word: &str| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+    ["<!doctype html", "<html", "<head", "<body"].iter().any(|word| begins(word))
+}
+
+/// The addresses of the feeds that a page names, in its order; feeds of comments come last.
+pub fn feeds(html: &str, page: &Url) -> Vec<String> {
+    let (mut base, mut found) = (None::<Url>, Vec::new());
+    walk(html, LOOKED_AT, |piece| match piece {
+        Piece::Open("base", attributes) if base.is_none() => {
+            base = attributes.get("href").and_then(|href| page.join(href.trim()).ok());
+        }
+        Piece::Open("link", attributes) => {
+            let get = |name| attributes.get(name).unwrap_or_default().trim().to_ascii_lowercase();
+            let kind = get("type");
+            let kind = kind.split(';').next().unwrap_or_default().trim().to_owned();
+            if TYPES.contains(&kind.as_str()) && get("rel").split_ascii_whitespace().any(|rel| rel == "alternate") {
+                let href = attributes.get("href").filter(|href| !href.trim().is_empty());
+                let comments = get("title").contains("comment") || get("href").contains("/comments/");
+                found.extend(
+                    href.and_then(|href| web_address(href, base.as_ref().unwrap_or(page))).map(|url| (comments, url)),
+                );
+            }
+        }
+        _ => {}
+    });
+    found.sort_by_key(|(comments, _)| *comments);
+    let mut urls: Vec<String> = Vec::new();
+    for (_, url) in found {
+        if !urls.contains(&url) && urls.len() < MOST {
+            urls.push(url);
+        }
+    }
+    urls
+}
+
+/// Where a site of WordPress has its feed, where its page names none: with permalinks and without.
+pub fn of_wordpress(site: &Url) -> Vec<String> {
+    let mut pretty = site.clone();
+    pretty.set_query(None);
+    pretty.set_fragment(None);
+    let mut plain = pretty.clone();
+    let path = format!("{}/feed/", pretty.path().trim_end_matches('/'));
+    pretty.set_path(&path);
+    plain.set_query(Some("feed=rss2"));
+    vec![pretty.into(), plain.into()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_names_its_feeds() {
+        let page = Url::parse("https://example.com/blog/").unwrap();
+        let html = r#"<!doctype html><title><link rel=alternate type=application/rss+xml href=/no></title>
+            <link rel="stylesheet" href="x.css"><link rel=alternate hreflang=de href=/de>
+            <link rel="alternate" type="application/rss+xml" title="Blog » Comments Feed" href="/comments/feed/">
+            <LINK REL="Alternate Home" TYPE="application/atom+xml; charset=utf-8" HREF=" atom.xml?a=1&amp;b=2 ">
+            <link rel=alternate type=application/feed+json href=//cdn.example.com/feed.json>
+            <link rel=alternate type=application/rss+xml href="javascript:x"><link rel=alternate type=application/rss+xml>"#;
+        let found = feeds(html, &page);
+        assert_eq!(
+            found,
+            [
+                "https://example.com/blog/atom.xml?a=1&b=2",
+                "https://cdn.example.com/feed.json",
+                "https://example.com/comments/feed/",
+            ]
+        );
+        let based = "<base href='/other/'><link rel=alternate type=application/rss+xml href=feed>";
+        assert_eq!(feeds(based, &page), ["https://example.com/other/feed"]);
+        assert!(feeds("<p>nothing", &page).is_empty());
+    }
+
+    #[test]
+    fn a_page_is_known_by_its_beginning() {
+        for text in ["<!DOCTYPE HTML>", " \n<html lang=x>", "<?xml version='1.0'?><!-- x --><html>", "<HEAD>"] {
+            assert!(is_page(text), "{text}");
+        }
+        for text in ["<rss>", "<?xml?><feed>", "", "<!-- <html>", "<é"] {
+            assert!(!is_page(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn where_wordpress_has_its_feed() {
+        let of = |site| of_wordpress(&Url::parse(site).unwrap());
+        assert_eq!(of("https://a.b"), ["https://a.b/feed/", "https://a.b/?feed=rss2"]);
+        assert_eq!(of("https://a.b/blog/?x=1#y"), ["https://a.b/blog/feed/", "https://a.b/blog/?feed=rss2"]);
+    }
+}

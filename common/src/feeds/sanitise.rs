@@ -1,0 +1,306 @@
+//! HTML that a stranger wrote, as short HTML that is safe to show, as text, and for the picture in it.
+//!
+//! In two steps. The first goes over the tags one by one, keeps a few of them, resolves addresses and stops at the length
+//! that is kept: its result is small and plain, so that the tree which the second makes of it is, too. The second is ammonia,
+//! which makes it safe and whole.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use ammonia::{Builder, UrlRelative};
+use url::Url;
+
+use super::html::{Piece, walk};
+use super::web_address;
+
+/// How much of an article's text is looked at.
+const LOOKED_AT: usize = 32 << 10;
+/// How long a summary is, in characters of its text.
+const SUMMARY: usize = 2_000;
+const MOST_TAGS: usize = 1_000;
+
+/// What a summary may have.
+const TAGS: &[&str] = &["a", "b", "blockquote", "br", "code", "em", "i", "li", "ol", "p", "pre", "strong", "ul"];
+/// Elements that begin a line of their own; those that a summary may not have leave a space.
+const BLOCKS: &[&str] = &[
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "dd",
+    "div",
+    "dl",
+    "dt",
+    "figcaption",
+    "figure",
+    "footer",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hr",
+    "li",
+    "main",
+    "nav",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "table",
+    "td",
+    "th",
+    "tr",
+    "ul",
+];
+
+static SAFE: LazyLock<Builder<'static>> = LazyLock::new(|| {
+    let mut safe = Builder::empty();
+    safe.tags(TAGS.iter().copied().collect())
+        .tag_attributes(HashMap::from([("a", HashSet::from(["href"]))]))
+        .url_schemes(HashSet::from(["http", "https", "mailto"]))
+        .url_relative(UrlRelative::Deny)
+        .link_rel(Some("nofollow noopener"));
+    safe
+});
+
+/// Safe HTML of at most some 2,000 characters; `None` where there is no text in it. `base`: what its addresses are relative
+/// to.
+pub fn summary(html: &str, base: &Url) -> Option<String> {
+    let mut out = Shortened { html: String::new(), left: SUMMARY, tags: 0, cut: false };
+    walk(html, LOOKED_AT, |piece| out.take(piece, base));
+    let safe = SAFE.clean(out.html.trim()).to_string();
+    let safe = safe.trim();
+    (!plain_text(safe).is_empty()).then(|| safe.to_owned())
+}
+
+/// The same of what is no HTML.
+pub fn summary_of_text(text: &str) -> Option<String> {
+    let mut out = Shortened { html: String::new(), left: SUMMARY, tags: 0, cut: false };
+    out.push_text(text.trim());
+    (!out.html.is_empty()).then(|| out.html.replace("\r\n", "\n").replace('\n', "<br>"))
+}
+
+struct Shortened {
+    html: String,
+    /// Characters of text that have room.
+    left: usize,
+    tags: usize,
+    cut: bool,
+}
+
+impl Shortened {
+    fn take(&mut self, piece: Piece<'_>, base: &Url) {
+        if self.cut {
+            return;
+        }
+        match piece {
+            Piece::Text(text) => self.push_text(text),
+            Piece::Open(name, attributes) if self.may_have(name) => {
+                let href = attributes.get("href").filter(|_| name == "a").and_then(|href| link(href, base));
+                match href {
+                    Some(href) => self.html.extend(["<a href=\"", &escape(&href), "\">"]),
+                    None => self.html.extend(["<", name, ">"]),
+                }
+            }
+            Piece::Close(name) if self.may_have(name) => self.html.extend(["</", name, ">"]),
+            Piece::Open(name, _) | Piece::Close(name) if BLOCKS.contains(&name) => self.html.push(' '),
+            _ => {}
+        }
+    }
+
+    fn may_have(&mut self, name: &str) -> bool {
+        let may = TAGS.contains(&name) && self.tags < MOST_TAGS;
+        self.tags += usize::from(may);
+        may
+    }
+
+    /// Cut between two words, where one ends soon enough.
+    fn push_text(&mut self, text: &str) {
+        match text.char_indices().nth(self.left) {
+            None => {
+                self.left -= text.chars().count();
+                self.html.push_str(&escape(text));
+            }
+            Some((end, _)) => {
+                let whole = text[..end].rfind(char::is_whitespace).filter(|at| end - at < 100).unwrap_or(end);
+                self.html.push_str(&escape(text[..whole].trim_end()));
+                self.html.push('…');
+                self.cut = true;
+            }
+        }
+    }
+}
+
+fn link(href: &str, base: &Url) -> Option<String> {
+    let mail = href.trim().to_ascii_lowercase().starts_with("mailto:").then(|| href.trim().to_owned());
+    mail.or_else(|| web_address(href, base))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The text of HTML: lines for its blocks, an empty one between paragraphs, no other spaces than there are to be seen.
+pub fn plain_text(html: &str) -> String {
+    let mut out = String::new();
+    // Line breaks that come before the next text, and whether a space does.
+    let (mut breaks, mut space) = (0, false);
+    walk(html, LOOKED_AT, |piece| match piece {
+        Piece::Text(text) => {
+            for (n, word) in text.split(char::is_whitespace).enumerate() {
+                space |= n > 0;
+                if word.is_empty() {
+                    continue;
+                }
+                if !out.is_empty() {
+                    match breaks {
+                        0 if space => out.push(' '),
+                        n => out.extend(std::iter::repeat_n('\n', n)),
+                    }
+                }
+                out.push_str(word);
+                (breaks, space) = (0, false);
+            }
+        }
+        Piece::Open("br", _) => breaks = (breaks + 1).min(2),
+        Piece::Open("p" | "blockquote", _) | Piece::Close("p" | "blockquote") => breaks = 2,
+        Piece::Open(name, _) | Piece::Close(name) if BLOCKS.contains(&name) => breaks = breaks.max(1),
+        _ => {}
+    });
+    out
+}
+
+/// The text of HTML in one line of at most so many characters.
+pub fn line(html: &str, most: usize) -> Option<String> {
+    one_line(&plain_text(html), most)
+}
+
+/// Text in one line of at most so many characters; `None` where it is empty.
+pub fn one_line(text: &str, most: usize) -> Option<String> {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = match text.char_indices().nth(most) {
+        Some(_) => text.chars().take(most - 1).collect::<String>() + "…",
+        None => text,
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+/// The first picture that is to be seen: those of a point or two only count readers.
+pub fn first_image(html: &str, base: &Url) -> Option<String> {
+    let mut found = None;
+    walk(html, LOOKED_AT, |piece| {
+        if let Piece::Open("img", attributes) = piece {
+            let tiny = |name| attributes.get(name).and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n < 3);
+            if found.is_none() && !tiny("width") && !tiny("height") {
+                found = attributes.get("src").and_then(|src| web_address(src, base));
+            }
+        }
+    });
+    found
+}
+
+/// Whether a text that is said to be plain is HTML all the same.
+pub fn looks_like_html(text: &str) -> bool {
+    ["</", "<br", "<p>", "<img "].iter().any(|sign| text.contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base() -> Url {
+        Url::parse("https://example.com/blog/post").unwrap()
+    }
+
+    fn short(html: &str) -> String {
+        summary(html, &base()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_summary_has_a_few_tags_and_safe_links() {
+        for (html, safe) in [
+            ("<p>Hello <b>you</b></p>", "<p>Hello <b>you</b></p>"),
+            ("<p onclick=x style='y' class=z>a</p>", "<p>a</p>"),
+            ("a<script>alert(1)</script><style>p{}</style>b", "ab"),
+            ("<a href=../x>y</a>", "<a href=\"https://example.com/x\" rel=\"nofollow noopener\">y</a>"),
+            ("<a href=' JavaScript:alert(1)'>y</a>", "<a rel=\"nofollow noopener\">y</a>"),
+            ("<a href='java&#10;script:alert(1)'>y</a>", "<a rel=\"nofollow noopener\">y</a>"),
+            ("<a href='data:text/html,x'>y</a>", "<a rel=\"nofollow noopener\">y</a>"),
+            ("<svg onload=alert(1)><circle/></svg>z<math><mi>q", "zq"),
+            ("<div>a</div><div>b</div>", "a  b"),
+            ("<h2>Title</h2><p>x", "Title <p>x</p>"),
+            ("<ul><li>a<li>b</ul>", "<ul><li>a</li><li>b</li></ul>"),
+            ("<img src=x onerror=alert(1)>t", "t"),
+            ("1 < 2 & 3 &amp;lt;b&amp;gt;", "1 &lt; 2 &amp; 3 &amp;lt;b&amp;gt;"),
+            ("<b><i>open", "<b><i>open</i></b>"),
+            ("  <p> </p><br>&nbsp;", ""),
+            ("<!-- <b>", ""),
+        ] {
+            assert_eq!(short(html), safe, "{html}");
+        }
+    }
+
+    #[test]
+    fn a_long_one_is_cut_between_words_and_stays_whole() {
+        let html = format!("<ul><li><b>{}</b></li></ul>", "lorem ".repeat(1_000));
+        let cut = short(&html);
+        assert!(cut.starts_with("<ul><li><b>lorem ") && cut.ends_with("lorem…</b></li></ul>"), "{cut}");
+        assert!((1_990..=2_001).contains(&plain_text(&cut).chars().count()));
+        assert!(short(&"<b>x".repeat(9_000)).len() < 100_000);
+        assert!(short(&"é".repeat(5_000)).ends_with("é…"));
+    }
+
+    /// `<p><b><b>…<p>x<p>x`: each paragraph takes up again what was open in the one before.
+    #[test]
+    fn html_that_makes_huge_trees_does_not() {
+        let open: String = (0..3_000).map(|n| format!("<b a={n}>")).collect();
+        let began = std::time::Instant::now();
+        assert!(short(&format!("<p>{open}{}", "<p>x".repeat(7_000))).len() < 500_000);
+        let names: String = (0..5_000).map(|n| format!("a{n} ")).collect();
+        assert_eq!(short(&format!("<b {names}>x")), "<b>x</b>");
+        assert!(began.elapsed().as_secs() < 10);
+    }
+
+    #[test]
+    fn the_text_of_html() {
+        for (html, text) in [
+            ("<p>a  b\nc</p><p>d<br>e</p>", "a b c\n\nd\ne"),
+            ("<ul><li>x</li><li>y</li></ul>z", "x\ny\nz"),
+            ("Fish &amp; Chips &lt;3", "Fish & Chips <3"),
+            ("<title>no</title>", ""),
+        ] {
+            assert_eq!(plain_text(html), text, "{html}");
+        }
+        assert_eq!(line("  <b>a</b>\n b ", 10).as_deref(), Some("a b"));
+        assert_eq!(one_line("abcdef", 4).as_deref(), Some("abc…"));
+        assert_eq!(one_line(" \n", 4), None);
+    }
+
+    #[test]
+    fn the_first_picture() {
+        let image = |html| first_image(html, &base());
+        let html = "<img width=1 height=1 src=/count.gif><p><img src='../a.jpg?x=1&amp;y=2'><img src=b.png>";
+        assert_eq!(image(html).as_deref(), Some("https://example.com/a.jpg?x=1&y=2"));
+        assert_eq!(
+            image("<img src='data:image/png;base64,AA'><img src=c.png>").as_deref(),
+            Some("https://example.com/blog/c.png")
+        );
+        assert_eq!(image("<script>'<img src=x>'</script>"), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_that_runs_comes_through(html in "(<|>|/|script|a href=|javascript:|'|\"|&lt;|img |onerror=x| |p|b|svg|<!--|-->|é){0,40}") {
+            let safe = short(&html);
+            walk(&safe, safe.len(), |piece| if let Piece::Open(name, attributes) = piece {
+                assert!(TAGS.contains(&name), "{html}: {safe}");
+                assert!(attributes.get("onerror").is_none() && attributes.get("src").is_none(), "{html}: {safe}");
+                let href = attributes.get("href").unwrap_or("https:");
+                assert!(href.starts_with("http") || href.starts_with("mailto:"), "{html}: {safe}");
+            });
+        }
+    }
+}

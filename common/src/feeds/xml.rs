@@ -1,0 +1,169 @@
+//! RSS 0.9x, 1.0 and 2.0, and Atom, by feed-rs; what is made of its model.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use chrono::{DateTime, Utc};
+use feed_rs::model::{Entry, Feed, FeedType, Link, MediaObject, Person, Text};
+use feed_rs::parser::{Builder, ParseErrorKind, ParseFeedError};
+use url::Url;
+
+use super::{Format, NotAFeed, Parsed, date, guid, mend, newest, sanitise, web_address};
+use crate::domain::feed::{FoundArticle, LONGEST_NAME};
+
+/// How long a title is, in characters.
+pub const TITLE: usize = 500;
+pub const AUTHOR: usize = 200;
+
+/// Reads the text of a document.
+pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
+    let mended = mend::mend(text)?;
+    let parser = Builder::new()
+        .base_uri(Some(base.as_str()))
+        .sanitize_content(false)
+        // So that it is seen where there is none.
+        .id_generator(|_, _, _| String::new())
+        .build();
+    // The parser trips over some numbers and names that only a stranger would write.
+    let read = catch_unwind(AssertUnwindSafe(|| parser.parse(mended.as_bytes())));
+    let feed = read
+        .map_err(|_| NotAFeed::Broken("it has a value that cannot be read".to_owned()))?
+        .map_err(|error| why(&error))?;
+    Ok(convert(feed, base))
+}
+
+fn why(error: &ParseFeedError) -> NotAFeed {
+    match error {
+        ParseFeedError::ParseError(ParseErrorKind::NoFeedRoot) => NotAFeed::Unknown,
+        ParseFeedError::XmlReader(error) => {
+            let text = error.to_string();
+            NotAFeed::Broken(format!("it is no valid XML ({})", text.trim_start_matches("Parser error: ")))
+        }
+        other => NotAFeed::Broken(other.to_string()),
+    }
+}
+
+fn convert(feed: Feed, base: &Url) -> Parsed {
+    let format = match feed.feed_type {
+        FeedType::Atom => Format::Atom,
+        FeedType::JSON => Format::Json,
+        FeedType::RSS0 | FeedType::RSS1 | FeedType::RSS2 => Format::Rss,
+    };
+    let author = feed.authors.first().and_then(name);
+    let title = feed.title.as_ref().and_then(|title| line(title, format, LONGEST_NAME));
+    let places = newest(feed.entries.iter().map(published));
+    let articles = places.into_iter().map(|n| article(&feed.entries[n], format, author.as_deref(), base)).collect();
+    Parsed { format, title, articles }
+}
+
+fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> FoundArticle {
+    let url = address(entry, format, base);
+    // What an article's own addresses are relative to.
+    let near = entry.base.as_deref().and_then(|own| Url::parse(own).ok());
+    let near = near.or_else(|| url.as_deref().and_then(|url| Url::parse(url).ok())).unwrap_or_else(|| base.clone());
+    let texts = texts(entry, format);
+    let summary = texts.iter().find_map(|(text, html)| match html {
+        true => sanitise::summary(text, &near),
+        false => sanitise::summary_of_text(text),
+    });
+    let image = image(entry, base);
+    let image_url =
+        image.or_else(|| texts.iter().rev().filter(|t| t.1).find_map(|(t, _)| sanitise::first_image(t, &near)));
+    let found = FoundArticle {
+        title: entry.title.as_ref().and_then(|title| line(title, format, TITLE)),
+        url,
+        summary,
+        author: entry.authors.iter().find_map(name).or_else(|| credited(entry)).or_else(|| author.map(str::to_owned)),
+        image_url,
+        published_at: published(entry),
+        guid: String::new(),
+    };
+    FoundArticle { guid: guid(&entry.id, &found), ..found }
+}
+
+/// What says what an article is about, the short before the long; and whether it is HTML.
+fn texts(entry: &Entry, format: Format) -> Vec<(&str, bool)> {
+    let mut texts = Vec::new();
+    if let Some(short) = &entry.summary {
+        texts.push((short.content.as_str(), is_html(short.content_type.as_ref(), &short.content, format)));
+    }
+    if let Some((body, content)) = entry.content.as_ref().and_then(|c| Some((c.body.as_deref()?, c))) {
+        texts.push((body, is_html(content.content_type.as_ref(), body, format)));
+    }
+    if let Some(told) = entry.media.iter().find_map(|m| m.description.as_ref()) {
+        texts.push((told.content.as_str(), sanitise::looks_like_html(&told.content)));
+    }
+    texts
+}
+
+fn published(entry: &Entry) -> Option<DateTime<Utc>> {
+    date(entry.published).or_else(|| date(entry.updated))
+}
+
+/// RSS means HTML wherever it has text, and says so nowhere; Atom says what it means, mostly rightly.
+fn is_html(content_type: &str, text: &str, format: Format) -> bool {
+    format == Format::Rss || content_type.contains("html") || sanitise::looks_like_html(text)
+}
+
+fn line(text: &Text, format: Format, most: usize) -> Option<String> {
+    if is_html(text.content_type.as_ref(), &text.content, format) {
+        sanitise::line(&text.content, most)
+    } else {
+        sanitise::one_line(&text.content, most)
+    }
+}
+
+/// Where the article is: the link that says so, or an id that is one.
+fn address(entry: &Entry, format: Format, base: &Url) -> Option<String> {
+    let is_page = |link: &&Link| {
+        link.target.is_none() && link.rel.as_deref().is_none_or(|rel| rel.eq_ignore_ascii_case("alternate"))
+    };
+    let is_web = |link: &&Link| link.media_type.as_deref().is_none_or(|kind| kind.contains("html"));
+    let pages = || entry.links.iter().filter(is_page);
+    let link = pages().find(is_web).or_else(|| pages().next());
+    link.and_then(|link| web_address(&link.href, base)).or_else(|| {
+        let id = entry.id.trim();
+        let is_address = id.starts_with("http://") || id.starts_with("https://");
+        (format == Format::Rss && is_address).then(|| web_address(id, base))?
+    })
+}
+
+/// `joe@example.com (Joe)` is how RSS has it.
+fn name(person: &Person) -> Option<String> {
+    let name = person.name.as_deref().map(|name| name.trim().trim_start_matches('(').trim_end_matches(')'));
+    let name = name.filter(|name| !name.trim().is_empty()).or(person.email.as_deref())?;
+    sanitise::line(name, AUTHOR)
+}
+
+/// The author of an episode, as podcasts have it.
+fn credited(entry: &Entry) -> Option<String> {
+    let credit = entry.media.iter().find_map(|m| m.credits.first());
+    credit.and_then(|credit| sanitise::line(&credit.entity, AUTHOR))
+}
+
+/// The picture that a feed names for an article.
+fn image(entry: &Entry, base: &Url) -> Option<String> {
+    let whole = |m: &MediaObject| {
+        let images = m.content.iter().filter_map(|c| {
+            let url = c.url.as_ref()?;
+            let kind = c.content_type.as_ref().map(ToString::to_string);
+            is_image(kind.as_deref(), url.as_str()).then(|| web_address(url.as_str(), base))?
+        });
+        images.into_iter().next()
+    };
+    let small = |m: &MediaObject| m.thumbnails.iter().find_map(|t| web_address(&t.image.uri, base));
+    let linked = |link: &Link| {
+        let enclosed = link.rel.as_deref() == Some("enclosure") && is_image(link.media_type.as_deref(), &link.href);
+        enclosed.then(|| web_address(&link.href, base))?
+    };
+    let of_media = entry.media.iter().find_map(whole).or_else(|| entry.media.iter().find_map(small));
+    of_media.or_else(|| entry.links.iter().find_map(linked))
+}
+
+/// By its type, or else by how its address ends.
+pub fn is_image(kind: Option<&str>, url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or(url).to_ascii_lowercase();
+    match kind.map(str::trim).filter(|kind| !kind.is_empty()) {
+        Some(kind) => kind.starts_with("image/"),
+        None => [".jpg", ".jpeg", ".png", ".gif", ".webp"].iter().any(|end| path.ends_with(end)),
+    }
+}

@@ -1,0 +1,258 @@
+//! Feeds and their articles. No job is run here: what a fetch writes is written by the tests.
+
+use chrono::TimeDelta;
+use crier_common::domain::feed::{FeedType, FoundArticle};
+use crier_common::store::articles::{self, Changes, Row};
+use crier_common::store::feeds::{self, Changed, Fetched};
+use serde_json::{Value, json};
+
+use crate::support::app::{NOWHERE, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    a_feed_is_made_listed_changed_and_deleted,
+    a_name_is_given_or_the_feeds_own,
+    a_url_must_be_public,
+    what_is_not_valid_is_told,
+    another_url_begins_anew,
+    what_a_fetch_found_is_shown,
+    an_article_becomes_a_draft,
+    a_feed_and_its_fetch_are_made_once,
+    feeds_are_a_feature_of_the_plan,
+);
+
+const URL: &str = "https://8.8.8.8/feed.xml";
+
+/// An article of a feed: its id.
+pub async fn article(t: &Tenant<'_>, feed: i64, guid: &str) -> i64 {
+    let found = FoundArticle {
+        guid: guid.to_owned(),
+        title: Some("Fresh & warm".to_owned()),
+        url: Some(format!("https://8.8.8.8/{guid}")),
+        summary: Some("<p>Rye &amp; <b>wheat</b>.</p><p>Come <a href=\"https://8.8.8.8/\">in</a>!</p>".to_owned()),
+        ..FoundArticle::default()
+    };
+    insert(t, feed, found).await
+}
+
+async fn insert(t: &Tenant<'_>, feed: i64, found: FoundArticle) -> i64 {
+    let guid = found.guid.clone();
+    let row = Row { found, published_at: t.app.now(), digest: "d".to_owned() };
+    let changes = Changes { insert: vec![row], ..Changes::default() };
+    t.app.write(async |tx| articles::write(tx, feed, &changes).await).await;
+    t.app.number(format!("SELECT id FROM articles WHERE feed_id = {feed} AND guid = '{guid}'")).await
+}
+
+async fn make(t: &Tenant<'_>, body: Value) -> Value {
+    t.post(&t.path("/feeds"), body).await.data(201)
+}
+
+async fn a_feed_is_made_listed_changed_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let reply = t.post(&t.path("/feeds"), json!({ "name": "News", "url": URL, "type": "atom" })).await;
+    let made = reply.data(201);
+    let path = t.path(&format!("/feeds/{}", made["id"]));
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
+    let at = app.now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+    assert_eq!(
+        made,
+        json!({
+            "id": made["id"], "name": "News", "url": URL, "type": "atom", "status": "pending", "last_fetched_at": null,
+            "last_error": null, "articles_count": 0, "created_at": at, "updated_at": at,
+        })
+    );
+    let second = make(&t, json!({ "url": "http://8.8.4.4:8080/rss?x=1" })).await;
+    assert_eq!(second["type"], "rss");
+    let ids = |list: &Value| list.as_array().unwrap().iter().map(|f| f["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&t.get(&t.path("/feeds")).await.data(200)), [second["id"].clone(), made["id"].clone()]);
+    assert_eq!(t.get(&path).await.data(200), made);
+    assert_eq!(t.get(&format!("{path}/articles")).await.expect(200), json!({ "data": [] }));
+    app.clock.advance(TimeDelta::seconds(5));
+    let changed = t.put(&path, json!({ "name": "Other", "type": "json", "status": "active" })).await.data(200);
+    assert_eq!(
+        (&changed["name"], &changed["type"], &changed["status"]),
+        (&json!("Other"), &json!("atom"), &json!("pending"))
+    );
+    assert_ne!(changed["updated_at"], made["updated_at"]);
+    assert_eq!(t.put(&path, json!({})).await.data(200), changed, "what is absent stays");
+    assert_eq!(t.delete(&path).await.expect(204), Value::Null);
+    for reply in [t.get(&path).await, t.delete(&path).await, t.put(&path, json!({ "name": "x" })).await] {
+        reply.refused(404, "not_found");
+    }
+    t.get(&format!("{path}/articles")).await.refused(404, "not_found");
+    t.get(&t.path(&format!("/feeds/{NOWHERE}"))).await.refused(404, "not_found");
+}
+
+async fn a_name_is_given_or_the_feeds_own(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = make(&t, json!({ "url": "https://8.8.8.8:8443/a" })).await;
+    assert_eq!(made["name"], "8.8.8.8", "its host, until it is fetched");
+    let id = made["id"].as_i64().unwrap();
+    fetched(&t, id, "Its own title").await;
+    let path = t.path(&format!("/feeds/{id}"));
+    assert_eq!(t.get(&path).await.data(200)["name"], "Its own title");
+    assert_eq!(t.put(&path, json!({ "name": "Mine" })).await.data(200)["name"], "Mine");
+    fetched(&t, id, "Another title").await;
+    assert_eq!(t.get(&path).await.data(200)["name"], "Mine");
+    let long = "é".repeat(120);
+    assert_eq!(make(&t, json!({ "url": URL, "name": long })).await["name"], long);
+}
+
+async fn fetched(t: &Tenant<'_>, id: i64, title: &str) {
+    let changed = Changed {
+        title: Some(title.to_owned()),
+        kind: FeedType::Rss,
+        found_url: None,
+        validator_url: None,
+        etag: None,
+        last_modified: None,
+        articles_count: 1,
+    };
+    let good = Fetched { changed: Some(changed), next_fetch_at: t.app.later(900) };
+    t.app.write(async |tx| feeds::fetched(tx, id, &good).await).await;
+}
+
+async fn a_url_must_be_public(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = make(&t, json!({ "url": URL })).await["id"].clone();
+    let path = t.path(&format!("/feeds/{id}"));
+    for url in [
+        "",
+        "feed",
+        "ftp://example.org/f",
+        "file:///etc/passwd",
+        "http://169.254.169.254/f",
+        "https://10.0.0.1/f",
+        "http://localhost/",
+        "http://[::1]/f",
+        "http://0x7f.1/",
+        "https://user:pass@8.8.8.8/",
+        "https://[::ffff:10.0.0.1]/",
+        "javascript:alert(1)",
+        " https://8.8.8.8/",
+        "https:8.8.8.8",
+    ] {
+        let error = t.post(&t.path("/feeds"), json!({ "url": url })).await.refused(422, "invalid_source_url");
+        assert!(error["message"].as_str().unwrap().contains("http"), "{url}: {error}");
+        t.put(&path, json!({ "url": url })).await.refused(422, "invalid_source_url");
+    }
+    assert_eq!(t.get(&t.path("/feeds")).await.data(200).as_array().unwrap().len(), 1);
+    assert_eq!(app.number("SELECT count(*) FROM jobs").await, 1, "nothing was enqueued");
+}
+
+async fn what_is_not_valid_is_told(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = make(&t, json!({ "url": URL })).await["id"].clone();
+    let path = t.path(&format!("/feeds/{id}"));
+    let long = "x".repeat(121);
+    for (body, fields) in [
+        (json!({}), vec!["url"]),
+        (json!({ "url": null }), vec!["url"]),
+        (json!({ "url": 5, "name": 5, "type": 5 }), vec!["name", "type", "url"]),
+        (json!({ "url": URL, "name": null }), vec!["name"]),
+        (json!({ "url": URL, "name": "" }), vec!["name"]),
+        (json!({ "url": URL, "name": long, "type": "xml" }), vec!["name", "type"]),
+        (json!({ "url": URL, "name": "a\0b" }), vec!["name"]),
+        (json!({ "url": format!("https://8.8.8.8/{}", "x".repeat(2048)) }), vec!["url"]),
+    ] {
+        assert_eq!(t.post(&t.path("/feeds"), body.clone()).await.invalid(), fields, "{body}");
+    }
+    for body in [json!({ "name": 5 }), json!({ "name": null }), json!({ "name": "" }), json!({ "name": long })] {
+        assert_eq!(t.put(&path, body.clone()).await.invalid(), ["name"], "{body}");
+    }
+    assert_eq!(t.put(&path, json!({ "url": 5 })).await.invalid(), ["url"]);
+    // A type that is left open is the usual one.
+    assert_eq!(make(&t, json!({ "url": URL, "type": null })).await["type"], "rss");
+}
+
+async fn another_url_begins_anew(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = make(&t, json!({ "url": URL })).await["id"].as_i64().unwrap();
+    let path = t.path(&format!("/feeds/{id}"));
+    fetched(&t, id, "Its own title").await;
+    article(&t, id, "one").await;
+    app.sql("UPDATE jobs SET state = 'done'").await;
+    // The same one is no other one.
+    let same = t.put(&path, json!({ "url": URL, "name": "Mine" })).await.data(200);
+    assert_eq!((&same["status"], &same["articles_count"]), (&json!("active"), &json!(1)));
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await, 0);
+    let moved = t.put(&path, json!({ "url": "https://8.8.4.4/other" })).await.data(200);
+    assert_eq!(
+        (&moved["url"], &moved["status"], &moved["name"]),
+        (&json!("https://8.8.4.4/other"), &json!("pending"), &json!("Mine"))
+    );
+    assert_eq!((&moved["articles_count"], &moved["last_fetched_at"]), (&json!(0), &Value::Null));
+    assert_eq!(t.get(&format!("{path}/articles")).await.data(200), json!([]));
+    let lane = "SELECT lane FROM jobs WHERE state = 'ready' AND kind = 'fetch_feed'";
+    assert_eq!(app.value::<String>(lane).await, "host:8.8.4.4");
+}
+
+async fn what_a_fetch_found_is_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = make(&t, json!({ "url": URL })).await["id"].as_i64().unwrap();
+    let path = t.path(&format!("/feeds/{id}"));
+    app.write(async |tx| feeds::failed(tx, id, "The server answered 404.", false, app.later(900)).await).await;
+    let failing = t.get(&path).await.data(200);
+    assert_eq!((&failing["status"], &failing["last_error"]), (&json!("failing"), &json!("The server answered 404.")));
+    assert!(failing["last_fetched_at"].is_string());
+    fetched(&t, id, "Title").await;
+    let older = article(&t, id, "one").await;
+    app.clock.advance(TimeDelta::minutes(1));
+    let newer = article(&t, id, "two").await;
+    let active = t.get(&path).await.data(200);
+    assert_eq!(
+        (&active["status"], &active["last_error"], &active["articles_count"]),
+        (&json!("active"), &Value::Null, &json!(1))
+    );
+    let list = t.get(&format!("{path}/articles")).await.expect(200);
+    assert_eq!(list.as_object().unwrap().len(), 1, "data alone");
+    let at = app.now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+    assert_eq!(
+        list["data"][0],
+        json!({
+            "id": newer, "feed_id": id, "guid": "two", "title": "Fresh & warm", "url": "https://8.8.8.8/two",
+            "summary": "<p>Rye &amp; <b>wheat</b>.</p><p>Come <a href=\"https://8.8.8.8/\">in</a>!</p>", "author": null,
+            "image_url": null, "published_at": at, "created_at": at, "updated_at": at,
+        })
+    );
+    assert_eq!(list["data"][1]["id"], older);
+}
+
+async fn an_article_becomes_a_draft(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = make(&t, json!({ "url": URL })).await["id"].as_i64().unwrap();
+    let whole = article(&t, id, "one").await;
+    let path = |article: i64| t.path(&format!("/feeds/{id}/articles/{article}/draft"));
+    let reply = t.request("POST", &path(whole)).send().await;
+    let post = reply.data(201);
+    assert_eq!(post["content"], "Fresh & warm\n\nRye & wheat.\n\nCome in!\n\nhttps://8.8.8.8/one");
+    assert_eq!((&post["status"], &post["schedule_type"]), (&json!("draft"), &json!("draft")));
+    assert_eq!((&post["author"]["id"], &post["targets"], &post["accounts"]), (&json!(t.user), &json!([]), &json!([])));
+    let at = t.path(&format!("/posts/{}", post["id"]));
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1{at}").as_str()));
+    assert_eq!(t.get(&at).await.data(200), post);
+    let bare = FoundArticle { guid: "bare".to_owned(), title: Some("Alone".to_owned()), ..FoundArticle::default() };
+    let bare = insert(&t, id, bare).await;
+    assert_eq!(t.request("POST", &path(bare)).send().await.data(201)["content"], "Alone");
+    t.request("POST", &path(NOWHERE)).send().await.refused(404, "not_found");
+    let other = make(&t, json!({ "url": URL })).await["id"].clone();
+    let of_other = t.path(&format!("/feeds/{other}/articles/{whole}/draft"));
+    t.request("POST", &of_other).send().await.refused(404, "not_found");
+}
+
+async fn a_feed_and_its_fetch_are_made_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let send = async || t.request("POST", &t.path("/feeds")).idem("once").json(&json!({ "url": URL })).send().await;
+    let (first, second) = (send().await, send().await);
+    assert_eq!((first.data(201), second.replayed()), (second.data(201), true));
+    let request = first.header("x-request-id").unwrap();
+    let enqueued = format!("SELECT count(*) FROM jobs WHERE kind = 'fetch_feed' AND trace = '{request}'");
+    assert_eq!((app.number("SELECT count(*) FROM feeds").await, app.number(enqueued).await), (1, 1));
+}
+
+async fn feeds_are_a_feature_of_the_plan(app: TestApp) {
+    let free = app.tenant("free").await;
+    free.get(&free.path("/feeds")).await.refused(402, "feature_not_available");
+    free.post(&free.path("/feeds"), json!({ "url": URL })).await.refused(402, "feature_not_available");
+    let pro = app.tenant("pro").await;
+    make(&pro, json!({ "url": URL })).await;
+}

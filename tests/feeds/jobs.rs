@@ -1,0 +1,356 @@
+//! `fetch_feed` from the row to the row: what a fetch writes, when the next one is, and what happens to a feed that changes
+//! meanwhile.
+
+use std::sync::Arc;
+
+use chrono::{TimeDelta, Utc};
+use crier_common::domain::feed::{Article, EVERY, Feed, FeedStatus, FeedType};
+use crier_common::domain::job::{Kind, State};
+use crier_common::store::feeds::{self, NewFeed};
+use crier_common::store::{articles, jobs};
+use crier_common::subjects;
+use crier_scheduler::tasks;
+use tokio::sync::Semaphore;
+
+use super::server::{Answer, Server, page, rss};
+use crate::support::client::until_true;
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::store::at_once;
+
+worker_on_both!(
+    a_feed_is_read_and_then_asked_for_what_is_new,
+    what_changes_in_a_feed_changes_here,
+    the_newest_two_hundred_are_kept,
+    a_failing_feed_is_asked_less_and_less_often_until_it_is_well,
+    a_server_that_asks_for_patience_is_given_it,
+    a_type_is_corrected_and_a_given_name_stays,
+    a_feed_that_a_page_named_is_looked_for_again_when_it_is_lost,
+    a_url_that_changes_during_the_fetch_leaves_nothing_of_the_old_one,
+    a_feed_that_is_deleted_during_the_fetch_is_gone,
+    what_is_due_is_enqueued_once_by_any_number_of_schedulers,
+    one_slow_host_holds_up_no_other,
+    a_dead_fetch_is_told_and_comes_again,
+);
+
+async fn add(w: &TestWorker, url: &str, kind: FeedType, name: Option<&str>) -> i64 {
+    let new = NewFeed { name: name.unwrap_or("the host"), named: name.is_some(), url, kind };
+    w.write(async |tx| feeds::create(tx, w.world.brand, &new, Some("request-1")).await).await.id
+}
+
+async fn feed(w: &TestWorker, id: i64) -> Feed {
+    feeds::find_any(&mut w.conn().await, id).await.unwrap().unwrap()
+}
+
+async fn all(w: &TestWorker, id: i64) -> Vec<Article> {
+    articles::list(&mut w.conn().await, id).await.unwrap()
+}
+
+async fn titles(w: &TestWorker, id: i64) -> Vec<String> {
+    all(w, id).await.into_iter().map(|a| a.title.unwrap_or_default()).collect()
+}
+
+/// Lets the feed come due, and what is due be done.
+async fn next(w: &TestWorker, id: i64) {
+    let at = feed(w, id).await.next_fetch_at;
+    w.clock.advance(at - w.clock.now());
+    tasks::feeds::run(&w.scheduler).await.unwrap();
+    w.run_jobs().await;
+}
+
+/// Minutes until it is due.
+async fn wait(w: &TestWorker, id: i64) -> i64 {
+    (feed(w, id).await.next_fetch_at - w.now()).num_minutes()
+}
+
+async fn a_feed_is_read_and_then_asked_for_what_is_new(w: TestWorker) {
+    let server = Server::start().await;
+    let good = Answer::ok(rss(&[("a", "First"), ("b", "Second")])).with("ETag", "\"1\"");
+    server.says("/feed", good);
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    let made = feed(&w, id).await;
+    assert_eq!((made.status, made.name.as_str(), made.last_fetched_at), (FeedStatus::Pending, "the host", None));
+    w.run_jobs().await;
+    let read = feed(&w, id).await;
+    assert_eq!((read.status, read.name.as_str(), read.articles_count), (FeedStatus::Active, "Its own title", 2));
+    assert_eq!(
+        (read.last_fetched_at, read.last_error.as_deref(), read.etag.as_deref()),
+        (Some(w.now()), None, Some("\"1\""))
+    );
+    assert!((13..=16).contains(&wait(&w, id).await), "every 15 minutes, spread");
+    assert_eq!(titles(&w, id).await, ["First", "Second"]);
+    let before = all(&w, id).await;
+    assert_eq!((before[0].published_at, before[0].url.as_deref()), (w.now(), Some(server.url("/a").as_str())));
+
+    server.asked();
+    server.says("/feed", Answer::status(304));
+    next(&w, id).await;
+    assert!(server.asked()[0].to_ascii_lowercase().contains("if-none-match: \"1\""));
+    let read = feed(&w, id).await;
+    assert_eq!((read.status, read.last_fetched_at, read.articles_count), (FeedStatus::Active, Some(w.now()), 2));
+    assert_eq!(read.etag.as_deref(), Some("\"1\""), "its condition stays");
+    assert!((13..=16).contains(&wait(&w, id).await));
+    assert_eq!(all(&w, id).await.iter().map(|a| a.updated_at).max(), before.iter().map(|a| a.updated_at).max());
+    let traced =
+        w.number("SELECT count(*) FROM jobs WHERE kind = 'fetch_feed' AND state = 'done' AND trace = 'request-1'");
+    assert_eq!(traced.await, 1);
+}
+
+async fn what_changes_in_a_feed_changes_here(w: TestWorker) {
+    let server = Server::start().await;
+    server.says("/feed", Answer::ok(rss(&[("a", "First"), ("b", "Second")])));
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    w.run_jobs().await;
+    let before = all(&w, id).await;
+    server.says("/feed", Answer::ok(rss(&[("c", "Third"), ("a", "First, mended"), ("b", "Second")])));
+    next(&w, id).await;
+    let after = all(&w, id).await;
+    assert_eq!(titles(&w, id).await, ["Third", "First, mended", "Second"]);
+    assert_eq!((after[1].id, after[1].published_at), (before[0].id, before[0].published_at), "it is the same one");
+    assert_eq!((after[1].updated_at, after[1].created_at), (w.now(), before[0].created_at));
+    assert_eq!(after[2].updated_at, before[1].updated_at, "what did not change is not touched");
+    // What a feed no longer shows stays.
+    server.says("/feed", Answer::ok(rss(&[])));
+    next(&w, id).await;
+    assert_eq!((feed(&w, id).await.articles_count, all(&w, id).await.len()), (3, 3));
+}
+
+async fn the_newest_two_hundred_are_kept(w: TestWorker) {
+    let server = Server::start().await;
+    let dated = |from: i64, to: i64| {
+        let item = |n: i64| {
+            let at = chrono::DateTime::<Utc>::from_timestamp(1_700_000_000 + n * 3_600, 0).unwrap().to_rfc2822();
+            format!("<item><guid>{n}</guid><title>Story {n}</title><pubDate>{at}</pubDate></item>")
+        };
+        let items: String = (from..to).map(item).collect();
+        Answer::ok(format!("<rss version=\"2.0\"><channel><title>F</title>{items}</channel></rss>"))
+    };
+    server.says("/feed", dated(0, 230));
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    w.run_jobs().await;
+    let kept = titles(&w, id).await;
+    assert_eq!((kept.len(), kept[0].as_str(), kept[199].as_str()), (200, "Story 229", "Story 30"));
+    server.says("/feed", dated(0, 233));
+    next(&w, id).await;
+    let kept = titles(&w, id).await;
+    assert_eq!((kept.len(), kept[0].as_str(), kept[199].as_str()), (200, "Story 232", "Story 33"));
+    assert_eq!(feed(&w, id).await.articles_count, 200);
+    assert_eq!(w.number("SELECT count(*) FROM articles").await, 200);
+}
+
+async fn a_failing_feed_is_asked_less_and_less_often_until_it_is_well(w: TestWorker) {
+    let server = Server::start().await;
+    server.says("/feed", Answer::ok(rss(&[("a", "First")])));
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    w.run_jobs().await;
+    server.says("/feed", Answer::status(500));
+    for minutes in [15, 30, 60, 120, 240, 480, 960, 1_440, 1_440] {
+        next(&w, id).await;
+        let f = feed(&w, id).await;
+        assert_eq!((f.status, f.last_error.as_deref()), (FeedStatus::Failing, Some("The server answered 500.")));
+        assert_eq!((f.articles_count, f.last_fetched_at), (1, Some(w.now())), "what there was stays");
+        let waits = wait(&w, id).await;
+        assert!((minutes * 9 / 10 - 1..=minutes * 11 / 10).contains(&waits), "{minutes}: {waits}");
+    }
+    server.says("/feed", Answer::ok(rss(&[("a", "First")])));
+    next(&w, id).await;
+    let f = feed(&w, id).await;
+    assert_eq!((f.status, f.last_error, f.failures), (FeedStatus::Active, None, 0));
+    assert!((13..=16).contains(&wait(&w, id).await));
+    let ended = w.number("SELECT count(*) FROM jobs WHERE kind = 'fetch_feed' AND state <> 'done'").await;
+    assert_eq!(ended, 0, "a failed fetch is no failed job");
+}
+
+async fn a_server_that_asks_for_patience_is_given_it(w: TestWorker) {
+    let server = Server::start().await;
+    server.says("/feed", Answer::status(429).with("Retry-After", "10800"));
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    w.run_jobs().await;
+    assert_eq!(wait(&w, id).await, 180);
+    server.says("/feed", Answer::status(503).with("Retry-After", "1"));
+    next(&w, id).await;
+    assert!((27..=33).contains(&wait(&w, id).await), "no sooner than it would be asked anyway");
+    server.says("/feed", Answer::status(429).with("Retry-After", "9999999999"));
+    next(&w, id).await;
+    assert_eq!(wait(&w, id).await, 1_440);
+}
+
+async fn a_type_is_corrected_and_a_given_name_stays(w: TestWorker) {
+    let server = Server::start().await;
+    let json = r#"{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[]}"#;
+    let atom = r#"<feed xmlns="http://www.w3.org/2005/Atom"><title/><id>x</id></feed>"#;
+    server.says("/json", Answer::ok(json));
+    server.says("/atom", Answer::ok(atom));
+    server.says("/rss", Answer::ok(rss(&[])));
+    for (path, given, name, kind, named) in [
+        ("/json", FeedType::Rss, None, FeedType::Json, "J"),
+        ("/json", FeedType::Wordpress, Some("Mine"), FeedType::Json, "Mine"),
+        ("/atom", FeedType::Rss, None, FeedType::Atom, "the host"),
+        ("/rss", FeedType::Json, Some("Mine"), FeedType::Rss, "Mine"),
+        ("/rss", FeedType::Wordpress, None, FeedType::Wordpress, "Its own title"),
+    ] {
+        let id = add(&w, &server.url(path), given, name).await;
+        w.run_jobs().await;
+        let f = feed(&w, id).await;
+        assert_eq!((f.kind, f.name.as_str(), f.status), (kind, named, FeedStatus::Active), "{path} as {given}");
+    }
+}
+
+async fn a_feed_that_a_page_named_is_looked_for_again_when_it_is_lost(w: TestWorker) {
+    let server = Server::start().await;
+    server.says("/", Answer::ok(page("/old.xml")));
+    server.says("/old.xml", Answer::ok(rss(&[("a", "First")])));
+    let id = add(&w, &server.url("/"), FeedType::Rss, None).await;
+    w.run_jobs().await;
+    let f = feed(&w, id).await;
+    assert_eq!((f.url, f.found_url), (server.url("/"), Some(server.url("/old.xml"))));
+    server.says("/", Answer::ok(page("/new.xml")));
+    server.says("/new.xml", Answer::ok(rss(&[("a", "First"), ("b", "Second")])));
+    for status in [500, 404] {
+        server.says("/old.xml", Answer::status(status));
+        next(&w, id).await;
+        assert_eq!(feed(&w, id).await.found_url.is_none(), status == 404, "{status}");
+    }
+    next(&w, id).await;
+    let f = feed(&w, id).await;
+    assert_eq!((f.status, f.found_url, f.articles_count), (FeedStatus::Active, Some(server.url("/new.xml")), 2));
+}
+
+/// A fetch that has asked, and gets its answer when the gate is opened.
+async fn in_flight(w: &TestWorker, server: &Server, id: i64) -> (Arc<Semaphore>, tokio::task::JoinHandle<bool>) {
+    let gate = Arc::new(Semaphore::new(0));
+    server.says("/feed", Answer::Held(gate.clone(), Box::new(Answer::ok(rss(&[("old", "Of the old URL")])))));
+    let job = w.number(format!("SELECT id FROM jobs WHERE subject_id = {id} AND kind = 'fetch_feed'")).await;
+    w.s.bell.take();
+    let engine = w.engine.clone();
+    let run = tokio::spawn(async move { engine.run(job).await });
+    until_true("it has asked", || !server.asked().is_empty()).await;
+    (gate, run)
+}
+
+async fn a_url_that_changes_during_the_fetch_leaves_nothing_of_the_old_one(w: TestWorker) {
+    let server = Server::start().await;
+    server.says("/new", Answer::ok(rss(&[("new", "Of the new URL")])));
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    let (gate, run) = in_flight(&w, &server, id).await;
+    let url = server.url("/new");
+    w.write(async |tx| feeds::move_to(tx, id, &url, "the new host", None).await).await;
+    gate.add_permits(1);
+    assert!(run.await.unwrap());
+    assert_eq!((feed(&w, id).await.status, all(&w, id).await.len()), (FeedStatus::Pending, 0));
+    w.run_jobs().await;
+    assert_eq!(
+        (titles(&w, id).await, feed(&w, id).await.status),
+        (vec!["Of the new URL".to_owned()], FeedStatus::Active)
+    );
+    let (jobs, attempts) =
+        (w.number("SELECT count(*) FROM jobs"), w.number("SELECT CAST(max(attempt) AS bigint) FROM jobs"));
+    assert_eq!((jobs.await, attempts.await), (1, 1), "the same job, and no attempt of it was used up");
+    // A change while nothing runs: the articles of the old URL go at once.
+    let url = server.url("/nowhere");
+    w.write(async |tx| feeds::move_to(tx, id, &url, "another host", None).await).await;
+    let f = feed(&w, id).await;
+    assert_eq!((f.status, f.articles_count, f.version, f.last_fetched_at), (FeedStatus::Pending, 0, 3, None));
+    assert_eq!((all(&w, id).await.len(), f.name.as_str()), (0, "another host"));
+    w.run_jobs().await;
+    assert_eq!(feed(&w, id).await.status, FeedStatus::Failing);
+}
+
+async fn a_feed_that_is_deleted_during_the_fetch_is_gone(w: TestWorker) {
+    let server = Server::start().await;
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    let (gate, run) = in_flight(&w, &server, id).await;
+    assert!(w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await);
+    gate.add_permits(1);
+    assert!(run.await.unwrap());
+    assert_eq!(w.number("SELECT count(*) FROM articles").await, 0);
+    assert_eq!(w.value::<String>("SELECT state FROM jobs").await, "cancelled");
+    // One that is deleted before it begins.
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await;
+    w.run_jobs().await;
+    assert_eq!(w.value::<String>("SELECT last_error FROM jobs ORDER BY id DESC LIMIT 1").await, "the feed is gone");
+    assert!(server.asked().is_empty());
+}
+
+async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker) {
+    let server = Server::start().await;
+    server.says("/feed", Answer::ok(rss(&[])));
+    let mut ids = Vec::new();
+    for n in 0..250 {
+        ids.push(add(&w, &format!("http://host{n}.invalid/feed"), FeedType::Rss, None).await);
+    }
+    let waiting = "SELECT count(*) FROM jobs WHERE state = 'ready'";
+    tasks::feeds::run(&w.scheduler).await.unwrap();
+    assert_eq!(w.number(waiting).await, 250, "each has the job of its making, and is not due");
+    w.sql("UPDATE jobs SET state = 'done'").await;
+    // A night in which no scheduler ran.
+    w.clock.advance(TimeDelta::hours(9));
+    let kept = ids[7];
+    w.job(Kind::FetchFeed, kept, None).await;
+    at_once(4, |_| {
+        let scheduler = w.scheduler.clone();
+        async move { tasks::feeds::run(&scheduler).await.unwrap() }
+    })
+    .await;
+    assert_eq!(w.number(waiting).await, 250, "each one, once: the one that had a job keeps it");
+    assert_eq!(w.number("SELECT count(DISTINCT subject_id) FROM jobs WHERE state = 'ready'").await, 250);
+    assert_eq!(feed(&w, ids[0]).await.next_fetch_at, w.now() + EVERY);
+    let lanes = w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND lane = 'host:host3.invalid'").await;
+    assert_eq!(lanes, 1);
+    tasks::feeds::run(&w.scheduler).await.unwrap();
+    assert_eq!(w.number(waiting).await, 250);
+}
+
+async fn one_slow_host_holds_up_no_other(w: TestWorker) {
+    let (slow, quick) = (Server::start().await, Server::start().await);
+    let gate = Arc::new(Semaphore::new(0));
+    slow.says("/feed", Answer::Held(gate.clone(), Box::new(Answer::ok(rss(&[("a", "Slow")])))));
+    quick.says("/feed", Answer::ok(rss(&[("a", "Quick")])));
+    for _ in 0..6 {
+        add(&w, &slow.url("/feed"), FeedType::Rss, None).await;
+    }
+    add(&w, &quick.url("/feed"), FeedType::Rss, None).await;
+    let start = |id: i64| {
+        let engine = w.engine.clone();
+        tokio::spawn(async move { engine.run(id).await })
+    };
+    w.s.bell.take().into_iter().for_each(|id| drop(start(id)));
+    let active = "SELECT count(*) FROM feeds WHERE status = 'active'";
+    let waiting = "SELECT count(*) FROM jobs WHERE waiting";
+    w.until(async || (w.number(active).await, w.number(waiting).await) == (1, 2)).await;
+    until_true("four have asked", || slow.requests() == 4).await;
+    gate.add_permits(6);
+    w.until(async || {
+        w.s.bell.take().into_iter().for_each(|id| drop(start(id)));
+        w.number(active).await == 7
+    })
+    .await;
+    assert_eq!(slow.requests(), 6);
+}
+
+async fn a_dead_fetch_is_told_and_comes_again(w: TestWorker) {
+    let server = Server::start().await;
+    server.says("/feed", Answer::ok(rss(&[("a", "First")])));
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    let job = w.number("SELECT id FROM jobs").await;
+    w.s.bell.take();
+    w.write(async |tx| subjects::job_died(tx, Kind::FetchFeed, id, None).await).await;
+    let f = feed(&w, id).await;
+    assert_eq!((f.status, f.failures), (FeedStatus::Failing, 1));
+    assert!(f.last_error.unwrap().contains("tried again later"));
+    assert!((13..=16).contains(&wait(&w, id).await));
+    w.sql("UPDATE jobs SET state = 'dead', finished_at = created_at").await;
+    next(&w, id).await;
+    assert_eq!(feed(&w, id).await.status, FeedStatus::Active);
+    assert_eq!(w.state(job).await, State::Dead);
+    let described = subjects::describe(&mut w.conn().await, Kind::FetchFeed, id).await.unwrap().unwrap();
+    assert_eq!(described.words, format!("feed {id} of brand {}, active", w.world.brand));
+    assert!(w.write(async |tx| subjects::job_revived(tx, Kind::FetchFeed, id).await).await);
+    w.write(async |tx| subjects::job_cancelled(tx, Kind::FetchFeed, id).await).await;
+    w.write(async |tx| subjects::hold(tx, Kind::FetchFeed, id).await).await;
+    w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await;
+    assert!(!w.write(async |tx| subjects::job_revived(tx, Kind::FetchFeed, id).await).await);
+    w.write(async |tx| subjects::job_died(tx, Kind::FetchFeed, id, None).await).await;
+    assert!(subjects::describe(&mut w.conn().await, Kind::FetchFeed, id).await.unwrap().is_none());
+    assert!(!jobs::is_running(&mut w.conn().await, Kind::FetchFeed, id).await.unwrap());
+}

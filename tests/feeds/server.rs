@@ -1,0 +1,135 @@
+//! A web server that gives each path the answer that the test says, and writes down what it was asked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// What a path answers.
+#[derive(Clone)]
+pub enum Answer {
+    /// Status, headers and body, as they go out.
+    Full(u16, Vec<(&'static str, String)>, Vec<u8>),
+    /// Nothing, ever.
+    Never,
+    /// The same as another once the gate has a permit for it.
+    Held(Arc<Semaphore>, Box<Answer>),
+}
+
+impl Answer {
+    pub fn ok(body: impl Into<Vec<u8>>) -> Self {
+        Self::Full(200, Vec::new(), body.into())
+    }
+
+    pub fn status(status: u16) -> Self {
+        Self::Full(status, Vec::new(), Vec::new())
+    }
+
+    pub fn redirect(status: u16, location: impl Into<String>) -> Self {
+        Self::Full(status, vec![("Location", location.into())], Vec::new())
+    }
+
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        if let Self::Full(_, headers, _) = &mut self {
+            headers.push((name, value.into()));
+        }
+        self
+    }
+}
+
+#[derive(Default)]
+struct State {
+    answers: HashMap<String, Answer>,
+    /// Each request's head, as it came.
+    asked: Vec<String>,
+}
+
+#[derive(Clone)]
+pub struct Server {
+    pub base: String,
+    state: Arc<Mutex<State>>,
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::<Mutex<State>>::default();
+        let serving = state.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, serving.clone()));
+            }
+        });
+        Self { base, state }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// What a path answers from now on; all others answer 404.
+    pub fn says(&self, path: &str, answer: Answer) {
+        self.state.lock().unwrap().answers.insert(path.to_owned(), answer);
+    }
+
+    /// The requests since the last call: their heads.
+    pub fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().unwrap().asked)
+    }
+
+    /// How many requests there were since the last call of the others.
+    pub fn requests(&self) -> usize {
+        self.state.lock().unwrap().asked.len()
+    }
+
+    /// The paths that were asked for since the last call.
+    pub fn paths(&self) -> Vec<String> {
+        self.asked().iter().map(|head| head.split(' ').nth(1).unwrap_or_default().to_owned()).collect()
+    }
+}
+
+async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
+    let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
+    while !got.windows(4).any(|end| end == b"\r\n\r\n") {
+        let read = stream.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
+        got.extend_from_slice(&buffer[..read]);
+    }
+    let head = String::from_utf8_lossy(&got).into_owned();
+    let path = head.split(' ').nth(1)?.to_owned();
+    let mut said = {
+        let mut state = state.lock().unwrap();
+        state.asked.push(head);
+        state.answers.get(&path).cloned().unwrap_or_else(|| Answer::status(404))
+    };
+    while let Answer::Held(gate, then) = said {
+        gate.acquire().await.ok()?.forget();
+        said = *then;
+    }
+    let Answer::Full(status, headers, body) = said else { return std::future::pending().await };
+    let mut out = format!("HTTP/1.1 {status} x\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    for (name, value) in headers {
+        out += &format!("{name}: {value}\r\n");
+    }
+    stream.write_all((out + "\r\n").as_bytes()).await.ok()?;
+    stream.write_all(&body).await.ok()?;
+    stream.shutdown().await.ok()
+}
+
+/// A feed with these articles: guid and title.
+pub fn rss(items: &[(&str, &str)]) -> String {
+    let items: String = items
+        .iter()
+        .map(|(guid, title)| {
+            format!("<item><guid isPermaLink=\"false\">{guid}</guid><title>{title}</title><link>/{guid}</link></item>")
+        })
+        .collect();
+    format!("<?xml version=\"1.0\"?><rss version=\"2.0\"><channel><title>Its own title</title>{items}</channel></rss>")
+}
+
+/// A page that names a feed.
+pub fn page(href: &str) -> String {
+    format!("<!doctype html><html><head><link rel=\"alternate\" type=\"application/rss+xml\" href=\"{href}\"></head>")
+}

@@ -1,0 +1,189 @@
+//! Feeds and articles as they are kept.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::feed::{FeedStatus, FeedType, FoundArticle};
+use crier_common::store::articles::{self, Changes, Row};
+use crier_common::store::feeds::{self, Changed, Fetched, NewFeed};
+
+use crate::support::store::{TestStore, World, on_both};
+
+on_both![
+    a_feed_comes_back_as_it_was_stored,
+    a_feed_is_of_its_brand,
+    a_fetch_is_written_down,
+    articles_come_back_as_they_were_found,
+    articles_are_of_their_feed_and_go_with_it,
+    what_is_due_is_given_once_the_longest_due_first,
+];
+
+async fn feed(s: &TestStore, w: World) -> i64 {
+    let new = NewFeed { name: "News", named: false, url: "https://x.test/feed?a=1", kind: FeedType::Atom };
+    s.write(async |tx| feeds::create(tx, w.brand, &new, None).await).await.id
+}
+
+fn row(guid: &str, published_at: DateTime<Utc>) -> Row {
+    let found = FoundArticle {
+        guid: guid.to_owned(),
+        title: Some("\"Ünï\" \u{1f35e} 'x' \\ {}".to_owned()),
+        url: Some("https://x.test/1".to_owned()),
+        summary: Some("<p>a\nb</p>".to_owned()),
+        author: None,
+        image_url: None,
+        published_at: None,
+    };
+    Row { found, published_at, digest: "d1".to_owned() }
+}
+
+async fn insert(s: &TestStore, feed: i64, rows: Vec<Row>) {
+    let changes = Changes { insert: rows, ..Changes::default() };
+    s.write(async |tx| articles::write(tx, feed, &changes).await).await;
+}
+
+async fn a_feed_comes_back_as_it_was_stored(s: TestStore) {
+    let w = s.world().await;
+    let id = feed(&s, w).await;
+    let f = feeds::find(&mut s.conn().await, w.brand, id).await.unwrap().unwrap();
+    assert_eq!((f.brand_id, f.name.as_str(), f.named, f.kind), (w.brand, "News", false, FeedType::Atom));
+    assert_eq!(
+        (f.url.as_str(), f.status, f.version, f.failures),
+        ("https://x.test/feed?a=1", FeedStatus::Pending, 1, 0)
+    );
+    assert_eq!((f.last_error, f.last_fetched_at, f.found_url, f.articles_count), (None, None, None, 0));
+    assert_eq!((f.created_at, f.updated_at), (s.now(), s.now()));
+    let lane = "SELECT lane FROM jobs WHERE kind = 'fetch_feed' AND state = 'ready'";
+    assert_eq!(s.value::<String>(lane).await, "host:x.test");
+    s.advance(5);
+    s.write(async |tx| feeds::rename(tx, id, "Mine").await).await;
+    let f = feeds::find(&mut s.conn().await, w.brand, id).await.unwrap().unwrap();
+    assert_eq!((f.name.as_str(), f.named, f.updated_at, f.version), ("Mine", true, s.now(), 1));
+}
+
+async fn a_feed_is_of_its_brand(s: TestStore) {
+    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+    let (one, two) = (feed(&s, w).await, feed(&s, w).await);
+    let listed = feeds::list(&mut s.conn().await, w.brand).await.unwrap();
+    assert_eq!(listed.iter().map(|f| f.id).collect::<Vec<_>>(), [two, one]);
+    assert!(feeds::list(&mut s.conn().await, other.brand).await.unwrap().is_empty());
+    assert!(feeds::find(&mut s.conn().await, other.brand, one).await.unwrap().is_none());
+    assert!(s.write(async |tx| feeds::find_for_update(tx, other.brand, one).await).await.is_none());
+    assert!(s.write(async |tx| feeds::find_for_update(tx, w.brand, one).await).await.is_some());
+    let delete = async |brand| s.write(async |tx| feeds::delete(tx, brand, one).await).await;
+    assert_eq!((delete(other.brand).await, delete(w.brand).await, delete(w.brand).await), (false, true, false));
+    s.sql(format!("DELETE FROM brands WHERE id = {}", w.brand)).await;
+    assert_eq!(s.number("SELECT count(*) FROM feeds").await, 0, "feeds go with their brand");
+}
+
+async fn a_fetch_is_written_down(s: TestStore) {
+    let w = s.world().await;
+    let id = feed(&s, w).await;
+    let look = async || feeds::find_any(&mut s.conn().await, id).await.unwrap().unwrap();
+    let next = s.later(1_000);
+    s.write(async |tx| feeds::failed(tx, id, "Why not.", false, next).await).await;
+    s.write(async |tx| feeds::failed(tx, id, "Why not.", false, next).await).await;
+    let f = look().await;
+    assert_eq!((f.status, f.failures, f.last_error.as_deref()), (FeedStatus::Failing, 2, Some("Why not.")));
+    assert_eq!((f.last_fetched_at, f.next_fetch_at), (Some(s.now()), next));
+    s.advance(10);
+    let changed = Changed {
+        title: Some("Its title".to_owned()),
+        kind: FeedType::Rss,
+        found_url: Some("https://x.test/found".to_owned()),
+        validator_url: Some("https://x.test/v".to_owned()),
+        etag: Some("\"e\"".to_owned()),
+        last_modified: Some("m".to_owned()),
+        articles_count: 7,
+    };
+    let good = Fetched { changed: Some(changed.clone()), next_fetch_at: next };
+    s.write(async |tx| feeds::fetched(tx, id, &good).await).await;
+    let f = look().await;
+    assert_eq!((f.status, f.failures, f.last_error.as_deref(), f.kind), (FeedStatus::Active, 0, None, FeedType::Rss));
+    assert_eq!((f.name.as_str(), f.articles_count, f.last_fetched_at), ("Its title", 7, Some(s.now())));
+    assert_eq!((f.address(), f.etag.as_deref()), ("https://x.test/found", Some("\"e\"")));
+    // Nothing is new: all of that stays.
+    let nothing = Fetched { changed: None, next_fetch_at: s.later(2_000) };
+    s.write(async |tx| feeds::fetched(tx, id, &nothing).await).await;
+    let f = look().await;
+    assert_eq!((f.articles_count, f.etag.as_deref(), f.next_fetch_at), (7, Some("\"e\""), s.later(2_000)));
+    // A title that is gone, a name that was given.
+    let untitled = Fetched { changed: Some(Changed { title: None, ..changed.clone() }), next_fetch_at: next };
+    s.write(async |tx| feeds::fetched(tx, id, &untitled).await).await;
+    assert_eq!(look().await.name, "Its title");
+    s.write(async |tx| feeds::rename(tx, id, "Mine").await).await;
+    s.write(async |tx| feeds::fetched(tx, id, &good).await).await;
+    assert_eq!(look().await.name, "Mine");
+    s.write(async |tx| feeds::failed(tx, id, "It is lost.", true, next).await).await;
+    assert_eq!((look().await.found_url, look().await.validator_url), (None, None), "nor its conditions");
+    s.write(async |tx| feeds::move_to(tx, id, "https://y.test/", "y.test", None).await).await;
+    let f = look().await;
+    assert_eq!((f.version, f.status, f.failures, f.last_error.as_deref()), (2, FeedStatus::Pending, 0, None));
+    assert_eq!((f.etag, f.last_modified, f.validator_url, f.name.as_str()), (None, None, None, "Mine"));
+    let lane = "SELECT lane FROM jobs WHERE kind = 'fetch_feed' AND state = 'ready'";
+    assert_eq!(s.value::<String>(lane).await, "host:y.test", "the job that waited goes to the new host");
+}
+
+async fn articles_come_back_as_they_were_found(s: TestStore) {
+    let w = s.world().await;
+    let id = feed(&s, w).await;
+    let (older, newer) = (s.now() - TimeDelta::days(2), s.now() - TimeDelta::microseconds(123_456));
+    insert(&s, id, vec![row("a", older), row("b", newer), row("c", newer)]).await;
+    let list = async || articles::list(&mut s.conn().await, id).await.unwrap();
+    let all = list().await;
+    assert_eq!(all.iter().map(|a| a.guid.as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
+    let (a, wanted) = (&all[2], row("a", older).found);
+    assert_eq!((&a.title, &a.url, &a.summary, &a.author), (&wanted.title, &wanted.url, &wanted.summary, &None));
+    assert_eq!((a.published_at, all[0].published_at, a.created_at), (older, newer, s.now()));
+    let known = articles::known(&mut s.conn().await, id).await.unwrap();
+    assert!(known.iter().any(|k| k.guid == "b" && k.published_at == newer && k.digest == "d1"));
+    s.advance(5);
+    let mut changed = row("a", newer);
+    (changed.found.title, changed.found.author, changed.digest) = (None, Some("Ann".to_owned()), "d2".to_owned());
+    let changes = Changes { update: vec![(a.id, changed)], delete: vec![all[1].id, 999], ..Changes::default() };
+    s.write(async |tx| articles::write(tx, id, &changes).await).await;
+    let after = list().await;
+    assert_eq!(after.iter().map(|a| a.guid.as_str()).collect::<Vec<_>>(), ["c", "a"]);
+    assert_eq!((&after[1].title, after[1].author.as_deref(), after[1].published_at), (&None, Some("Ann"), newer));
+    assert_eq!((after[1].created_at, after[1].updated_at), (a.created_at, s.now()));
+    s.write(async |tx| articles::write(tx, id, &Changes::default()).await).await;
+}
+
+async fn articles_are_of_their_feed_and_go_with_it(s: TestStore) {
+    let w = s.world().await;
+    let (one, two) = (feed(&s, w).await, feed(&s, w).await);
+    insert(&s, one, vec![row("same", s.now())]).await;
+    insert(&s, two, vec![row("same", s.now())]).await;
+    let of_one = articles::list(&mut s.conn().await, one).await.unwrap()[0].id;
+    assert!(articles::find(&mut s.conn().await, one, of_one).await.unwrap().is_some());
+    assert!(articles::find(&mut s.conn().await, two, of_one).await.unwrap().is_none());
+    // Not by the other feed's hands.
+    let mut other = row("x", s.now());
+    other.found.title = None;
+    let changes = Changes { update: vec![(of_one, other)], delete: vec![of_one], ..Changes::default() };
+    s.write(async |tx| articles::write(tx, two, &changes).await).await;
+    assert!(articles::list(&mut s.conn().await, one).await.unwrap()[0].title.is_some());
+    let twice = Changes { insert: vec![row("same", s.now())], ..Changes::default() };
+    assert!(s.try_write(async |tx| articles::write(tx, one, &twice).await).await.is_err(), "each guid once");
+    s.write(async |tx| feeds::delete(tx, w.brand, one).await).await;
+    assert_eq!(s.number("SELECT count(*) FROM articles").await, 1);
+}
+
+async fn what_is_due_is_given_once_the_longest_due_first(s: TestStore) {
+    let w = s.world().await;
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        let id = feed(&s, w).await;
+        s.write(async |tx| feeds::failed(tx, id, "x", false, s.later(100 - n)).await).await;
+        ids.push(id);
+    }
+    s.sql("UPDATE jobs SET state = 'done'").await;
+    s.advance(98);
+    let due = async |limit| s.write(async |tx| feeds::enqueue_due(tx, limit).await).await;
+    assert_eq!(due(1).await, 1);
+    let enqueued = "SELECT subject_id FROM jobs WHERE state = 'ready' ORDER BY id DESC LIMIT 1";
+    assert_eq!(s.number(enqueued).await, ids[4]);
+    assert_eq!((due(10).await, due(10).await), (2, 0));
+    s.advance(2);
+    assert_eq!(due(10).await, 2);
+    s.advance(15 * 60);
+    assert_eq!(due(10).await, 5, "due again, although their jobs have not ended");
+    assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await, 5);
+}

@@ -1,0 +1,136 @@
+//! `fetch_feed`: one look at a feed, and what it gave in the record.
+//!
+//! A failed fetch is no failed job: the feed says what was wrong and when it is asked again, and the scheduler enqueues the
+//! next fetch by that. What was fetched for a URL that the feed no longer has is not written; the fetch is made again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use crier_common::domain::feed::{Feed, FeedType, next_fetch};
+use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::feeds::{Format, keep};
+use crier_common::store::{Result, Store, Tx, articles, feeds, jobs};
+use crier_common::telemetry::metrics::{self, FetchOutcome};
+
+use super::{Deps, Ending, Job};
+use crate::engine::Run;
+
+mod fetch;
+
+pub use fetch::{Document, Failure, Fetcher, Found};
+
+/// How long a reason is that is kept, in characters.
+const LONGEST_ERROR: usize = 500;
+
+pub struct FetchFeed {
+    store: Store,
+    fetcher: Arc<Fetcher>,
+}
+
+impl FetchFeed {
+    pub fn new(deps: &Deps) -> Self {
+        Self { store: deps.store.clone(), fetcher: deps.feeds.clone() }
+    }
+}
+
+#[async_trait]
+impl Job for FetchFeed {
+    fn kind(&self) -> Kind {
+        Kind::FetchFeed
+    }
+
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+        let found = feeds::find_any(&mut self.store.read().await?, run.job.subject_id).await?;
+        let Some(feed) = found else { return Ok(Box::new(gone())) };
+        let result = run.wait(self.fetcher.fetch(&feed, self.store.now())).await;
+        let (jitter, told) = (crier_common::random::unit(), AtomicUsize::new(usize::MAX));
+        Ok(Box::new(Ended { feed_id: feed.id, version: feed.version, result, jitter, told }))
+    }
+}
+
+fn gone() -> Outcome {
+    Outcome::Cancelled("the feed is gone".to_owned())
+}
+
+/// How a fetch ended.
+struct Ended {
+    feed_id: i64,
+    version: i64,
+    result: std::result::Result<Found, Failure>,
+    jitter: f64,
+    /// What the last write of it came to, for the metric: a place in [`FetchOutcome::ALL`].
+    told: AtomicUsize,
+}
+
+#[async_trait]
+impl Ending for Ended {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        let Some(feed) = feeds::lock(tx, self.feed_id).await? else { return Ok(gone()) };
+        if feed.version != self.version {
+            // It was given another URL meanwhile, and is fetched from there at once.
+            jobs::forgive(tx, job).await?;
+            return Ok(Outcome::RetryAt(tx.now, "its URL was changed meanwhile".to_owned()));
+        }
+        let outcome = match &self.result {
+            Ok(found) => self.good(tx, &feed, found).await?,
+            Err(failure) => {
+                let next = next_fetch(feed.failures + 1, failure.retry_after, tx.now, self.jitter);
+                let lost = failure.nothing_there && feed.found_url.is_some();
+                // A server may send us to an address of any length.
+                let why: String = failure.why.chars().take(LONGEST_ERROR).collect();
+                feeds::failed(tx, feed.id, &why, lost, next).await?;
+                FetchOutcome::Failed
+            }
+        };
+        let place = FetchOutcome::ALL.iter().position(|one| *one == outcome);
+        self.told.store(place.unwrap_or(usize::MAX), Ordering::Relaxed);
+        Ok(Outcome::Done)
+    }
+
+    fn order(&self) -> i64 {
+        self.feed_id
+    }
+
+    fn observe(&self, outcome: &Outcome) {
+        let told = FetchOutcome::ALL.get(self.told.load(Ordering::Relaxed)).filter(|_| *outcome == Outcome::Done);
+        if let Some(told) = told {
+            metrics::feed_fetched(*told);
+        }
+    }
+}
+
+impl Ended {
+    async fn good(&self, tx: &mut Tx, feed: &Feed, found: &Found) -> Result<FetchOutcome> {
+        let next_fetch_at = next_fetch(0, None, tx.now, self.jitter);
+        let Found::Feed(document) = found else {
+            feeds::fetched(tx, feed.id, &feeds::Fetched { changed: None, next_fetch_at }).await?;
+            return Ok(FetchOutcome::Unchanged);
+        };
+        let known = articles::known(tx, feed.id).await?;
+        let (changes, count) = keep::compare(&known, document.parsed.articles.clone(), tx.now);
+        articles::write(tx, feed.id, &changes).await?;
+        let changed = feeds::Changed {
+            title: document.parsed.title.clone(),
+            kind: kind_of(feed.kind, document.parsed.format),
+            found_url: document.found_url.clone(),
+            validator_url: document.validator_url.clone(),
+            etag: document.etag.clone(),
+            last_modified: document.last_modified.clone(),
+            articles_count: i64::try_from(count).unwrap_or(0),
+        };
+        feeds::fetched(tx, feed.id, &feeds::Fetched { changed: Some(changed), next_fetch_at }).await?;
+        let is_new = !changes.insert.is_empty() || !changes.update.is_empty();
+        Ok(if is_new { FetchOutcome::New } else { FetchOutcome::Unchanged })
+    }
+}
+
+/// What a feed is by what was found; WordPress speaks RSS and Atom.
+fn kind_of(was: FeedType, found: Format) -> FeedType {
+    match found {
+        Format::Json => FeedType::Json,
+        _ if was == FeedType::Wordpress => FeedType::Wordpress,
+        Format::Rss => FeedType::Rss,
+        Format::Atom => FeedType::Atom,
+    }
+}
