@@ -8,6 +8,7 @@ mod faults;
 mod guide;
 mod jobs;
 mod mail;
+mod media;
 mod metrics;
 mod platforms;
 mod readme;

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::checks;
 use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::picture;
 
 on_both_apps!(another_tenants_ids_lead_nowhere, lists_hold_ones_own, another_brand_of_ones_own_is_another);
 
@@ -15,6 +16,7 @@ struct Things {
     post: i64,
     webhook: i64,
     delivery: i64,
+    media: i64,
 }
 
 impl Things {
@@ -26,7 +28,8 @@ impl Things {
         t.post("/brands", json!({ "name": "Told" })).await.expect(201);
         let deliveries = t.get(&format!("/webhooks/{webhook}/deliveries")).await.data(200);
         let delivery = deliveries[0]["id"].as_i64().expect("a delivery of brand.created");
-        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery }
+        let media = t.upload("a.png", &picture::png(3, 2), &[]).await.data(201)["id"].as_i64().unwrap();
+        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery, media }
     }
 
     fn id(&self, name: &str) -> i64 {
@@ -35,6 +38,7 @@ impl Things {
             "post" => self.post,
             "webhook" => self.webhook,
             "delivery" => self.delivery,
+            "media" => self.media,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -63,6 +67,7 @@ async fn another_tenants_ids_lead_nowhere(app: TestApp) {
     let after = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
     assert_eq!(before, after);
     victim.get(&format!("/webhooks/{}", things.webhook)).await.expect(200);
+    assert_eq!(victim.get(&victim.path("/media")).await.data(200)[0]["alt_text"], json!(null));
     assert_eq!(victim.get(&victim.path("/social-accounts")).await.data(200)[0]["id"], things.account);
 }
 
@@ -70,7 +75,9 @@ async fn lists_hold_ones_own(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     Things::of(&victim).await;
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
-    for path in [intruder.path("/posts"), intruder.path("/social-accounts"), "/webhooks".to_owned()] {
+    for path in
+        [intruder.path("/posts"), intruder.path("/social-accounts"), intruder.path("/media"), "/webhooks".to_owned()]
+    {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");
     }
 }
@@ -79,7 +86,11 @@ async fn another_brand_of_ones_own_is_another(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let things = Things::of(&owner).await;
     let second = owner.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    for path in [format!("/posts/{}", things.post), format!("/posts/{}/status", things.post)] {
+    for path in [
+        format!("/posts/{}", things.post),
+        format!("/posts/{}/status", things.post),
+        format!("/media/{}", things.media),
+    ] {
         owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
     }
     owner.delete(&format!("/brands/{second}/social-accounts/{}", things.account)).await.refused(404, "not_found");

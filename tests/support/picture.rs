@@ -9,7 +9,8 @@ use image::{DynamicImage, ImageFormat, RgbImage};
 /// A picture whose pixels all differ a little, the same for the same seed.
 pub fn pixels(width: u32, height: u32, seed: u8) -> DynamicImage {
     let byte = |n: u32| (n % 251) as u8;
-    RgbImage::from_fn(width, height, |x, y| image::Rgb([byte(x * 7), byte(y * 5), byte(x + y).wrapping_add(seed)])).into()
+    RgbImage::from_fn(width, height, |x, y| image::Rgb([byte(x * 7), byte(y * 5), byte(x + y).wrapping_add(seed)]))
+        .into()
 }
 
 pub fn encoded(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {

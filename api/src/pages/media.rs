@@ -10,8 +10,9 @@ use crier_common::media::storage::{Found, Looked, Part};
 use crier_common::media::{Storage, StorageError, kind_of};
 use futures::TryStreamExt;
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    ETAG, HeaderName, IF_NONE_MATCH, IF_RANGE, RANGE, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, IF_RANGE, RANGE, REFERRER_POLICY, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
@@ -42,7 +43,13 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     }
 }
 
-async fn answer(req: &Request, storage: &Storage, key: &str, tag: &str, res: &mut Response) -> Result<(), StorageError> {
+async fn answer(
+    req: &Request,
+    storage: &Storage,
+    key: &str,
+    tag: &str,
+    res: &mut Response,
+) -> Result<(), StorageError> {
     let (headers, head) = (req.headers(), req.method() == Method::HEAD);
     let unchanged = headers.get_all(IF_NONE_MATCH).iter().any(|known| names(known, tag));
     if head || unchanged {

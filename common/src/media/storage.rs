@@ -87,7 +87,9 @@ impl Storage {
             Part::Between(range) => Some(GetRange::Bounded(range.clone())),
             Part::From(first) => Some(GetRange::Offset(*first)),
             // The libraries take the last none of a file for a part of it.
-            Part::Last(0) => return Ok(self.size(key).await?.map_or(Looked::Missing, |size| Looked::OutOfRange { size })),
+            Part::Last(0) => {
+                return Ok(self.size(key).await?.map_or(Looked::Missing, |size| Looked::OutOfRange { size }));
+            }
             Part::Last(count) => Some(GetRange::Suffix(*count)),
         };
         let ranged = range.is_some();

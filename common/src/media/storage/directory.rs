@@ -19,7 +19,10 @@ const CHUNK: u64 = 64 * 1024;
 /// Makes the directory where it is missing, and tries whether it takes files.
 pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
     let refused = |error: io::Error| {
-        StorageError::new(format!("files cannot be kept in {}: {error}; give this user the right to write there", dir.display()))
+        StorageError::new(format!(
+            "files cannot be kept in {}: {error}; give this user the right to write there",
+            dir.display()
+        ))
     };
     fs::create_dir_all(dir.join(TOP)).map_err(refused)?;
     tempfile::tempfile_in(dir).map_err(refused)?;

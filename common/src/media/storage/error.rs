@@ -20,9 +20,11 @@ impl StorageError {
         let text = error.to_string();
         let code = code(&text).unwrap_or_default();
         match error {
-            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => Self(format!(
-                "the bucket refuses us ({code}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and what that key may do: GetObject, PutObject, DeleteObject, ListBucket"
-            )),
+            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+                Self(format!(
+                    "the bucket refuses us ({code}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and what that key may do: GetObject, PutObject, DeleteObject, ListBucket"
+                ))
+            }
             _ if code == NO_BUCKET => {
                 Self("there is no such bucket; check CRIER_STORAGE_URL, AWS_ENDPOINT_URL and AWS_REGION".to_owned())
             }

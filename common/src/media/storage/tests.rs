@@ -1,8 +1,10 @@
 use super::*;
 
 fn refused(body: &str, make: fn(String) -> object_store::Error) -> String {
-    StorageError::of(make(format!("Error performing PUT http://s3/b/k in 1s - Server returned non-2xx status code: 403: {body}")))
-        .to_string()
+    StorageError::of(make(format!(
+        "Error performing PUT http://s3/b/k in 1s - Server returned non-2xx status code: 403: {body}"
+    )))
+    .to_string()
 }
 
 #[test]
