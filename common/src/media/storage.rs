@@ -25,6 +25,8 @@ pub use error::StorageError;
 
 /// The directory, or the first part of the name, that everything is in.
 const TOP: &str = "media";
+/// More than any file has, and no more than a bucket can count to.
+const MOST: u64 = 1 << 62;
 
 /// A part of a file, on its way.
 pub struct Found {
@@ -84,13 +86,13 @@ impl Storage {
     pub async fn get(&self, key: &str, part: &Part) -> Result<Looked, StorageError> {
         let range = match part {
             Part::Whole => None,
-            Part::Between(range) => Some(GetRange::Bounded(range.clone())),
-            Part::From(first) => Some(GetRange::Offset(*first)),
+            Part::Between(range) => Some(GetRange::Bounded(range.start.min(MOST)..range.end.min(MOST))),
+            Part::From(first) => Some(GetRange::Offset(*first.min(&MOST))),
             // The libraries take the last none of a file for a part of it.
             Part::Last(0) => {
                 return Ok(self.size(key).await?.map_or(Looked::Missing, |size| Looked::OutOfRange { size }));
             }
-            Part::Last(count) => Some(GetRange::Suffix(*count)),
+            Part::Last(count) => Some(GetRange::Suffix(*count.min(&MOST))),
         };
         let ranged = range.is_some();
         match self.files.get_opts(&path(key), GetOptions { range, ..GetOptions::default() }).await {

@@ -35,7 +35,7 @@ async fn uploaded(app: &TestApp) -> (String, String, Vec<u8>) {
 fn check_headers(reply: &Reply, url: &str) {
     let key = url.rsplit('/').next().unwrap();
     for (name, value) in [
-        ("content-type", "image/png"),
+        ("content-type", if key.ends_with(".jpg") { "image/jpeg" } else { "image/png" }),
         ("x-content-type-options", "nosniff"),
         ("cache-control", "public, max-age=31536000, immutable"),
         ("accept-ranges", "bytes"),
