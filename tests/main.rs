@@ -9,6 +9,7 @@ mod feeds;
 mod guide;
 mod jobs;
 mod mail;
+mod media;
 mod metrics;
 mod platforms;
 mod readme;

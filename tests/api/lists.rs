@@ -66,7 +66,7 @@ async fn what_is_no_page_is_refused(app: TestApp) {
 
 async fn paged_lists_are_paged(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    for path in ["/social-accounts", "/posts"] {
+    for path in ["/social-accounts", "/posts", "/media"] {
         let page = t.get(&t.path(&format!("{path}?per_page=1000"))).await.expect(200);
         assert_eq!(page["meta"]["per_page"], 100, "{path}");
     }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{checks, feeds};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::picture;
 
 on_both_apps!(another_tenants_ids_lead_nowhere, lists_hold_ones_own, another_brand_of_ones_own_is_another);
 
@@ -17,6 +18,7 @@ struct Things {
     delivery: i64,
     feed: i64,
     article: i64,
+    media: i64,
 }
 
 impl Things {
@@ -31,7 +33,8 @@ impl Things {
         let feed = json!({ "url": "https://8.8.8.8/feed.xml" });
         let feed = t.post(&t.path("/feeds"), feed).await.data(201)["id"].as_i64().unwrap();
         let article = feeds::article(t, feed, "guid-1").await;
-        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery, feed, article }
+        let media = t.upload("a.png", &picture::png(3, 2), &[]).await.data(201)["id"].as_i64().unwrap();
+        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery, feed, article, media }
     }
 
     fn id(&self, name: &str) -> i64 {
@@ -42,6 +45,7 @@ impl Things {
             "delivery" => self.delivery,
             "feed" => self.feed,
             "article" => self.article,
+            "media" => self.media,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -70,6 +74,7 @@ async fn another_tenants_ids_lead_nowhere(app: TestApp) {
     let after = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
     assert_eq!(before, after);
     victim.get(&format!("/webhooks/{}", things.webhook)).await.expect(200);
+    assert_eq!(victim.get(&victim.path("/media")).await.data(200)[0]["alt_text"], json!(null));
     assert_eq!(victim.get(&victim.path("/social-accounts")).await.data(200)[0]["id"], things.account);
     let feed = victim.get(&victim.path(&format!("/feeds/{}", things.feed))).await.data(200);
     assert_eq!((&feed["url"], &feed["status"]), (&json!("https://8.8.8.8/feed.xml"), &json!("pending")));
@@ -81,6 +86,7 @@ async fn lists_hold_ones_own(app: TestApp) {
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
     for path in
         [intruder.path("/posts"), intruder.path("/social-accounts"), intruder.path("/feeds"), "/webhooks".to_owned()]
+        [intruder.path("/posts"), intruder.path("/social-accounts"), intruder.path("/media"), "/webhooks".to_owned()]
     {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");
     }
@@ -92,6 +98,11 @@ async fn another_brand_of_ones_own_is_another(app: TestApp) {
     let second = owner.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
     let (post, feed) = (things.post, things.feed);
     for path in [format!("/posts/{post}"), format!("/posts/{post}/status"), format!("/feeds/{feed}/articles")] {
+    for path in [
+        format!("/posts/{}", things.post),
+        format!("/posts/{}/status", things.post),
+        format!("/media/{}", things.media),
+    ] {
         owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
     }
     owner.delete(&format!("/brands/{second}/social-accounts/{}", things.account)).await.refused(404, "not_found");

@@ -141,6 +141,23 @@ impl TestApp {
         }
     }
 
+    /// A request to any address.
+    pub fn visit(&self, method: &str, url: &str) -> Request<'_> {
+        Request { url: url.to_owned(), ..self.request(method, "") }
+    }
+
+    /// Another replica of the API, over the same database and the same files, until the second value is dropped.
+    pub async fn replica(&self) -> (String, tokio_util::sync::DropGuard) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let store = self.store.another().await;
+        let app = Arc::new(app_over(&store, self.store.library(&self.url), self.connector.clone(), &self.url));
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        tokio::spawn(async move { crier_api::serve_on(app, listener, stopping, Duration::from_secs(1)).await });
+        (url, stop.drop_guard())
+    }
+
     /// A new `Idempotency-Key`.
     pub fn fresh_key(&self) -> String {
         format!("key-{}", self.sent.fetch_add(1, Ordering::Relaxed))

@@ -12,6 +12,7 @@ pub mod page;
 pub mod picture;
 pub mod process;
 pub mod receiver;
+pub mod s3;
 pub mod scripted;
 pub mod servers;
 pub mod sites;

@@ -29,6 +29,7 @@ use crier_common::store::{Conn, Db, Result, Store, Tx, accounts, brands, keys, p
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::TempDir;
 
+use super::s3::S3Server;
 use super::servers::{self, TestDatabase};
 
 /// Makes two tests of each function: one on SQLite, one on Postgres.
@@ -48,6 +49,36 @@ macro_rules! on_both {
     )+};
 }
 pub(crate) use on_both;
+
+/// Makes four tests of each function: both engines, each with files in a directory and in a bucket.
+macro_rules! on_both_storages {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::support::store::TestStore;
+
+            #[tokio::test]
+            async fn sqlite_directory() {
+                super::$name(TestStore::sqlite().await).await;
+            }
+
+            #[tokio::test]
+            async fn sqlite_s3() {
+                super::$name(TestStore::sqlite().await.on_s3().await).await;
+            }
+
+            #[tokio::test]
+            async fn postgres_directory() {
+                super::$name(TestStore::postgres().await).await;
+            }
+
+            #[tokio::test]
+            async fn postgres_s3() {
+                super::$name(TestStore::postgres().await.on_s3().await).await;
+            }
+        }
+    )+};
+}
+pub(crate) use on_both_storages;
 
 /// When every test begins: a whole second, and not the first of a month.
 pub fn start() -> DateTime<Utc> {
@@ -84,6 +115,7 @@ pub struct TestStore {
     pub bell: Arc<RecordingBell>,
     keep: Keep,
     files: TempDir,
+    bucket: Option<S3Server>,
 }
 
 impl Deref for TestStore {
@@ -128,18 +160,49 @@ impl TestStore {
     fn over(db: Db, keep: Keep) -> Self {
         let (clock, bell) = (Clock::manual(start()), Arc::<RecordingBell>::default());
         let files = tempfile::tempdir().expect("a directory");
-        Self { store: Store::new(db, clock.clone(), cipher(), bell.clone()), clock, bell, keep, files }
+        Self { store: Store::new(db, clock.clone(), cipher(), bell.clone()), clock, bell, keep, files, bucket: None }
+    }
+
+    /// The same with a bucket of S3's kind in the place of the directory.
+    pub async fn on_s3(mut self) -> Self {
+        self.bucket = Some(S3Server::start(self.files.path()).await);
+        self
+    }
+
+    /// The bucket of [`TestStore::on_s3`].
+    pub fn bucket(&self) -> Option<&S3Server> {
+        self.bucket.as_ref()
     }
 
     /// The media library, shown under this address.
     pub fn library(&self, public_url: &str) -> Library {
-        let storage = Storage::open(&config::Storage::Directory(self.files.path().to_owned())).expect("a storage");
+        let directory = || config::Storage::Directory(self.files.path().to_owned());
+        let storage =
+            Storage::open(&self.bucket.as_ref().map_or_else(directory, S3Server::storage)).expect("a storage");
         Library::new(storage, &MediaConfig::default(), public_url)
     }
 
     /// Where the library's files are.
     pub fn files(&self) -> &Path {
         self.files.path()
+    }
+
+    /// The names of all files in the storage, in order, half written ones among them.
+    pub fn stored(&self) -> Vec<String> {
+        let (mut names, mut folders) = (Vec::new(), vec![self.files.path().to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder") {
+                let (path, name) = entry.map(|e| (e.path(), e.file_name())).expect("an entry");
+                match name.into_string().expect("a name") {
+                    _ if path.is_dir() => folders.push(path),
+                    // The bucket's own notes.
+                    name if name.starts_with('.') => {}
+                    name => names.push(name),
+                }
+            }
+        }
+        names.sort();
+        names
     }
 
     /// Another process on the same database: its own connections and its own silent bell, the same clock.

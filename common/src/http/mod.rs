@@ -158,6 +158,13 @@ pub fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
+/// The connections of the library that speaks to buckets, whose address the operator sets. There is no deadline for the
+/// whole: a file may be as large, and its reader as slow, as they like. `silent`: how long the other side may say nothing.
+pub fn for_buckets(silent: Duration, https_only: bool) -> reqwest::Result<reqwest::Client> {
+    // Bytes as they are kept: their length and their sums are looked at.
+    builder(None, CONNECT, *WINDOW.end()).read_timeout(silent).no_gzip().https_only(https_only).build()
+}
+
 fn build(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::Client {
     let built = builder(guard, timeout, max_body).build();
     built.expect("`check_authorities` passed at the start; all other options are static")

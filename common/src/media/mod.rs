@@ -36,6 +36,8 @@ pub use storage::{Storage, StorageError};
 
 /// How many characters of a name are random.
 const NAME: usize = 40;
+/// What follows them in the name of a thumbnail.
+const THUMBNAIL: &str = "-thumb";
 
 /// Whose a picture is to be, and how many bytes their workspace may have.
 #[derive(Clone, Copy, Debug)]
@@ -123,12 +125,28 @@ impl Library {
     async fn bring_in(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<TakenIn, TakeInError> {
         let (picture, _share) = self.examine(spooled).await?;
         let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
-        if row.state == FileState::Reserved {
-            // Also where another upload is at work on the same bytes: that one may fail.
-            self.0.storage.put(&row.key, picture.bytes).await?;
-            self.0.storage.put(&row.thumbnail_key, picture.thumbnail).await?;
+        let taken = TakenIn { file_id: row.id, touched_at: row.touched_at, kind };
+        // Also where another upload is at work on the same bytes: that one may fail.
+        if row.state == FileState::Reserved
+            && let Err(error) = self.write(store, &row, picture).await
+        {
+            self.let_go(store, &taken).await;
+            return Err(error);
         }
-        Ok(TakenIn { file_id: row.id, touched_at: row.touched_at, kind })
+        Ok(taken)
+    }
+
+    /// Writes the bytes of a reserved file. The sweep, or somebody who brought in the same, may have given the file up in the
+    /// meantime, and its bytes may have been taken away before the last of these came: nobody would look for them again.
+    async fn write(&self, store: &Store, row: &Reserved, picture: Picture) -> Result<(), TakeInError> {
+        self.0.storage.put(&row.key, picture.bytes).await?;
+        self.0.storage.put(&row.thumbnail_key, picture.thumbnail).await?;
+        if files::is_live(&mut store.read().await?, row.id).await? {
+            return Ok(());
+        }
+        self.0.storage.delete(&row.key).await?;
+        self.0.storage.delete(&row.thumbnail_key).await?;
+        Err(TakeInError::Machine("a file was given up while its bytes were written".to_owned()))
     }
 
     /// The memory that the picture takes up is shared until the second value is dropped.
@@ -169,6 +187,14 @@ impl Library {
     }
 }
 
+/// What a name of ours is, by its end; `None` for what is no name of ours.
+pub fn kind_of(key: &str) -> Option<ImageType> {
+    let kind = ImageType::of_name(key)?;
+    let name = key.strip_suffix(kind.extension())?.strip_suffix('.')?;
+    let name = name.strip_suffix(THUMBNAIL).unwrap_or(name);
+    (name.len() == NAME && name.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(kind)
+}
+
 async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, TakeInError> {
     let name = random::text(NAME).map_err(|error| TakeInError::Machine(format!("no randomness: {error}")))?;
     let size = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
@@ -176,7 +202,7 @@ async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Rese
         workspace_id: owner.workspace_id,
         brand_id: owner.brand_id,
         key: format!("{name}.{}", picture.kind.extension()),
-        thumbnail_key: format!("{name}-thumb.{}", picture.thumbnail_kind.extension()),
+        thumbnail_key: format!("{name}{THUMBNAIL}.{}", picture.thumbnail_kind.extension()),
         sha256: Sha256::digest(&picture.bytes).into(),
         mime_type: picture.kind,
         size_bytes: i64::try_from(picture.bytes.len()).unwrap_or(i64::MAX),

@@ -1,41 +1,32 @@
 //! Where files are: a directory, or a bucket of S3's kind. The only place that knows `object_store`.
 //!
 //! A file is written whole or not at all, is on the disk when [`Storage::put`] returns, and never changes. Names are ours
-//! ([`crate::media::Library`] makes them), so none can lead out of the directory.
+//! ([`crate::media::Library`] makes them), so none can lead out of the directory. What a bucket does not answer is asked
+//! again a few times; then whoever asked is told, and nobody holds a connection open for it.
 
 use std::ops::Range;
+use std::path::Path as FsPath;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use object_store::aws::AmazonS3Builder;
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::prefix::PrefixStore;
-use object_store::{ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt, RetryConfig};
-use secrecy::ExposeSecret;
+use object_store::{GetOptions, GetRange, GetResultPayload, ObjectStore, ObjectStoreExt};
 
 use crate::config;
 use crate::telemetry::metrics::{self, StorageCall};
 
-/// How long one request to a bucket may take, and how long it is tried again.
-const REQUEST: Duration = Duration::from_secs(30);
-const CONNECT: Duration = Duration::from_secs(5);
-const TRIES: usize = 3;
-const TRY_FOR: Duration = Duration::from_secs(20);
+mod bucket;
+mod directory;
+mod error;
 
-/// The storage cannot be reached, is full, or refuses us.
-#[derive(Debug, thiserror::Error)]
-#[error("the storage of files: {0}")]
-pub struct StorageError(String);
+pub use error::StorageError;
 
-impl StorageError {
-    fn of(error: impl std::fmt::Display) -> Self {
-        Self(error.to_string())
-    }
-}
+/// The directory, or the first part of the name, that everything is in.
+const TOP: &str = "media";
+/// More than any file has, and no more than a bucket can count to.
+const MOST: u64 = 1 << 62;
 
 /// A part of a file, on its way.
 pub struct Found {
@@ -68,74 +59,90 @@ pub enum Looked {
 }
 
 #[derive(Clone, Debug)]
-pub struct Storage(Arc<dyn ObjectStore>);
+pub struct Storage {
+    files: Arc<dyn ObjectStore>,
+    /// Where the files are in a directory.
+    root: Option<Arc<FsPath>>,
+}
 
 impl Storage {
-    /// The storage of a configuration. A directory is made where it is missing; a bucket is not asked for anything yet.
+    /// The storage of a configuration. A directory is made where it is missing, and must take files; a bucket is not asked
+    /// for anything yet, so that it may come later than we do.
     pub fn open(config: &config::Storage) -> Result<Self, StorageError> {
         match config {
             config::Storage::Directory(dir) => {
-                std::fs::create_dir_all(dir).map_err(|e| StorageError(format!("{}: {e}", dir.display())))?;
-                let files = LocalFileSystem::new_with_prefix(dir).map_err(StorageError::of)?;
-                Ok(Self(Arc::new(files.with_fsync(true).with_automatic_cleanup(true))))
+                Ok(Self { files: Arc::new(directory::open(dir)?), root: Some(dir.as_path().into()) })
             }
-            config::Storage::S3(s3) => bucket(s3),
+            config::Storage::S3(s3) => Ok(Self { files: bucket::open(s3)?, root: None }),
         }
     }
 
     pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), StorageError> {
-        let put = self.0.put(&path(key), bytes.into()).await;
-        counted(StorageCall::Put, put.map(drop))
+        let put = self.files.put(&path(key), bytes.into()).await;
+        counted(StorageCall::Put, put.map(drop).map_err(StorageError::of))
     }
 
+    /// A file, or a part of it, piece by piece: no more of it is in memory than the reader takes at once.
     pub async fn get(&self, key: &str, part: &Part) -> Result<Looked, StorageError> {
         let range = match part {
             Part::Whole => None,
-            Part::Between(range) => Some(GetRange::Bounded(range.clone())),
-            Part::From(first) => Some(GetRange::Offset(*first)),
-            Part::Last(count) => Some(GetRange::Suffix(*count)),
+            Part::Between(range) => Some(GetRange::Bounded(range.start.min(MOST)..range.end.min(MOST))),
+            Part::From(first) => Some(GetRange::Offset(*first.min(&MOST))),
+            // The libraries take the last none of a file for a part of it.
+            Part::Last(0) => {
+                return Ok(self.size(key).await?.map_or(Looked::Missing, |size| Looked::OutOfRange { size }));
+            }
+            Part::Last(count) => Some(GetRange::Suffix(*count.min(&MOST))),
         };
         let ranged = range.is_some();
-        match self.0.get_opts(&path(key), GetOptions { range, ..GetOptions::default() }).await {
+        match self.files.get_opts(&path(key), GetOptions { range, ..GetOptions::default() }).await {
             Ok(result) => {
                 metrics::storage_call(StorageCall::Get, true);
                 let (size, range) = (result.meta.size, result.range.clone());
-                let body = result.into_stream().map(|chunk| chunk.map_err(StorageError::of)).boxed();
+                let body = match result.payload {
+                    GetResultPayload::File(file, _) => directory::read(file, range.clone()),
+                    GetResultPayload::Stream(body) => body.map(|chunk| chunk.map_err(StorageError::of)).boxed(),
+                };
                 Ok(Looked::Found(Found { size, range, body }))
             }
-            Err(object_store::Error::NotFound { .. }) => Ok(Looked::Missing),
+            Err(error) if error::is_missing(&error) => Ok(Looked::Missing),
             Err(error) if ranged => match self.size(key).await? {
                 None => Ok(Looked::Missing),
                 Some(size) if !part.fits(size) => Ok(Looked::OutOfRange { size }),
-                Some(_) => counted(StorageCall::Get, Err(error)),
+                Some(_) => counted(StorageCall::Get, Err(StorageError::of(error))),
             },
-            Err(error) => counted(StorageCall::Get, Err(error)),
+            Err(error) => counted(StorageCall::Get, Err(StorageError::of(error))),
         }
     }
 
     /// The whole file; `None` where there is none.
     pub async fn read(&self, key: &str) -> Result<Option<Bytes>, StorageError> {
-        match self.0.get(&path(key)).await {
-            Ok(found) => counted(StorageCall::Get, found.bytes().await).map(Some),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => counted(StorageCall::Get, Err(error)),
+        match self.files.get(&path(key)).await {
+            Ok(found) => counted(StorageCall::Get, found.bytes().await.map_err(StorageError::of)).map(Some),
+            Err(error) if error::is_missing(&error) => Ok(None),
+            Err(error) => counted(StorageCall::Get, Err(StorageError::of(error))),
         }
     }
 
     /// How large a file is; `None` where there is none.
     pub async fn size(&self, key: &str) -> Result<Option<u64>, StorageError> {
-        match self.0.head(&path(key)).await {
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            found => counted(StorageCall::Get, found).map(|meta| Some(meta.size)),
+        match self.files.head(&path(key)).await {
+            Err(error) if error::is_missing(&error) => Ok(None),
+            found => counted(StorageCall::Get, found.map_err(StorageError::of)).map(|meta| Some(meta.size)),
         }
     }
 
-    /// Takes a file away; one that is not there is as good.
+    /// Takes a file away, with what a process that died left of it half written; one that is not there is as good. The
+    /// caller relies on it: after `Ok` nothing is left, through a power cut too.
     pub async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        match self.0.delete(&path(key)).await {
-            Err(object_store::Error::NotFound { .. }) => counted(StorageCall::Delete, Ok(())),
-            deleted => counted(StorageCall::Delete, deleted),
-        }
+        let deleted = match &self.root {
+            Some(root) => directory::delete(root.clone(), key.to_owned()).await.map_err(StorageError::of_disk),
+            None => match self.files.delete(&path(key)).await {
+                Err(error) if error::is_missing(&error) => Ok(()),
+                deleted => deleted.map_err(StorageError::of),
+            },
+        };
+        counted(StorageCall::Delete, deleted)
     }
 }
 
@@ -150,40 +157,19 @@ impl Part {
     }
 }
 
-fn counted<T>(call: StorageCall, result: Result<T, object_store::Error>) -> Result<T, StorageError> {
+fn counted<T>(call: StorageCall, result: Result<T, StorageError>) -> Result<T, StorageError> {
     metrics::storage_call(call, result.is_ok());
-    result.map_err(StorageError::of)
+    result
 }
 
 /// In folders by the first two letters: directories of a million files are slow.
 fn path(key: &str) -> Path {
-    let folder = key.get(..2).unwrap_or("_");
-    Path::from_iter(["media", folder, key])
+    Path::from_iter([TOP, folder(key), key])
 }
 
-fn bucket(s3: &config::S3Config) -> Result<Storage, StorageError> {
-    crate::http::install_tls();
-    let retry = RetryConfig { max_retries: TRIES, retry_timeout: TRY_FOR, ..RetryConfig::default() };
-    let options =
-        ClientOptions::new().with_timeout(REQUEST).with_connect_timeout(CONNECT).with_allow_http(s3.endpoint.is_some());
-    let mut builder = AmazonS3Builder::new()
-        .with_bucket_name(&s3.bucket)
-        .with_region(&s3.region)
-        .with_access_key_id(&s3.access_key_id)
-        .with_secret_access_key(s3.secret_access_key.expose_secret())
-        .with_retry(retry)
-        .with_client_options(options);
-    if let Some(token) = &s3.session_token {
-        builder = builder.with_token(token.expose_secret());
-    }
-    // In the path by default; in the host's name with Amazon itself.
-    builder = match &s3.endpoint {
-        Some(endpoint) => builder.with_endpoint(endpoint),
-        None => builder.with_virtual_hosted_style_request(true),
-    };
-    let bucket = builder.build().map_err(StorageError::of)?;
-    Ok(Storage(match s3.prefix.as_str() {
-        "" => Arc::new(bucket),
-        prefix => Arc::new(PrefixStore::new(bucket, prefix)),
-    }))
+fn folder(key: &str) -> &str {
+    key.get(..2).unwrap_or("_")
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,38 +62,58 @@ pub async fn used(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?.unwrap_or(0))
 }
 
-/// The bytes are all there, and from now on an asset shows them; `false` where the sweep took the file for abandoned
-/// meanwhile.
+/// The bytes are all there, and from now on an asset shows them; `false` where the file was given up
+/// meanwhile, or its brand is gone.
 pub async fn keep(tx: &mut Tx, file_id: i64) -> Result<bool> {
-    const SQL: &str = "UPDATE files SET state = 'stored', touched_at = $2 WHERE id = $1 AND state <> 'doomed'";
+    const SQL: &str = "UPDATE files SET state = 'stored', touched_at = $2 WHERE id = $1 AND state <> 'doomed' AND brand_id IS NOT NULL";
     let now = tx.now;
     Ok(execute!(tx, SQL, file_id, now)? > 0)
 }
 
-/// Dooms a file that was reserved at `touched_at` and is not kept, unless somebody else brings the same bytes in by now.
+/// Whether the sweep has not taken the file for abandoned. While it has not, it finds whatever was written until now.
+pub async fn is_live(conn: &mut Conn, file_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT count(*) FROM files WHERE id = $1 AND state <> 'doomed'";
+    let live: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(file_id).fetch_one(c))?;
+    Ok(live > 0)
+}
+
+/// Dooms a file that was reserved at `touched_at` and is not kept, unless somebody else brings the same bytes in by now. Its
+/// bytes may still be on their way into a bucket that was slow to answer: the sweep waits a little ([`doomed`]).
 pub async fn abandon(tx: &mut Tx, file_id: i64, touched_at: DateTime<Utc>) -> Result<()> {
-    const SQL: &str = "UPDATE files SET state = 'doomed' WHERE id = $1 AND state = 'reserved' AND touched_at = $2 RETURNING workspace_id, size_bytes";
-    let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(file_id).bind(touched_at).fetch_all(c))?;
+    const SQL: &str = "UPDATE files SET state = 'doomed', touched_at = $3 WHERE id = $1 AND state = 'reserved' AND touched_at = $2 RETURNING workspace_id, size_bytes";
+    let now = tx.now;
+    let doomed: Vec<(i64, i64)> =
+        run!(tx, c => sqlx::query_as(SQL).bind(file_id).bind(touched_at).bind(now).fetch_all(c))?;
     give_back(tx, &doomed).await
 }
 
 /// Dooms a file if no asset shows it any more, and gives its room back.
 pub async fn doom_unused(tx: &mut Tx, file_id: i64) -> Result<()> {
+    // By itself, and first: whoever keeps the same file at this moment is waited for, and the next statement sees the asset
+    // that they made (one statement would look for assets as they were before the wait).
+    let lock = tx.spelt("SELECT id FROM files WHERE id = $1 FOR UPDATE", "SELECT id FROM files WHERE id = $1");
+    let _: Option<i64> = run!(tx, c => sqlx::query_scalar(lock).bind(file_id).fetch_optional(c))?;
     const SQL: &str = "UPDATE files SET state = 'doomed' WHERE id = $1 AND state <> 'doomed' AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = $1) RETURNING workspace_id, size_bytes";
     let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(file_id).fetch_all(c))?;
     give_back(tx, &doomed).await
 }
 
 /// Dooms, at most `limit` of each, files whose bytes nobody has brought in since `before`, and those of brands that are no
-/// more. Gives how many.
+/// more. Gives how many. What another holds at the moment is left for the next time.
 pub async fn doom_abandoned(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    const LATE: &str = "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE state = 'reserved' AND touched_at < $1 ORDER BY touched_at LIMIT $2) AND state = 'reserved' AND touched_at < $1 RETURNING workspace_id, size_bytes";
-    const ORPHANED: &str = "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE brand_id IS NULL AND state <> 'doomed' ORDER BY id LIMIT $1) AND state <> 'doomed' RETURNING workspace_id, size_bytes";
-    let late: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(LATE).bind(before).bind(limit).fetch_all(c))?;
-    let orphaned: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(ORPHANED).bind(limit).fetch_all(c))?;
-    give_back(tx, &late).await?;
-    give_back(tx, &orphaned).await?;
-    Ok(late.len() + orphaned.len())
+    let late = tx.spelt(
+        "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE state = 'reserved' AND touched_at < $1 ORDER BY touched_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING workspace_id, size_bytes",
+        "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE state = 'reserved' AND touched_at < $1 ORDER BY touched_at LIMIT $2) RETURNING workspace_id, size_bytes",
+    );
+    let orphaned = tx.spelt(
+        "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE brand_id IS NULL AND state <> 'doomed' ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING workspace_id, size_bytes",
+        "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE brand_id IS NULL AND state <> 'doomed' ORDER BY id LIMIT $1) RETURNING workspace_id, size_bytes",
+    );
+    let mut doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(late).bind(before).bind(limit).fetch_all(c))?;
+    let more: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(orphaned).bind(limit).fetch_all(c))?;
+    doomed.extend(more);
+    give_back(tx, &doomed).await?;
+    Ok(doomed.len())
 }
 
 /// In the order of the workspaces, so that two who do this at once do not wait for each other.
@@ -116,9 +136,10 @@ pub struct Doomed {
     pub thumbnail_key: String,
 }
 
-pub async fn doomed(conn: &mut Conn, limit: i64) -> Result<Vec<Doomed>> {
-    const SQL: &str = "SELECT id, key, thumbnail_key FROM files WHERE state = 'doomed' ORDER BY id LIMIT $1";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(limit).fetch_all(c))?)
+/// Those behind an id, in order, that nobody has begun or given up to bring in since `before`.
+pub async fn doomed(conn: &mut Conn, after: i64, before: DateTime<Utc>, limit: i64) -> Result<Vec<Doomed>> {
+    const SQL: &str = "SELECT id, key, thumbnail_key FROM files WHERE state = 'doomed' AND id > $1 AND touched_at <= $2 ORDER BY id LIMIT $3";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(after).bind(before).bind(limit).fetch_all(c))?)
 }
 
 /// Their bytes are gone: the rows go as well.

@@ -90,11 +90,21 @@ pub async fn lock(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<Option<i6
     Ok(run!(tx, c => sqlx::query_scalar(sql).bind(brand_id).bind(media_id).fetch_optional(c))?)
 }
 
-pub async fn set_alt_text(tx: &mut Tx, asset: &Asset, alt_text: Option<&str>) -> Result<()> {
-    const SQL: &str = "UPDATE media SET alt_text = $3, search = $4, updated_at = $5 WHERE brand_id = $1 AND id = $2";
-    let (now, search) = (tx.now, search_text(&asset.filename, alt_text));
-    execute!(tx, SQL, asset.brand_id, asset.id, alt_text, search, now)?;
+/// Writes what may change of an asset whose row is held: its words and what it is for.
+pub async fn update(tx: &mut Tx, asset: &Asset) -> Result<()> {
+    const SQL: &str = "UPDATE media SET asset_type = $3, filename = $4, alt_text = $5, search = $6, updated_at = $7 WHERE brand_id = $1 AND id = $2";
+    let search = search_text(&asset.filename, asset.alt_text.as_deref());
+    let alt_text = asset.alt_text.as_deref();
+    execute!(tx, SQL, asset.brand_id, asset.id, asset.asset_type, &asset.filename, alt_text, search, asset.updated_at)?;
     Ok(())
+}
+
+/// Whether a post that is still to go out shows an asset, whose row is held ([`lock`]): whoever writes such a post holds the
+/// row as well, so that none can come in between. Of a deleted post that is only what it has begun.
+pub async fn in_use(conn: &mut Conn, media_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT count(*) FROM post_media pm JOIN posts p ON p.id = pm.post_id WHERE pm.media_id = $1 AND p.status IN ('pending_approval', 'scheduled', 'publishing') AND (p.deleted_at IS NULL OR EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.status IN ('pending', 'publishing')))";
+    let posts: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?;
+    Ok(posts > 0)
 }
 
 /// Removes an asset whose row is held; its file is looked after by [`super::files::doom_unused`].

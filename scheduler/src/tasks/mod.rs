@@ -5,3 +5,4 @@ pub mod dispatch;
 pub mod feeds;
 pub mod measure;
 pub mod rescue;
+pub mod sweep;

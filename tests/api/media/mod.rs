@@ -1,3 +1,5 @@
 //! The media library.
 
+mod library;
+mod serving;
 mod upload;

@@ -12,12 +12,16 @@ use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::{described, record};
 
+mod delete;
+mod list;
+mod show;
+mod update;
 mod upload;
 
 pub const TAG: &str = "Media";
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![upload::endpoint()]
+    vec![list::endpoint(), upload::endpoint(), show::endpoint(), update::endpoint(), delete::endpoint()]
 }
 
 record! {

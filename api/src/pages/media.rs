@@ -1,0 +1,185 @@
+//! `/media/{key}`: the pictures of the library, for whoever knows their address.
+//!
+//! They come from the storage, from any replica, without a look at the database. What stands under an address never changes,
+//! so that whoever has it may keep it; it is shown as what its name says, whatever its bytes look like, and runs nothing.
+
+use std::sync::Arc;
+
+use crier_common::domain::media::ImageType;
+use crier_common::media::storage::{Found, Looked, Part};
+use crier_common::media::{Storage, StorageError, kind_of};
+use futures::TryStreamExt;
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, IF_RANGE, RANGE, REFERRER_POLICY, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use salvo::{Depot, Request, Response, Router, handler};
+
+use super::plain;
+use crate::app::App;
+
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+pub fn router() -> Router {
+    Router::with_path("media/{key}").get(serve).head(serve)
+}
+
+#[handler]
+async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let key = req.param::<String>("key").unwrap_or_default();
+    let (Some(kind), Ok(app)) = (kind_of(&key), depot.get_typed::<Arc<App>>()) else { return missing(res) };
+    // The name is as good as the bytes: they never change.
+    let tag = format!("\"{key}\"");
+    if let Err(error) = answer(req, app.library.storage(), &key, &tag, res).await {
+        tracing::warn!(%error, "a picture could not be shown");
+        plain(res, StatusCode::SERVICE_UNAVAILABLE, "The files cannot be reached right now; try again in a moment.");
+        res.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        return;
+    }
+    if matches!(res.status_code, Some(StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED)) {
+        describe(res.headers_mut(), kind, &tag);
+    }
+}
+
+async fn answer(
+    req: &Request,
+    storage: &Storage,
+    key: &str,
+    tag: &str,
+    res: &mut Response,
+) -> Result<(), StorageError> {
+    let (headers, head) = (req.headers(), req.method() == Method::HEAD);
+    let unchanged = headers.get_all(IF_NONE_MATCH).iter().any(|known| names(known, tag));
+    if head || unchanged {
+        match storage.size(key).await? {
+            None => missing(res),
+            Some(_) if unchanged => {
+                res.status_code(StatusCode::NOT_MODIFIED);
+            }
+            Some(size) => {
+                res.status_code(StatusCode::OK);
+                res.headers_mut().insert(CONTENT_LENGTH, size.into());
+            }
+        }
+        return Ok(());
+    }
+    let part = wanted(headers, tag);
+    match storage.get(key, &part).await? {
+        Looked::Found(found) => send(found, &part, res),
+        Looked::Missing => missing(res),
+        Looked::OutOfRange { size } => {
+            plain(res, StatusCode::RANGE_NOT_SATISFIABLE, "The picture has no such part.");
+            set(res.headers_mut(), CONTENT_RANGE, &format!("bytes */{size}"));
+        }
+    }
+    Ok(())
+}
+
+fn send(found: Found, part: &Part, res: &mut Response) {
+    let Found { size, range, body } = found;
+    res.headers_mut().insert(CONTENT_LENGTH, (range.end - range.start).into());
+    if *part == Part::Whole {
+        res.status_code(StatusCode::OK);
+    } else {
+        res.status_code(StatusCode::PARTIAL_CONTENT);
+        set(res.headers_mut(), CONTENT_RANGE, &format!("bytes {}-{}/{size}", range.start, range.end - 1));
+    }
+    // A body that breaks off breaks the connection: the length was told.
+    res.stream(body.inspect_err(|error| tracing::warn!(%error, "a picture broke off on its way to a reader")));
+}
+
+fn missing(res: &mut Response) {
+    plain(res, StatusCode::NOT_FOUND, "There is no such picture.");
+}
+
+/// What is said of a picture, whichever part of it is sent.
+fn describe(headers: &mut HeaderMap, kind: ImageType, tag: &str) {
+    for (name, value) in [
+        (CONTENT_TYPE, kind.as_str()),
+        (CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (ACCEPT_RANGES, "bytes"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"),
+        (RESOURCE_POLICY, "cross-origin"),
+        (CONTENT_DISPOSITION, "inline"),
+        (REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    set(headers, ETAG, tag);
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    // Our own characters, which any header may have.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// Whether one of the tags of an `If-None-Match` is ours; there a weak one is as good (RFC 9110, 13.1.2).
+fn names(known: &HeaderValue, tag: &str) -> bool {
+    let Ok(known) = known.to_str() else { return false };
+    known.split(',').map(str::trim).any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
+}
+
+/// Which part is asked for. Several ranges, or what is no range, give the whole (RFC 9110, 14.2), and so does a range of
+/// something else than what we have.
+fn wanted(headers: &HeaderMap, tag: &str) -> Part {
+    if headers.get(IF_RANGE).is_some_and(|known| known != tag) {
+        return Part::Whole;
+    }
+    let mut ranges = headers.get_all(RANGE).iter();
+    match (ranges.next().and_then(|range| range.to_str().ok()), ranges.next()) {
+        (Some(range), None) => one_range(range).unwrap_or(Part::Whole),
+        _ => Part::Whole,
+    }
+}
+
+fn one_range(text: &str) -> Option<Part> {
+    let (unit, range) = text.split_once('=')?;
+    let (first, last) = range.trim().split_once('-').filter(|_| unit.trim().eq_ignore_ascii_case("bytes"))?;
+    match (first, last) {
+        ("", last) => Some(Part::Last(number(last)?)),
+        (first, "") => Some(Part::From(number(first)?)),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then(|| Part::Between(first..last.saturating_add(1)))
+        }
+    }
+}
+
+/// One that is too large to count to is larger than any file.
+fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_one_range_of_bytes() {
+        for (text, part) in [
+            ("bytes=0-0", Some(Part::Between(0..1))),
+            ("Bytes = 2-5", Some(Part::Between(2..6))),
+            ("bytes=5-", Some(Part::From(5))),
+            ("bytes=-5", Some(Part::Last(5))),
+            ("bytes=-0", Some(Part::Last(0))),
+            ("bytes=99999999999999999999-", Some(Part::From(u64::MAX))),
+            ("bytes=1-99999999999999999999", Some(Part::Between(1..u64::MAX))),
+            ("bytes=5-2", None),
+            ("bytes=-", None),
+            ("bytes=", None),
+            ("bytes", None),
+            ("bytes=a-b", None),
+            ("bytes=+1-2", None),
+            ("bytes=0-1,3-4", None),
+            ("lines=0-1", None),
+        ] {
+            assert_eq!(one_range(text), part, "{text}");
+        }
+    }
+}

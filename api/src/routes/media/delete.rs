@@ -1,0 +1,38 @@
+//! `DELETE /brands/{brand}/media/{media}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, files, media};
+
+use super::{TAG, show};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Code, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::delete("/brands/{brand}/media/{media}", "deleteMedia", Scope::MediaWrite)
+        .tag(TAG)
+        .summary("Delete a picture")
+        .description(
+            "Its room is free at once, and its address leads nowhere some minutes later, unless another picture of the brand has the same bytes. What was published stays as it is; drafts lose the picture.",
+        )
+        .extension()
+        .answers_nothing()
+        .refuses(&[Code::MediaInUse])
+        .writes(delete)
+}
+
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let (brand_id, media_id) = (cx.brand()?.id, cx.id("media")?);
+    // The row first, then the look at posts: whoever gives the picture to a post holds the row meanwhile.
+    let file_id = media::lock(tx, brand_id, media_id).await?.ok_or_else(show::missing)?;
+    if media::in_use(tx, media_id).await? {
+        return Err(ApiError::new(
+            Code::MediaInUse,
+            "A post that is pending approval, scheduled or being published shows this picture. Take it from the post, or delete the post, first.",
+        ));
+    }
+    media::delete(tx, brand_id, media_id).await?;
+    files::doom_unused(tx, file_id).await?;
+    Ok(Answer::nothing())
+}

@@ -1,0 +1,57 @@
+//! `GET /brands/{brand}/media`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::media::AssetType;
+use crier_common::store::media::{self, Filter};
+use crier_common::store::{Conn, Page};
+use unicode_normalization::UnicodeNormalization;
+
+use super::{MediaAsset, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Code, FieldProblems, Result};
+use crate::pagination;
+
+/// The longest text that is looked for.
+const LONGEST_SEARCH: usize = 200;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/media", "listMedia", Scope::MediaRead)
+        .tag(TAG)
+        .summary("List a brand's pictures, newest first")
+        .pages()
+        .extension_query::<AssetType>("asset_type", "Only pictures for this.")
+        .extension_query::<String>(
+            "search",
+            "Only pictures with this text in the file's name or the alt text, whatever the case; at most 200 characters.",
+        )
+        .answers::<MediaAsset>(200, Shape::Pages)
+        .refuses(&[Code::ValidationFailed])
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let mut problems = FieldProblems::new();
+    let page = pagination::wanted(&cx.query, &mut problems);
+    let asset_type = pagination::word::<AssetType>(&cx.query, "asset_type", &mut problems);
+    let search: Option<String> = cx.query.get("search").map(|text| text.nfc().collect());
+    if let Some(wrong) = search.as_deref().and_then(unfit) {
+        problems.insert("search".to_owned(), vec![wrong]);
+    }
+    if !problems.is_empty() {
+        return Err(ApiError::validation(problems));
+    }
+    let filter = Filter { asset_type, search: search.as_deref().filter(|text| !text.is_empty()) };
+    let found = media::list(conn, cx.brand()?.id, &filter, page).await?;
+    let rows = found.rows.into_iter().map(|asset| MediaAsset::new(&cx.app.library, asset)).collect();
+    pagination::answer(cx, page, Page { rows, total: found.total })
+}
+
+fn unfit(text: &str) -> Option<String> {
+    if text.contains('\0') {
+        return Some("Must not contain the character NUL.".to_owned());
+    }
+    let count = text.chars().count();
+    (count > LONGEST_SEARCH).then(|| format!("Must have at most {LONGEST_SEARCH} characters; this has {count}."))
+}

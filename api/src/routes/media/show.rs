@@ -1,0 +1,34 @@
+//! `GET /brands/{brand}/media/{media}`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::media::Asset;
+use crier_common::store::{Conn, media};
+
+use super::{MediaAsset, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/media/{media}", "getMedia", Scope::MediaRead)
+        .tag(TAG)
+        .summary("Read what is known of a picture")
+        .extension()
+        .answers::<MediaAsset>(200, Shape::One)
+        .reads(show)
+}
+
+/// The asset in the path; 404 where it is not there.
+pub async fn find(cx: &Context, conn: &mut Conn) -> Result<Asset> {
+    let found = media::find(conn, cx.brand()?.id, cx.id("media")?).await?;
+    found.ok_or_else(missing)
+}
+
+pub fn missing() -> ApiError {
+    ApiError::not_found("picture")
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    Answer::ok(MediaAsset::new(&cx.app.library, find(cx, conn).await?))
+}

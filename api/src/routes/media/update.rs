@@ -1,0 +1,59 @@
+//! `PUT /brands/{brand}/media/{media}`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::media::AssetType;
+use crier_common::media;
+use crier_common::store::{Tx, media as assets};
+use serde_json::json;
+
+use super::{LONGEST_ALT, MediaAsset, TAG, show};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{Code, Result};
+use crate::fields::Given;
+use crate::openapi::schema::request;
+
+request! {
+    /// What may change of a picture; what is absent stays.
+    pub struct MediaChange {
+        /// What the picture shows, for those who do not see it; null empties it. Posts that are still to go out take the new
+        /// one along.
+        pub alt_text: Given<String> { "maxLength": 2000 },
+        /// As the picture is called in the library.
+        pub filename: Given<String> { "minLength": 1, "maxLength": 255 },
+        pub asset_type: Given<AssetType>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/media/{media}", "updateMedia", Scope::MediaWrite)
+        .tag(TAG)
+        .summary("Change what is said of a picture")
+        .description("The picture itself never changes, nor does its address.")
+        .extension()
+        .body::<MediaChange>(json!({ "alt_text": "Fresh bread on a shelf" }))
+        .answers::<MediaAsset>(200, Shape::One)
+        .refuses(&[Code::ValidationFailed])
+        .writes(update)
+}
+
+async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
+    let mut asset = show::find(cx, tx).await?;
+    let change = cx.read(|f| {
+        Some(MediaChange {
+            alt_text: f.text("alt_text", 0..=LONGEST_ALT),
+            filename: f.text("filename", 1..=255),
+            asset_type: f.word("asset_type"),
+        })
+    })?;
+    asset.alt_text = change.alt_text.map(Some).over(asset.alt_text, None).filter(|text| !text.is_empty());
+    if let Some(name) = change.filename.value() {
+        asset.filename = media::filename(Some(&name), asset.mime_type);
+    }
+    asset.asset_type = change.asset_type.value().unwrap_or(asset.asset_type);
+    asset.updated_at = tx.now;
+    assets::update(tx, &asset).await?;
+    Answer::ok(MediaAsset::new(&cx.app.library, asset))
+}

@@ -1,0 +1,82 @@
+//! A directory, on a disk of this machine or one that is shared.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use object_store::local::LocalFileSystem;
+
+use super::{StorageError, TOP, folder};
+
+/// So much is read at once.
+const CHUNK: u64 = 64 * 1024;
+
+/// Makes the directory where it is missing, and tries whether it takes files.
+pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
+    let refused = |error: io::Error| {
+        StorageError::new(format!(
+            "files cannot be kept in {}: {error}; give this user the right to write there",
+            dir.display()
+        ))
+    };
+    fs::create_dir_all(dir.join(TOP)).map_err(refused)?;
+    tempfile::tempfile_in(dir).map_err(refused)?;
+    // Folders that fall empty stay: whoever takes one away may take it from under a file that is just being written.
+    let files = LocalFileSystem::new_with_prefix(dir).map_err(StorageError::of)?;
+    Ok(files.with_fsync(true).with_automatic_cleanup(false))
+}
+
+/// A part of a file in pieces, each read on a thread that may wait for the disk.
+pub fn read(file: File, range: Range<u64>) -> BoxStream<'static, Result<Bytes, StorageError>> {
+    stream::try_unfold((file, range), |(mut file, range)| async move {
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let read = move || {
+            let size = CHUNK.min(range.end - range.start);
+            let mut chunk = vec![0; usize::try_from(size).unwrap_or_default()];
+            file.seek(SeekFrom::Start(range.start))?;
+            // A file that ends too early is an error, never a short answer.
+            file.read_exact(&mut chunk)?;
+            Ok((Bytes::from(chunk), (file, range.start + size..range.end)))
+        };
+        let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other).flatten();
+        read.map(Some).map_err(StorageError::of_disk)
+    })
+    .boxed()
+}
+
+pub async fn delete(root: Arc<Path>, key: String) -> io::Result<()> {
+    tokio::task::spawn_blocking(move || remove(&root.join(TOP), &key)).await.map_err(io::Error::other).flatten()
+}
+
+/// Removes a file, and what was begun of it: a file is written under its name with `#1` or so behind it, which stays when a
+/// process dies meanwhile.
+fn remove(top: &Path, key: &str) -> io::Result<()> {
+    if !top.is_dir() {
+        // A disk that is not there: nothing on it is gone.
+        let message = format!("{} is missing; is its disk mounted?", top.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, message));
+    }
+    let (folder, begun) = (top.join(folder(key)), format!("{key}#"));
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let mut removed = false;
+    for entry in entries {
+        let name = entry?.file_name();
+        if name == key || name.to_str().is_some_and(|name| name.starts_with(&begun)) {
+            match fs::remove_file(folder.join(&name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => removed = true,
+            }
+        }
+    }
+    if removed { File::open(&folder)?.sync_all() } else { Ok(()) }
+}

@@ -1,0 +1,36 @@
+use super::*;
+
+fn refused(body: &str, make: fn(String) -> object_store::Error) -> String {
+    StorageError::of(make(format!(
+        "Error performing PUT http://s3/b/k in 1s - Server returned non-2xx status code: 403: {body}"
+    )))
+    .to_string()
+}
+
+#[test]
+fn a_message_names_the_variables_and_no_credential() {
+    let body = "<Error><Code>SignatureDoesNotMatch</Code><AWSAccessKeyId>AKIDSECRET</AWSAccessKeyId><StringToSign>AWS4 AKIDSECRET</StringToSign></Error>";
+    let denied = |source: String| object_store::Error::PermissionDenied { path: "k".into(), source: source.into() };
+    let other = |source: String| object_store::Error::Generic { store: "S3", source: source.into() };
+    for text in [refused(body, denied), refused(body, other)] {
+        assert!(!text.contains("AKIDSECRET") && text.contains("SignatureDoesNotMatch"), "{text}");
+    }
+    assert!(refused(body, denied).contains("AWS_SECRET_ACCESS_KEY"));
+}
+
+#[test]
+fn a_missing_bucket_is_no_missing_file() {
+    let missing = |body: &str| object_store::Error::NotFound { path: "k".into(), source: body.to_owned().into() };
+    assert!(error::is_missing(&missing("404")) && error::is_missing(&missing("<Code>NoSuchKey</Code>")));
+    assert!(!error::is_missing(&missing("<Error><Code>NoSuchBucket</Code></Error>")));
+    let text = StorageError::of(missing("<Code>NoSuchBucket</Code>")).to_string();
+    assert!(text.contains("CRIER_STORAGE_URL"), "{text}");
+}
+
+#[test]
+fn a_place_that_takes_no_files_is_refused_with_a_sentence() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let inside = config::Storage::Directory(file.path().join("files"));
+    let text = Storage::open(&inside).expect_err("a file is no directory").to_string();
+    assert!(text.contains("cannot be kept in") && text.contains(&file.path().display().to_string()), "{text}");
+}

@@ -1,0 +1,149 @@
+//! The list of pictures, and what may be changed of one.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{NOWHERE, Tenant, TestApp, on_both_apps};
+use crate::support::picture;
+
+on_both_apps!(
+    pictures_are_listed_newest_first_and_found,
+    what_is_no_filter_is_refused,
+    what_is_said_of_a_picture_may_change,
+    a_change_has_rules,
+    a_deleted_picture_is_gone_and_its_room_free,
+    a_picture_in_use_stays,
+);
+
+async fn made(t: &Tenant<'_>, name: &str, texts: &[(&str, &str)]) -> i64 {
+    let width = 1 + name.len() as u32;
+    t.upload(name, &picture::png(width, 3), texts).await.data(201)["id"].as_i64().unwrap()
+}
+
+fn ids(list: &Value) -> Vec<i64> {
+    list["data"].as_array().unwrap().iter().map(|asset| asset["id"].as_i64().unwrap()).collect()
+}
+
+async fn pictures_are_listed_newest_first_and_found(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let dog = made(&t, "IMG_1.png", &[("alt_text", "A Dog, ÄHREN and 100% bread")]).await;
+    let logo = made(&t, "Brot.png", &[("asset_type", "logo")]).await;
+    let icon = made(&t, "a\\_b.png", &[("asset_type", "icon")]).await;
+    for (query, found) in [
+        ("", vec![icon, logo, dog]),
+        ("asset_type=logo", vec![logo]),
+        ("asset_type=image", vec![dog]),
+        ("search=dog", vec![dog]),
+        ("search=DOG", vec![dog]),
+        ("search=%C3%A4hren", vec![dog]),
+        ("search=brot", vec![logo]),
+        ("search=100%25", vec![dog]),
+        ("search=%25", vec![dog]),
+        ("search=_", vec![icon, dog]),
+        ("search=%5C", vec![]),
+        ("search=.png&asset_type=icon", vec![icon]),
+        ("search=", vec![icon, logo, dog]),
+        ("search=nothing", vec![]),
+    ] {
+        let list = t.get(&t.path(&format!("/media?{query}"))).await.expect(200);
+        assert_eq!(ids(&list), found, "{query}");
+        assert_eq!(list["meta"]["total"], found.len(), "{query}");
+    }
+    let page = t.get(&t.path("/media?search=.png&per_page=1&asset_type=image")).await.expect(200);
+    let next = t.get(&t.path("/media?search=.png&per_page=2")).await.expect(200)["links"]["next"].clone();
+    assert_eq!(next, format!("{}/api/public/v1{}?search=.png&per_page=2&page=2", app.url, t.path("/media")));
+    assert_eq!((ids(&page), &page["links"]["next"]), (vec![dog], &Value::Null));
+}
+
+async fn what_is_no_filter_is_refused(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let long = "x".repeat(201);
+    for (query, field) in [
+        ("asset_type=video", "asset_type"),
+        ("asset_type=", "asset_type"),
+        ("search=%00", "search"),
+        (&format!("search={long}"), "search"),
+        ("per_page=0", "per_page"),
+    ] {
+        assert_eq!(t.get(&t.path(&format!("/media?{query}"))).await.invalid(), [field], "{query}");
+    }
+}
+
+async fn what_is_said_of_a_picture_may_change(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = made(&t, "a.png", &[("alt_text", "Old words")]).await;
+    let path = t.path(&format!("/media/{id}"));
+    let before = t.get(&path).await.data(200);
+    app.advance(5);
+    let change = json!({ "alt_text": "Fresh e\u{301}clairs", "filename": "../eclairs.png", "asset_type": "icon" });
+    let after = t.put(&path, change).await.data(200);
+    assert_eq!(
+        (&after["alt_text"], &after["filename"], &after["asset_type"]),
+        (&json!("Fresh éclairs"), &json!("eclairs.png"), &json!("icon"))
+    );
+    assert_eq!((&after["url"], &after["id"]), (&before["url"], &before["id"]));
+    assert!(after["updated_at"].as_str() > before["updated_at"].as_str());
+    assert_eq!(t.get(&path).await.data(200), after);
+    for (search, total) in [("old", 0), ("%C3%89clairs", 1)] {
+        let list = t.get(&t.path(&format!("/media?search={search}"))).await.expect(200);
+        assert_eq!(list["meta"]["total"], total, "{search}");
+    }
+    let kept = t.put(&path, json!({})).await.data(200);
+    assert_eq!(kept["alt_text"], "Fresh éclairs");
+    assert_eq!(t.put(&path, json!({ "alt_text": null })).await.data(200)["alt_text"], Value::Null);
+    assert_eq!(t.put(&path, json!({ "alt_text": "", "filename": null })).await.data(200)["alt_text"], Value::Null);
+    assert_eq!(t.get(&path).await.data(200)["filename"], "eclairs.png");
+}
+
+async fn a_change_has_rules(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = made(&t, "a.png", &[]).await;
+    let path = t.path(&format!("/media/{id}"));
+    let bad = json!({ "alt_text": "x".repeat(2_001), "filename": "", "asset_type": "video" });
+    assert_eq!(t.put(&path, bad).await.invalid(), ["alt_text", "asset_type", "filename"]);
+    assert_eq!(t.put(&path, json!({ "alt_text": "a\0b" })).await.invalid(), ["alt_text"]);
+    assert_eq!(t.put(&path, json!({ "alt_text": 5 })).await.invalid(), ["alt_text"]);
+    let nowhere = t.path(&format!("/media/{NOWHERE}"));
+    t.get(&nowhere).await.refused(404, "not_found");
+    t.put(&nowhere, json!({ "alt_text": 5 })).await.refused(404, "not_found");
+    t.delete(&nowhere).await.refused(404, "not_found");
+}
+
+async fn a_deleted_picture_is_gone_and_its_room_free(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (one, twin) = (made(&t, "a.png", &[]).await, made(&t, "b.png", &[]).await);
+    let path = t.path(&format!("/media/{one}"));
+    let room =
+        async || app.number(format!("SELECT bytes FROM storage_usage WHERE workspace_id = {}", t.workspace)).await;
+    let used = room().await;
+    assert!(used > 0);
+    t.delete(&path).await.expect(204);
+    assert_eq!(room().await, used, "its twin has the same bytes");
+    t.get(&path).await.refused(404, "not_found");
+    t.delete(&path).await.refused(404, "not_found");
+    t.delete(&t.path(&format!("/media/{twin}"))).await.expect(204);
+    assert_eq!(room().await, 0);
+    assert_eq!(t.get(&t.path("/media")).await.expect(200)["meta"]["total"], 0);
+    made(&t, "a.png", &[]).await;
+    assert_eq!(room().await, used);
+}
+
+async fn a_picture_in_use_stays(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = made(&t, "a.png", &[]).await;
+    let path = t.path(&format!("/media/{id}"));
+    let post = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201)["id"].as_i64().unwrap();
+    app.sql(format!("INSERT INTO post_media (post_id, media_id) VALUES ({post}, {id})")).await;
+    for status in ["pending_approval", "scheduled", "publishing"] {
+        app.sql(format!("UPDATE posts SET status = '{status}' WHERE id = {post}")).await;
+        t.delete(&path).await.refused(409, "media_in_use");
+        t.get(&path).await.expect(200);
+    }
+    app.sql(format!("UPDATE posts SET deleted_at = created_at WHERE id = {post}")).await;
+    t.delete(&path).await.expect(204);
+    for status in ["draft", "published", "partially_published", "failed"] {
+        let id = made(&t, "a.png", &[]).await;
+        app.sql(format!("UPDATE posts SET status = '{status}', deleted_at = NULL WHERE id = {post}")).await;
+        app.sql(format!("INSERT INTO post_media (post_id, media_id) VALUES ({post}, {id})")).await;
+        t.delete(&t.path(&format!("/media/{id}"))).await.expect(204);
+    }
+}

@@ -1,0 +1,83 @@
+//! The files of the media library: where they are kept, and what becomes of those that nobody refers to.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod races;
+mod room;
+mod storage;
+mod sweep;
+
+use crier_common::domain::media::AssetType;
+use crier_common::media::{self, Described, Library, Owner, Spooled, TakenIn};
+use crier_common::store::{files, media as assets};
+use crier_scheduler::Scheduler;
+use crier_scheduler::tasks::sweep as task;
+
+use crate::support::jobs::StillBell;
+use crate::support::picture;
+use crate::support::store::{TestStore, World};
+
+/// Longer than anybody is at work on a file that is given up.
+const SETTLED: i64 = 301;
+/// Longer than bytes are brought in.
+const ABANDONED: i64 = 3_601;
+
+/// A store with its library, a workspace and a scheduler.
+struct Place {
+    s: TestStore,
+    library: Library,
+    world: World,
+}
+
+impl Place {
+    async fn over(s: TestStore) -> Self {
+        let (library, world) = (s.library("http://crier.example"), s.world().await);
+        Self { s, library, world }
+    }
+
+    fn owner(&self) -> Owner {
+        Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None }
+    }
+
+    fn scheduler(&self) -> Scheduler {
+        Scheduler { store: self.s.store.clone(), transport: StillBell::with_room(100), library: self.library.clone() }
+    }
+
+    async fn sweep(&self) {
+        task::run(&self.scheduler()).await.unwrap();
+    }
+
+    /// A picture that differs by its width.
+    async fn take_in(&self, width: u32) -> TakenIn {
+        let bytes = Spooled::from(bytes::Bytes::from(picture::png(width, 2)));
+        self.library.take_in(&self.s.store, &self.owner(), &bytes).await.unwrap()
+    }
+
+    async fn keep(&self, taken: &TakenIn) -> Option<i64> {
+        let described = Described { asset_type: AssetType::Image, filename: "a.png", alt_text: None, source_url: None };
+        self.s.write(async |tx| media::keep(tx, self.world.brand, taken, &described).await).await
+    }
+
+    async fn asset(&self, width: u32) -> i64 {
+        let taken = self.take_in(width).await;
+        self.keep(&taken).await.expect("it is kept")
+    }
+
+    async fn delete(&self, asset: i64) {
+        self.s
+            .write(async |tx| {
+                let file = assets::lock(tx, self.world.brand, asset).await?.expect("it is there");
+                assets::delete(tx, self.world.brand, asset).await?;
+                files::doom_unused(tx, file).await
+            })
+            .await;
+    }
+
+    async fn used(&self) -> i64 {
+        files::used(&mut self.s.conn().await, self.world.workspace).await.unwrap()
+    }
+
+    async fn rows(&self) -> i64 {
+        self.s.number("SELECT count(*) FROM files").await
+    }
+}

@@ -1,0 +1,153 @@
+//! The room that a workspace has is exact, whatever happens in whatever order, at once as well.
+
+use std::sync::Arc;
+
+use crier_common::domain::media::ImageType;
+use crier_common::store::files::{self, NewFile, Reserved};
+use crier_common::store::media::{self, NewAsset};
+use crier_common::store::{Result, Store};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+use crate::support::store::{TestStore, World, on_both};
+
+on_both!(the_room_is_exact_whatever_happens);
+
+const CAP: u64 = 1_000;
+const SEQUENCES: usize = 12;
+const AT_ONCE: usize = 3;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Of one of a few contents, whose size is a part of what they are.
+    Reserve(u8),
+    Keep(usize),
+    Abandon(usize),
+    Delete(usize),
+    Sweep,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0_u8..6).prop_map(Step::Reserve),
+        3 => any::<usize>().prop_map(Step::Keep),
+        1 => any::<usize>().prop_map(Step::Abandon),
+        3 => any::<usize>().prop_map(Step::Delete),
+        1 => Just(Step::Sweep),
+    ];
+    prop::collection::vec(step, 5..25)
+}
+
+/// One who brings files in and takes them away, and what they remember.
+struct Actor {
+    store: Store,
+    world: World,
+    reserved: Vec<Reserved>,
+    assets: Vec<i64>,
+    names: usize,
+    id: usize,
+}
+
+impl Actor {
+    async fn take(&mut self, step: &Step) -> Result<()> {
+        let mut tx = self.store.begin().await?;
+        match step {
+            Step::Reserve(content) => {
+                self.names += 1;
+                let new = new_file(self.world, *content, &format!("{}-{}-{}", self.world.brand, self.id, self.names));
+                if let Some(row) = files::reserve(&mut tx, &new, Some(CAP)).await? {
+                    self.reserved.push(row);
+                } else {
+                    return tx.rollback().await;
+                }
+            }
+            Step::Keep(which) if !self.reserved.is_empty() => {
+                let row = self.reserved.remove(which % self.reserved.len());
+                if files::keep(&mut tx, row.id).await? {
+                    let new = NewAsset {
+                        file_id: row.id,
+                        asset_type: crier_common::domain::media::AssetType::Image,
+                        filename: "a.png",
+                        alt_text: None,
+                        source_url: None,
+                    };
+                    self.assets.push(media::insert(&mut tx, self.world.brand, &new).await?);
+                }
+            }
+            Step::Abandon(which) if !self.reserved.is_empty() => {
+                let row = self.reserved.remove(which % self.reserved.len());
+                files::abandon(&mut tx, row.id, row.touched_at).await?;
+            }
+            Step::Delete(which) if !self.assets.is_empty() => {
+                let asset = self.assets.remove(which % self.assets.len());
+                let file = media::lock(&mut tx, self.world.brand, asset).await?.expect("it is there");
+                media::delete(&mut tx, self.world.brand, asset).await?;
+                files::doom_unused(&mut tx, file).await?;
+            }
+            Step::Sweep => {
+                // Everything reserved is late for this one.
+                let later = tx.now + chrono::TimeDelta::seconds(1);
+                files::doom_abandoned(&mut tx, later, 3).await?;
+                let doomed = files::doomed(&mut tx, 0, later, 3).await?;
+                files::forget(&mut tx, &doomed.iter().map(|file| file.id).collect::<Vec<_>>()).await?;
+            }
+            _ => {}
+        }
+        tx.commit().await
+    }
+}
+
+fn new_file(world: World, content: u8, name: &str) -> NewFile {
+    NewFile {
+        workspace_id: world.workspace,
+        brand_id: world.brand,
+        key: format!("{name}.png"),
+        thumbnail_key: format!("{name}-thumb.png"),
+        sha256: [content; 32],
+        mime_type: ImageType::Png,
+        size_bytes: 90 + i64::from(content) * 70,
+        width: 1,
+        height: 1,
+    }
+}
+
+async fn the_room_is_exact_whatever_happens(s: TestStore) {
+    let mut runner = TestRunner::deterministic();
+    for sequence in 0..SEQUENCES {
+        let world = s.world_of(&format!("ann{sequence}@example.com")).await;
+        let actors = (0..AT_ONCE).map(|id| {
+            let steps: Arc<[Step]> = steps().new_tree(&mut runner).unwrap().current().into();
+            let store = s.store.clone();
+            let mut actor = Actor { store, world, reserved: Vec::new(), assets: Vec::new(), names: 0, id };
+            tokio::spawn(async move {
+                for step in steps.iter() {
+                    match actor.take(step).await {
+                        Err(error) if error.is_serialization() => {}
+                        done => done.unwrap_or_else(|error| panic!("{step:?}: {error}")),
+                    }
+                }
+            })
+        });
+        for done in futures::future::join_all(actors.collect::<Vec<_>>()).await {
+            done.unwrap();
+        }
+        check(&s, world).await;
+    }
+}
+
+async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
+    let live = format!("FROM files WHERE workspace_id = {workspace} AND state <> 'doomed'");
+    let sum = s.number(format!("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) {live}")).await;
+    let used = files::used(&mut s.conn().await, workspace).await.unwrap();
+    assert_eq!(used, sum);
+    assert!((0..=CAP as i64).contains(&used), "{used}");
+    let bare = format!(
+        "SELECT count(*) FROM media m WHERE brand_id = {brand} AND NOT EXISTS (SELECT 1 FROM files f WHERE f.id = m.file_id AND f.state = 'stored')"
+    );
+    assert_eq!(s.number(bare).await, 0, "every asset has its bytes");
+    let unseen = format!(
+        "SELECT count(*) FROM files f WHERE workspace_id = {workspace} AND state = 'stored' AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = f.id)"
+    );
+    assert_eq!(s.number(unseen).await, 0, "what nobody shows is doomed");
+}

@@ -1,0 +1,187 @@
+//! What holds of a storage, wherever the files are.
+
+use bytes::Bytes;
+use crier_common::config;
+use crier_common::media::Storage;
+use crier_common::media::storage::{Looked, Part};
+use futures::TryStreamExt;
+use tempfile::TempDir;
+
+use crate::support::s3::{KEY_ID, S3Server, SECRET};
+
+const KEY: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN.png";
+
+/// A storage, and what it is on.
+struct Place {
+    storage: Storage,
+    bucket: Option<S3Server>,
+    dir: TempDir,
+}
+
+impl Place {
+    fn directory() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Storage::open(&config::Storage::Directory(dir.path().join("made"))).unwrap();
+        Self { storage, bucket: None, dir }
+    }
+
+    async fn s3() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let bucket = S3Server::start(dir.path()).await;
+        Self { storage: Storage::open(&bucket.storage()).unwrap(), bucket: Some(bucket), dir }
+    }
+}
+
+/// Makes two tests of each function: one on a directory, one on a bucket.
+macro_rules! on_each {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test]
+            async fn directory() {
+                super::$name(super::Place::directory()).await;
+            }
+
+            #[tokio::test]
+            async fn s3() {
+                super::$name(super::Place::s3().await).await;
+            }
+        }
+    )+};
+}
+
+on_each!(
+    what_is_put_is_got_whole_and_in_parts,
+    what_is_not_there_is_missing,
+    what_is_deleted_is_gone_and_may_be_deleted_again,
+    a_file_put_by_several_at_once_is_whole,
+);
+
+fn bytes(size: usize) -> Bytes {
+    (0..size).map(|i| (i * 31 % 251) as u8).collect()
+}
+
+async fn got(storage: &Storage, part: &Part) -> Option<(u64, std::ops::Range<u64>, Vec<u8>)> {
+    match storage.get(KEY, part).await.unwrap() {
+        Looked::Found(found) => {
+            let chunks: Vec<Bytes> = found.body.try_collect().await.unwrap();
+            Some((found.size, found.range, chunks.concat()))
+        }
+        Looked::Missing => None,
+        Looked::OutOfRange { size } => Some((size, 0..0, Vec::new())),
+    }
+}
+
+async fn what_is_put_is_got_whole_and_in_parts(place: Place) {
+    let (storage, size, all) = (&place.storage, 200_000_u64, bytes(200_000));
+    storage.put(KEY, all.clone()).await.unwrap();
+    assert_eq!(storage.size(KEY).await.unwrap(), Some(size));
+    assert_eq!(storage.read(KEY).await.unwrap().unwrap(), all);
+    for (part, range) in [
+        (Part::Whole, 0..size),
+        (Part::Between(0..1), 0..1),
+        (Part::Between(65_530..131_080), 65_530..131_080),
+        (Part::Between(199_999..u64::MAX), 199_999..size),
+        (Part::From(0), 0..size),
+        (Part::From(199_999), 199_999..size),
+        (Part::Last(5), 199_995..size),
+    ] {
+        let expected = (size, range.clone(), all.slice(range.start as usize..range.end as usize).to_vec());
+        assert!(got(storage, &part).await == Some(expected), "{part:?}");
+    }
+    for part in [Part::Between(size..size + 1), Part::From(size), Part::From(u64::MAX), Part::Last(0)] {
+        assert_eq!(got(storage, &part).await, Some((size, 0..0, Vec::new())), "{part:?}");
+    }
+}
+
+async fn what_is_not_there_is_missing(Place { storage, bucket: _bucket, dir: _dir }: Place) {
+    for part in [Part::Whole, Part::Between(0..1), Part::From(7), Part::Last(0), Part::Last(5)] {
+        assert_eq!(got(&storage, &part).await, None, "{part:?}");
+    }
+    assert_eq!(storage.size(KEY).await.unwrap(), None);
+    assert_eq!(storage.read(KEY).await.unwrap(), None);
+}
+
+async fn what_is_deleted_is_gone_and_may_be_deleted_again(Place { storage, bucket: _bucket, dir: _dir }: Place) {
+    storage.delete(KEY).await.unwrap();
+    storage.put(KEY, bytes(10)).await.unwrap();
+    for _ in 0..2 {
+        storage.delete(KEY).await.unwrap();
+        assert_eq!(storage.read(KEY).await.unwrap(), None);
+    }
+}
+
+async fn a_file_put_by_several_at_once_is_whole(Place { storage, bucket: _bucket, dir: _dir }: Place) {
+    let all = bytes(300_000);
+    let puts = (0..8).map(|_| storage.put(KEY, all.clone()));
+    futures::future::try_join_all(puts).await.unwrap();
+    assert!(storage.read(KEY).await.unwrap().unwrap() == all);
+}
+
+#[tokio::test]
+async fn what_a_dead_process_left_half_written_goes_with_its_file() {
+    let place = Place::directory();
+    place.storage.put(KEY, bytes(10)).await.unwrap();
+    let folder = place.dir.path().join("made/media/ab");
+    for left in ["#1", "#2", "#17"] {
+        std::fs::write(folder.join(format!("{KEY}{left}")), b"half").unwrap();
+    }
+    let other = folder.join(KEY.replace(".png", "-thumb.png"));
+    std::fs::write(&other, b"another's").unwrap();
+    place.storage.delete(KEY).await.unwrap();
+    let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(left, [other]);
+}
+
+#[tokio::test]
+async fn nothing_is_taken_for_gone_while_the_disk_is_not_there() {
+    let place = Place::directory();
+    place.storage.put(KEY, bytes(10)).await.unwrap();
+    let (made, away) = (place.dir.path().join("made"), place.dir.path().join("away"));
+    std::fs::rename(&made, &away).unwrap();
+    for _ in 0..2 {
+        let error = place.storage.delete(KEY).await.unwrap_err().to_string();
+        assert!(error.contains("is its disk mounted?"), "{error}");
+        // An empty directory in its place, as under a disk that is not mounted.
+        let _ = std::fs::create_dir(&made);
+    }
+    std::fs::remove_dir(&made).unwrap();
+    std::fs::rename(&away, &made).unwrap();
+    place.storage.delete(KEY).await.unwrap();
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_told_by_the_names_of_their_variables() {
+    let place = Place::s3().await;
+    let mut config = place.bucket.as_ref().unwrap().config();
+    config.secret_access_key = "another-secret".to_owned().into();
+    let storage = Storage::open(&config::Storage::S3(config)).unwrap();
+    for error in [
+        storage.put(KEY, bytes(10)).await.unwrap_err().to_string(),
+        storage.get(KEY, &Part::Whole).await.err().unwrap().to_string(),
+        storage.delete(KEY).await.unwrap_err().to_string(),
+    ] {
+        assert!(error.contains("AWS_SECRET_ACCESS_KEY") && error.contains("SignatureDoesNotMatch"), "{error}");
+        assert!(![KEY_ID, SECRET, "another-secret", "Signature="].iter().any(|s| error.contains(s)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_away_stops_nobody_from_starting_and_is_used_once_it_is_back() {
+    let place = Place::s3().await;
+    let bucket = place.bucket.as_ref().unwrap();
+    bucket.set_away(true);
+    let storage = Storage::open(&bucket.storage()).unwrap();
+    let error = storage.put(KEY, bytes(10)).await.unwrap_err().to_string();
+    assert!(error.contains("127.0.0.1") && !error.contains(KEY_ID), "{error}");
+    assert!(storage.get(KEY, &Part::Whole).await.is_err() && storage.delete(KEY).await.is_err());
+    bucket.set_away(false);
+    storage.put(KEY, bytes(10)).await.unwrap();
+    assert_eq!(storage.read(KEY).await.unwrap().unwrap(), bytes(10));
+}
+
+#[tokio::test]
+async fn a_directory_that_takes_no_files_is_refused_at_the_start() {
+    // Nobody makes files there, whatever their rights.
+    let error = Storage::open(&config::Storage::Directory("/proc/self".into())).unwrap_err().to_string();
+    assert!(error.contains("files cannot be kept in /proc/self"), "{error}");
+}

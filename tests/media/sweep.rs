@@ -1,0 +1,149 @@
+//! The sweep takes away what nobody refers to, and nothing else.
+
+use crier_common::store::files;
+
+use super::{ABANDONED, Place, SETTLED};
+use crate::support::picture;
+use crate::support::store::{TestStore, at_once, on_both, on_both_storages};
+
+on_both_storages!(
+    what_is_deleted_goes_and_what_is_shown_stays,
+    what_a_dead_process_left_goes_after_an_hour,
+    a_storage_that_is_away_is_waited_for,
+    bytes_that_come_after_the_sweep_go_as_well,
+);
+on_both!(sweeps_at_once_do_each_others_work, a_gone_brands_files_go, a_sweep_may_die_at_any_step);
+
+async fn what_is_deleted_goes_and_what_is_shown_stays(s: TestStore) {
+    let p = Place::over(s).await;
+    let (gone, twin, kept) = (p.asset(5).await, p.asset(5).await, p.asset(6).await);
+    assert_eq!((p.rows().await, p.s.stored().len()), (2, 4));
+    let both = p.used().await;
+    p.delete(gone).await;
+    assert_eq!(p.used().await, both, "the other one has the same bytes");
+    p.delete(twin).await;
+    let left = p.used().await;
+    assert!(0 < left && left < both);
+    p.sweep().await;
+    assert_eq!(p.s.stored().len(), 4, "somebody may still be at work on it");
+    p.s.advance(SETTLED);
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len()), (1, 2));
+    p.delete(kept).await;
+    p.s.advance(SETTLED);
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+}
+
+async fn what_a_dead_process_left_goes_after_an_hour(s: TestStore) {
+    let p = Place::over(s).await;
+    let taken = p.take_in(5).await;
+    p.s.advance(ABANDONED - 5);
+    p.sweep().await;
+    assert_eq!(p.s.stored().len(), 2);
+    assert!(p.used().await > 0);
+    p.s.advance(10);
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+    assert_eq!(p.keep(&taken).await, None, "no asset without bytes");
+    let again = p.take_in(5).await;
+    assert!(p.keep(&again).await.is_some());
+}
+
+async fn a_storage_that_is_away_is_waited_for(s: TestStore) {
+    let p = Place::over(s).await;
+    for width in 1..5 {
+        let asset = p.asset(width).await;
+        p.delete(asset).await;
+    }
+    p.s.advance(SETTLED);
+    let (files, away) = (p.s.files().join("media"), p.s.files().join("away"));
+    match p.s.bucket() {
+        Some(bucket) => bucket.set_away(true),
+        None => std::fs::rename(&files, &away).unwrap(),
+    }
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (4, 8, 0));
+    match p.s.bucket() {
+        Some(bucket) => bucket.set_away(false),
+        None => std::fs::rename(&away, &files).unwrap(),
+    }
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len()), (0, 0));
+}
+
+/// An upload that stands still for so long that its row is gone before its bytes arrive.
+async fn bytes_that_come_after_the_sweep_go_as_well(s: TestStore) {
+    let p = Place::over(s).await;
+    let Some(bucket) = p.s.bucket() else {
+        // A directory cannot be held up; what counts is that the row is looked at after the bytes are there.
+        let taken = p.take_in(5).await;
+        p.library.let_go(&p.s.store, &taken).await;
+        p.s.advance(SETTLED);
+        p.sweep().await;
+        return assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+    };
+    bucket.hold_puts(true);
+    let (library, store, owner) = (p.library.clone(), p.s.store.clone(), p.owner());
+    let bytes = bytes::Bytes::from(picture::png(5, 2)).into();
+    let upload = tokio::spawn(async move { library.take_in(&store, &owner, &bytes).await });
+    bucket.until_held().await;
+    p.s.advance(ABANDONED);
+    p.sweep().await;
+    assert_eq!(p.rows().await, 0);
+    bucket.hold_puts(false);
+    let error = upload.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("given up"), "{error}");
+    assert_eq!(p.s.stored(), [""; 0]);
+}
+
+async fn sweeps_at_once_do_each_others_work(s: TestStore) {
+    let p = Place::over(s).await;
+    for width in 1..20 {
+        let taken = p.take_in(width).await;
+        if width % 2 == 0 {
+            let asset = p.keep(&taken).await.unwrap();
+            p.delete(asset).await;
+        }
+    }
+    p.s.advance(ABANDONED);
+    let scheduler = p.scheduler();
+    let swept = at_once(4, |_| {
+        let scheduler = scheduler.clone();
+        async move { super::task::run(&scheduler).await }
+    });
+    for done in swept.await {
+        done.unwrap();
+    }
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+}
+
+async fn a_gone_brands_files_go(s: TestStore) {
+    let p = Place::over(s).await;
+    p.asset(5).await;
+    let half = p.take_in(6).await;
+    p.s.sql(format!("DELETE FROM brands WHERE id = {}", p.world.brand)).await;
+    assert_eq!(p.keep(&half).await, None, "there is nobody to keep it for");
+    p.s.advance(SETTLED);
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
+}
+
+async fn a_sweep_may_die_at_any_step(s: TestStore) {
+    let p = Place::over(s).await;
+    for step in 0..3 {
+        p.take_in(5).await;
+        p.s.advance(ABANDONED);
+        let before = p.s.later(-SETTLED);
+        p.s.write(async |tx| files::doom_abandoned(tx, before, 10).await).await;
+        let doomed = files::doomed(&mut p.s.conn().await, 0, before, 10).await.unwrap();
+        assert_eq!((doomed.len(), p.used().await), (1, 0));
+        let names = [&doomed[0].key, &doomed[0].thumbnail_key];
+        for name in &names[..step] {
+            p.library.storage().delete(name).await.unwrap();
+        }
+        p.sweep().await;
+        assert_eq!((p.rows().await, p.s.stored().len()), (0, 0), "after {step} steps");
+    }
+}

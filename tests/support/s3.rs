@@ -1,0 +1,117 @@
+//! A bucket of S3's kind in this process, which looks at every request's signature: the files lie in a directory, where a
+//! test can see them.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crier_common::config::{self, S3Config};
+use http::Method;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use s3s::auth::SimpleAuth;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+pub const KEY_ID: &str = "AKIDOFTHETESTS";
+pub const SECRET: &str = "secret-of-the-tests";
+const BUCKET: &str = "pictures";
+
+/// What becomes of requests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mood {
+    /// Connections are cut, and new ones closed at once.
+    away: bool,
+    /// Files that are put wait before they are looked at.
+    holding: bool,
+    /// How many have come to wait.
+    held: usize,
+}
+
+/// The server; it goes with this value.
+pub struct S3Server {
+    endpoint: String,
+    mood: Arc<watch::Sender<Mood>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for S3Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl S3Server {
+    /// With a bucket whose files lie below `root`.
+    pub async fn start(root: &Path) -> Self {
+        std::fs::create_dir_all(root.join(BUCKET)).expect("a bucket");
+        let files = s3s_fs::FileSystem::new(root).expect("a file system");
+        let mut builder = S3ServiceBuilder::new(files);
+        builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
+        let (service, listener) = (builder.build(), TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+        let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+        let mood = Arc::new(watch::Sender::new(Mood::default()));
+        let task = tokio::spawn(accept(listener, service, mood.clone()));
+        Self { endpoint, mood, task }
+    }
+
+    pub fn config(&self) -> S3Config {
+        S3Config {
+            bucket: BUCKET.to_owned(),
+            prefix: "crier".to_owned(),
+            region: "us-east-1".to_owned(),
+            endpoint: Some(self.endpoint.clone()),
+            access_key_id: KEY_ID.to_owned(),
+            secret_access_key: SECRET.to_owned().into(),
+            session_token: None,
+        }
+    }
+
+    pub fn storage(&self) -> config::Storage {
+        config::Storage::S3(self.config())
+    }
+
+    /// Cuts all connections, and closes new ones at once; or no longer.
+    pub fn set_away(&self, away: bool) {
+        self.mood.send_modify(|mood| mood.away = away);
+    }
+
+    /// From now on files that are put wait; or they go on.
+    pub fn hold_puts(&self, holding: bool) {
+        self.mood.send_modify(|mood| mood.holding = holding);
+    }
+
+    /// Until one waits.
+    pub async fn until_held(&self) {
+        self.mood.subscribe().wait_for(|mood| mood.held > 0).await.expect("the server is there");
+    }
+}
+
+async fn accept(listener: TcpListener, service: S3Service, mood: Arc<watch::Sender<Mood>>) {
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        connections.spawn(serve(socket, service.clone(), mood.clone()));
+    }
+}
+
+async fn serve(socket: TcpStream, service: S3Service, mood: Arc<watch::Sender<Mood>>) {
+    let mut seen = mood.subscribe();
+    let answer = service_fn(move |request: http::Request<Incoming>| {
+        let (service, mood) = (service.clone(), mood.clone());
+        async move {
+            if *request.method() == Method::PUT && mood.borrow().holding {
+                mood.send_modify(|mood| mood.held += 1);
+                let _ = mood.subscribe().wait_for(|mood| !mood.holding).await;
+            }
+            Service::call(&service, request).await
+        }
+    });
+    tokio::select! {
+        _ = http1::Builder::new().serve_connection(TokioIo::new(socket), answer) => {}
+        _ = seen.wait_for(|mood| mood.away) => {}
+    }
+}
