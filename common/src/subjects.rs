@@ -3,8 +3,9 @@
 
 use crate::domain::failure::{Category, Failure};
 use crate::domain::job::{Kind, Try};
+use crate::media::import;
 use crate::publishing;
-use crate::store::{Conn, Result, Tx, deliveries, mails, posts, targets};
+use crate::store::{Conn, Result, Tx, deliveries, mails, media_jobs, posts, targets};
 
 /// Holds what the job acts on until the end of the transaction. To be called before the job's own row is touched: the
 /// subject comes first everywhere, so that nobody waits for another who waits for him.
@@ -13,6 +14,7 @@ pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
         Kind::PublishTarget => drop(posts::lock_of_target(tx, subject_id).await?),
         Kind::DeliverWebhook => drop(deliveries::lock(tx, subject_id).await?),
         Kind::SendMail => mails::hold(tx, subject_id).await?,
+        Kind::ImportMedia => drop(media_jobs::lock(tx, subject_id).await?),
         Kind::Noop => {}
     }
     Ok(())
@@ -27,6 +29,10 @@ pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&s
         }
         Kind::DeliverWebhook => deliveries::give_up(tx, subject_id, "internal error; retry this delivery").await,
         Kind::SendMail => mails::failed(tx, subject_id, "internal error; retry its job to send it").await,
+        Kind::ImportMedia => {
+            let message = "Crier could not finish this import; it was tried as often as is allowed. Import it again.";
+            import::give_up(tx, subject_id, message, trace).await
+        }
         Kind::Noop => Ok(()),
     }
 }
@@ -40,6 +46,10 @@ pub async fn job_cancelled(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<(
         }
         Kind::DeliverWebhook => deliveries::give_up(tx, subject_id, "cancelled by the operator").await,
         Kind::SendMail => mails::failed(tx, subject_id, "cancelled by the operator").await,
+        Kind::ImportMedia => {
+            let message = "The operator cancelled this import. Import it again if it is still wanted.";
+            import::give_up(tx, subject_id, message, None).await
+        }
         Kind::Noop => Ok(()),
     }
 }
@@ -50,6 +60,7 @@ pub async fn job_revived(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<boo
         Kind::PublishTarget => publishing::revive(tx, subject_id).await,
         Kind::DeliverWebhook => deliveries::replay(tx, subject_id).await,
         Kind::SendMail => mails::revive(tx, subject_id).await,
+        Kind::ImportMedia => import::revive(tx, subject_id).await,
         Kind::Noop => Ok(true),
     }
 }
@@ -83,6 +94,11 @@ pub async fn describe(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<Op
         Kind::SendMail => {
             let Some(m) = mails::find(conn, subject_id).await? else { return Ok(None) };
             let words = format!("mail {} on behalf of user {}, {}", m.id, m.user_id, m.status);
+            Ok(Some(Described { words, tries: Vec::new() }))
+        }
+        Kind::ImportMedia => {
+            let Some(i) = media_jobs::find_any(conn, subject_id).await? else { return Ok(None) };
+            let words = format!("import {} into brand {}, {}", i.id, i.brand_id, i.status);
             Ok(Some(Described { words, tries: Vec::new() }))
         }
         Kind::Noop => Ok(Some(Described { words: "nothing".to_owned(), tries: Vec::new() })),

@@ -15,6 +15,7 @@ struct Things {
     post: i64,
     webhook: i64,
     delivery: i64,
+    job: i64,
 }
 
 impl Things {
@@ -26,7 +27,9 @@ impl Things {
         t.post("/brands", json!({ "name": "Told" })).await.expect(201);
         let deliveries = t.get(&format!("/webhooks/{webhook}/deliveries")).await.data(200);
         let delivery = deliveries[0]["id"].as_i64().expect("a delivery of brand.created");
-        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery }
+        let source = json!({ "url": "https://8.8.8.8/a.png" });
+        let job = t.post(&t.path("/media/from-url"), source).await.data(202)["id"].as_i64().unwrap();
+        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery, job }
     }
 
     fn id(&self, name: &str) -> i64 {
@@ -35,6 +38,7 @@ impl Things {
             "post" => self.post,
             "webhook" => self.webhook,
             "delivery" => self.delivery,
+            "job" => self.job,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -79,7 +83,9 @@ async fn another_brand_of_ones_own_is_another(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let things = Things::of(&owner).await;
     let second = owner.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    for path in [format!("/posts/{}", things.post), format!("/posts/{}/status", things.post)] {
+    for path in
+        [format!("/posts/{}", things.post), format!("/posts/{}/status", things.post), format!("/jobs/{}", things.job)]
+    {
         owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
     }
     owner.delete(&format!("/brands/{second}/social-accounts/{}", things.account)).await.refused(404, "not_found");

@@ -15,4 +15,5 @@ pub mod receiver;
 pub mod scripted;
 pub mod servers;
 pub mod sites;
+pub mod source;
 pub mod store;

@@ -23,6 +23,7 @@ crate::text_enum! {
         PublishTarget = "publish_target",
         DeliverWebhook = "deliver_webhook",
         SendMail = "send_mail",
+        ImportMedia = "import_media",
         /// Does nothing; `crier bench jobs` measures the engine with it.
         Noop = "noop",
     }
@@ -55,6 +56,8 @@ impl Kind {
             // The delivery's own `max_attempts` decides; a replay raises it. An endpoint that fails has fewer places.
             Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(128) },
             Self::SendMail => Rules { max_attempts: 8, lane_cap: Some(8) },
+            // The lane is the brand: one that imports a whole catalogue leaves room for the others.
+            Self::ImportMedia => Rules { max_attempts: 5, lane_cap: Some(4) },
             Self::Noop => Rules { max_attempts: 5, lane_cap: None },
         }
     }

@@ -25,6 +25,7 @@ use crate::store::{Store, StoreError, Tx};
 use crate::telemetry::metrics::{self, TakenInAs};
 
 pub mod budget;
+pub mod import;
 pub mod picture;
 pub mod spool;
 pub mod storage;
@@ -52,6 +53,13 @@ pub struct TakenIn {
     file_id: i64,
     touched_at: DateTime<Utc>,
     pub kind: ImageType,
+}
+
+impl TakenIn {
+    /// The file's row: who keeps several files in one transaction does so in this order, everywhere.
+    pub fn order(&self) -> i64 {
+        self.file_id
+    }
 }
 
 /// Why a picture was not taken in. Nothing is left of it.
@@ -160,13 +168,18 @@ impl Library {
     pub async fn let_go(&self, store: &Store, taken: &TakenIn) {
         let write = async {
             let mut tx = store.begin().await?;
-            files::abandon(&mut tx, taken.file_id, taken.touched_at).await?;
+            abandon(&mut tx, taken).await?;
             tx.commit().await
         };
         if let Err(error) = write.await {
             tracing::warn!(%error, file = taken.file_id, "a file that is not kept was not given up; the sweep does it");
         }
     }
+}
+
+/// The same, in a transaction of the caller's.
+pub async fn abandon(tx: &mut Tx, taken: &TakenIn) -> crate::store::Result<()> {
+    files::abandon(tx, taken.file_id, taken.touched_at).await
 }
 
 async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, TakeInError> {

@@ -12,12 +12,14 @@ use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::{described, record};
 
+mod from_url;
+mod job;
 mod upload;
 
 pub const TAG: &str = "Media";
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![upload::endpoint()]
+    vec![upload::endpoint(), from_url::endpoint(), job::endpoint()]
 }
 
 record! {
