@@ -25,11 +25,23 @@ pub enum Say {
     Stall(Vec<u8>),
 }
 
+/// What is said by the path that is asked for.
+type Rule = Box<dyn Fn(&str) -> Say + Send>;
+
 #[derive(Default)]
 struct State {
     /// One after the other, the last one for ever.
     says: Mutex<VecDeque<Say>>,
+    /// Before them, where there is one.
+    rule: Mutex<Option<Rule>>,
     heard: Mutex<Vec<String>>,
+}
+
+impl State {
+    fn next(&self) -> Option<Say> {
+        let mut says = self.says.lock().expect("no panic");
+        if says.len() > 1 { says.pop_front() } else { says.front().cloned() }
+    }
 }
 
 pub struct Source {
@@ -67,6 +79,11 @@ impl Source {
         *self.state.says.lock().expect("no panic") = says.into_iter().collect();
     }
 
+    /// From now on, by the path.
+    pub fn rule(&self, rule: impl Fn(&str) -> Say + Send + 'static) {
+        *self.state.rule.lock().expect("no panic") = Some(Box::new(rule));
+    }
+
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
@@ -91,12 +108,11 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
             Err(_) => return,
         }
     }
-    state.heard.lock().expect("no panic").push(String::from_utf8_lossy(&head).into_owned());
-    let say = {
-        let mut says = state.says.lock().expect("no panic");
-        if says.len() > 1 { says.pop_front() } else { says.front().cloned() }
-    };
-    match say {
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    state.heard.lock().expect("no panic").push(head);
+    let ruled = state.rule.lock().expect("no panic").as_ref().map(|rule| rule(&path));
+    match ruled.or_else(|| state.next()) {
         Some(Say::This(bytes)) => drop(stream.write_all(&bytes).await),
         Some(Say::After(gate, bytes)) => {
             gate.pass().await;

@@ -1,3 +1,4 @@
 //! The media library.
 
+mod imports;
 mod upload;
