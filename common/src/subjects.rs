@@ -14,7 +14,7 @@ pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
         Kind::PublishTarget => drop(posts::lock_of_target(tx, subject_id).await?),
         Kind::DeliverWebhook => drop(deliveries::lock(tx, subject_id).await?),
         Kind::SendMail => mails::hold(tx, subject_id).await?,
-        Kind::ImportMedia => drop(media_jobs::lock(tx, subject_id).await?),
+        Kind::ImportMedia => drop(media_jobs::lock_bare(tx, subject_id).await?),
         Kind::Noop => {}
     }
     Ok(())

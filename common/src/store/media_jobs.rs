@@ -46,6 +46,33 @@ pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
 }
 
+/// The same, as much as is needed to give it up: a row of which the rest cannot be read (a newer version may have written
+/// it) is told of all the same.
+pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<Bare>> {
+    let rest = tx.spelt(
+        "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
+        "WHERE j.id = $1",
+    );
+    let sql = format!("SELECT j.id, j.brand_id, j.status, CAST(j.error AS text) AS error FROM media_jobs j {rest}");
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
+}
+
+/// An import whose row is held.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Bare {
+    pub id: i64,
+    pub brand_id: i64,
+    pub status: MediaJobStatus,
+    /// JSON.
+    pub error: Option<String>,
+}
+
+impl From<&MediaJob> for Bare {
+    fn from(import: &MediaJob) -> Self {
+        Self { id: import.id, brand_id: import.brand_id, status: import.status, error: None }
+    }
+}
+
 /// Where an import has come to.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
@@ -56,7 +83,7 @@ pub struct Progress<'a> {
 
 /// Moves an import on whose row is held. Whether the status may follow the one before is for the caller to ask
 /// ([`MediaJobStatus::to`]).
-pub async fn progress(tx: &mut Tx, import: &MediaJob, to: &Progress<'_>) -> Result<()> {
+pub async fn progress(tx: &mut Tx, import: &Bare, to: &Progress<'_>) -> Result<()> {
     const SQL: &str =
         "UPDATE media_jobs SET status = $3, media_id = $4, error = $5, updated_at = $6 WHERE brand_id = $1 AND id = $2";
     let (now, error) = (tx.now, to.error.map(sqlx::types::Json));

@@ -12,6 +12,7 @@ use crate::support::source::{Say, ok, status};
 worker_on_both!(
     a_cancelled_import_has_failed_and_may_be_run_again,
     a_dead_job_s_import_has_failed_and_may_be_run_again,
+    an_import_that_cannot_be_read_is_given_up_and_told,
     an_import_that_ended_is_not_run_again,
     an_import_that_crashes_its_process_is_given_up,
     a_brand_that_is_deleted_takes_its_imports_along,
@@ -69,6 +70,22 @@ async fn a_dead_job_s_import_has_failed_and_may_be_run_again(w: TestWorker) {
     retry(&w, id).await;
     assert_eq!(told(&w).await.last().unwrap().0, "media.completed");
     is_kept_once(&w, id).await;
+}
+
+/// A newer version knows one more code.
+async fn an_import_that_cannot_be_read_is_given_up_and_told(w: TestWorker) {
+    listen(&w).await;
+    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let id = import_from(&w, &source).await;
+    w.sql("UPDATE media_jobs SET error = '{\"code\":\"newer\",\"message\":\"What is new.\"}'").await;
+    run(&w).await;
+    for _ in 0..4 {
+        assert_eq!(job(&w, id).await.state, State::Scheduled);
+        next_try(&w, id).await;
+    }
+    assert_eq!(job_stands(&w, id).await, (State::Dead, 5));
+    has_failed(&w, id, Code::InternalError, 5).await;
+    assert!(source.paths().is_empty());
 }
 
 async fn an_import_that_ended_is_not_run_again(w: TestWorker) {
