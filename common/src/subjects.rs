@@ -4,9 +4,10 @@
 use crate::domain::failure::{Category, Failure};
 use crate::domain::feed;
 use crate::domain::job::{Kind, Try};
+use crate::media::import;
 use crate::publishing;
 use crate::random;
-use crate::store::{Conn, Result, Tx, deliveries, feeds, mails, posts, targets};
+use crate::store::{Conn, Result, Tx, deliveries, feeds, mails, media_jobs, posts, targets};
 
 /// Holds what the job acts on until the end of the transaction. To be called before the job's own row is touched: the
 /// subject comes first everywhere, so that nobody waits for another who waits for him.
@@ -16,6 +17,7 @@ pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
         Kind::DeliverWebhook => drop(deliveries::lock(tx, subject_id).await?),
         Kind::SendMail => mails::hold(tx, subject_id).await?,
         Kind::FetchFeed => drop(feeds::lock(tx, subject_id).await?),
+        Kind::ImportMedia => drop(media_jobs::lock_bare(tx, subject_id).await?),
         Kind::Noop => {}
     }
     Ok(())
@@ -38,6 +40,10 @@ pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&s
             }
             None => Ok(()),
         },
+        Kind::ImportMedia => {
+            let message = "Crier could not finish this import; it was tried as often as is allowed. Import it again.";
+            import::give_up(tx, subject_id, message, trace).await
+        }
         Kind::Noop => Ok(()),
     }
 }
@@ -51,7 +57,11 @@ pub async fn job_cancelled(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<(
         }
         Kind::DeliverWebhook => deliveries::give_up(tx, subject_id, "cancelled by the operator").await,
         Kind::SendMail => mails::failed(tx, subject_id, "cancelled by the operator").await,
-        // It is fetched again at its next time.
+        Kind::ImportMedia => {
+            let message = "The operator cancelled this import. Import it again if it is still wanted.";
+            import::give_up(tx, subject_id, message, None).await
+        }
+        // A feed is fetched again at its next time.
         Kind::FetchFeed | Kind::Noop => Ok(()),
     }
 }
@@ -63,6 +73,7 @@ pub async fn job_revived(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<boo
         Kind::DeliverWebhook => deliveries::replay(tx, subject_id).await,
         Kind::SendMail => mails::revive(tx, subject_id).await,
         Kind::FetchFeed => Ok(feeds::find_any(tx, subject_id).await?.is_some()),
+        Kind::ImportMedia => import::revive(tx, subject_id).await,
         Kind::Noop => Ok(true),
     }
 }
@@ -101,6 +112,11 @@ pub async fn describe(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<Op
         Kind::FetchFeed => {
             let Some(f) = feeds::find_any(conn, subject_id).await? else { return Ok(None) };
             let words = format!("feed {} of brand {}, {}", f.id, f.brand_id, f.status);
+            Ok(Some(Described { words, tries: Vec::new() }))
+        }
+        Kind::ImportMedia => {
+            let Some(i) = media_jobs::find_any(conn, subject_id).await? else { return Ok(None) };
+            let words = format!("import {} into brand {}, {}", i.id, i.brand_id, i.status);
             Ok(Some(Described { words, tries: Vec::new() }))
         }
         Kind::Noop => Ok(Some(Described { words: "nothing".to_owned(), tries: Vec::new() })),

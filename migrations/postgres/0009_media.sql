@@ -52,6 +52,7 @@ create table media_jobs (
     brand_id   bigint not null references brands (id) on delete cascade,
     asset_type text not null check (asset_type in ('image', 'icon', 'logo')),
     source_url text not null,
+    alt_text   text,
     status     text not null check (status in ('pending', 'processing', 'completed', 'failed')),
     media_id   bigint references media (id) on delete set null,
     error      jsonb,

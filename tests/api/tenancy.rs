@@ -19,6 +19,7 @@ struct Things {
     feed: i64,
     article: i64,
     media: i64,
+    job: i64,
 }
 
 impl Things {
@@ -34,7 +35,9 @@ impl Things {
         let feed = t.post(&t.path("/feeds"), feed).await.data(201)["id"].as_i64().unwrap();
         let article = feeds::article(t, feed, "guid-1").await;
         let media = t.upload("a.png", &picture::png(3, 2), &[]).await.data(201)["id"].as_i64().unwrap();
-        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery, feed, article, media }
+        let source = json!({ "url": "https://8.8.8.8/a.png" });
+        let job = t.post(&t.path("/media/from-url"), source).await.data(202)["id"].as_i64().unwrap();
+        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery, feed, article, media, job }
     }
 
     fn id(&self, name: &str) -> i64 {
@@ -46,6 +49,7 @@ impl Things {
             "feed" => self.feed,
             "article" => self.article,
             "media" => self.media,
+            "job" => self.job,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -84,10 +88,8 @@ async fn lists_hold_ones_own(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     Things::of(&victim).await;
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
-    for path in
-        [intruder.path("/posts"), intruder.path("/social-accounts"), intruder.path("/feeds"), "/webhooks".to_owned()]
-        [intruder.path("/posts"), intruder.path("/social-accounts"), intruder.path("/media"), "/webhooks".to_owned()]
-    {
+    let nested = ["/posts", "/social-accounts", "/feeds", "/media"].map(|list| intruder.path(list));
+    for path in nested.into_iter().chain(["/webhooks".to_owned()]) {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");
     }
 }
@@ -96,12 +98,12 @@ async fn another_brand_of_ones_own_is_another(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let things = Things::of(&owner).await;
     let second = owner.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    let (post, feed) = (things.post, things.feed);
-    for path in [format!("/posts/{post}"), format!("/posts/{post}/status"), format!("/feeds/{feed}/articles")] {
     for path in [
         format!("/posts/{}", things.post),
         format!("/posts/{}/status", things.post),
         format!("/media/{}", things.media),
+        format!("/jobs/{}", things.job),
+        format!("/feeds/{}/articles", things.feed),
     ] {
         owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
     }

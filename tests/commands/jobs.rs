@@ -89,10 +89,13 @@ async fn a_list_is_narrowed_and_complete(w: TestWorker) {
 
 async fn a_mistake_is_answered_with_what_would_be_right(w: TestWorker) {
     for (args, right) in [
-        (&["list", "--kind", "publish"][..], "publish_target, deliver_webhook, send_mail, fetch_feed, noop"),
+        (
+            &["list", "--kind", "publish"][..],
+            "publish_target, deliver_webhook, send_mail, fetch_feed, import_media, noop",
+        ),
         (&["list", "--state", "lost"], "scheduled, ready, running, done, dead, cancelled"),
         (&["list", "--older-than", "5"], "a whole number with a unit"),
-        (&["pause", "everything"], "publish_target, deliver_webhook, send_mail, fetch_feed, noop"),
+        (&["pause", "everything"], "publish_target, deliver_webhook, send_mail, fetch_feed, import_media, noop"),
         (&["retry"], "<IDS>"),
         (&["retry", "--dead"], "--kind"),
         (&["retry", "1", "--dead", "--kind", "noop"], "cannot be used with"),

@@ -10,6 +10,7 @@ mod crash;
 mod cut_off;
 mod database;
 mod freeze;
+mod import;
 mod kill;
 mod killer;
 mod kinds;

@@ -94,7 +94,27 @@ impl Client {
 
     /// An endpoint that hears how posts ended.
     pub async fn listen(&self, url: &str) {
-        self.write("/webhooks", json!({ "url": url, "events": ["post.published", "post.failed"] })).await;
+        self.listen_for(url, &["post.published", "post.failed"]).await;
+    }
+
+    /// An endpoint that hears of these events.
+    pub async fn listen_for(&self, url: &str, events: &[&str]) {
+        self.write("/webhooks", json!({ "url": url, "events": events })).await;
+    }
+
+    /// An import into the library; gives the id of its job.
+    pub async fn import(&self, brand: i64, url: &str) -> i64 {
+        id(&self.write(&format!("/brands/{brand}/media/from-url"), json!({ "url": url })).await)
+    }
+
+    /// Waits until an import has ended.
+    pub async fn end_of_import(&self, brand: i64, job: i64) -> Value {
+        until(&format!("the end of import {job}"), || async {
+            let answer = self.read(&format!("/brands/{brand}/jobs/{job}")).await?;
+            let ended = !["pending", "processing"].contains(&answer["data"]["status"].as_str()?);
+            ended.then(|| answer["data"].clone())
+        })
+        .await
     }
 
     /// A post that goes out now.

@@ -31,7 +31,7 @@ use crier_common::webhooks::Sender;
 use crier_scheduler::Scheduler;
 use crier_worker::engine::Engine;
 use crier_worker::jobs::fetch_feed::Fetcher;
-use crier_worker::jobs::{Deps, Job, Registry};
+use crier_worker::jobs::{Deps, IMPORT_TIMEOUT, Job, Registry};
 use secrecy::SecretString;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
@@ -126,6 +126,7 @@ struct Outside {
     platforms: Arc<Platforms>,
     library: Library,
     mailer: Option<Arc<Mailer>>,
+    import_timeout: Duration,
 }
 
 impl Deref for TestWorker {
@@ -172,6 +173,12 @@ impl TestWorker {
         self.engine = self.engine_for(self.s.store.clone(), Kind::ALL);
     }
 
+    /// Imports have this long from now on.
+    pub fn set_import_timeout(&mut self, timeout: Duration) {
+        self.outside.import_timeout = timeout;
+        self.engine = self.engine_for(self.s.store.clone(), Kind::ALL);
+    }
+
     async fn build(
         s: TestStore,
         fake: Arc<FakePlatform>,
@@ -188,7 +195,7 @@ impl TestWorker {
         let bell = StillBell::with_room(10_000);
         let library = s.library(PUBLIC_URL);
         let scheduler = Scheduler { store: s.store.clone(), transport: bell.clone(), library: library.clone() };
-        let outside = Outside { platforms, library, mailer: None };
+        let outside = Outside { platforms, library, mailer: None, import_timeout: IMPORT_TIMEOUT };
         let engine = Engine::new(s.store.clone(), outside.registry(&s.store, Kind::ALL), 64);
         Self { s, world, account, fake, engine, scheduler, bell, outside }
     }
@@ -358,9 +365,13 @@ impl TestWorker {
 
     /// An active endpoint at `url` that hears of posts.
     pub async fn listen_at(&self, url: &str) -> Webhook {
+        self.listen_for(url, &[EventName::PostPublished, EventName::PostFailed]).await
+    }
+
+    /// An active endpoint at `url` that hears of these.
+    pub async fn listen_for(&self, url: &str, events: &[EventName]) -> Webhook {
         let secret = SecretString::from("whsec_of_the_tests");
-        let events = [EventName::PostPublished, EventName::PostFailed];
-        let new = NewWebhook { url, events: &events, description: None, is_active: true, secret: &secret };
+        let new = NewWebhook { url, events, description: None, is_active: true, secret: &secret };
         self.write(async |tx| webhooks::create(tx, self.world.user, &new).await).await
     }
 
@@ -403,6 +414,7 @@ impl Outside {
             mailer: self.mailer.clone(),
             latest_publish: TimeDelta::hours(24),
             platform_timeout: TimeDelta::from_std(TIMEOUT).expect("a time-out"),
+            import_timeout: self.import_timeout,
         };
         Registry::new(&deps, kinds)
     }

@@ -16,4 +16,5 @@ pub mod s3;
 pub mod scripted;
 pub mod servers;
 pub mod sites;
+pub mod source;
 pub mod store;

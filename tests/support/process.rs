@@ -260,16 +260,31 @@ impl Installation {
 
     /// One number from the database.
     pub async fn number(&self, sql: &'static str) -> i64 {
+        self.value(sql).await
+    }
+
+    /// One value from the database.
+    pub async fn value<T>(&self, sql: &'static str) -> T
+    where
+        T: Send + Unpin,
+        T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+        T: for<'r> sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+    {
         match self.env.get("CRIER_DATABASE_URL") {
             Some(url) => {
                 let mut connection = PgConnection::connect(url).await.expect("the database answers");
-                sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a number")
+                sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a value")
             }
             None => {
                 let mut connection = SqliteConnection::connect(&self.file()).await.expect("the database answers");
-                sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a number")
+                sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a value")
             }
         }
+    }
+
+    /// Where the media library's files are.
+    pub fn files(&self) -> PathBuf {
+        self.dir.path().join("data/files")
     }
 
     fn file(&self) -> String {

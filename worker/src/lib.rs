@@ -46,6 +46,7 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
         mailer: mailer.map(Arc::new),
         latest_publish: delta(config.latest_publish),
         platform_timeout: delta(config.worker.platform_timeout),
+        import_timeout: jobs::IMPORT_TIMEOUT,
     };
     let registry = Registry::new(&deps, &config.worker.kinds);
     let concurrency = config.worker.concurrency.clone();

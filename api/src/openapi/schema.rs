@@ -164,6 +164,7 @@ words! {
     EventName in crier_common::domain::event::EventName,
     Feature in crier_common::domain::plan::Feature,
     ImageType in crier_common::domain::media::ImageType,
+    MediaErrorCode in crier_common::domain::media::MediaErrorCode,
     MediaJobStatus in crier_common::domain::media::MediaJobStatus,
     FeedStatus in crier_common::domain::feed::FeedStatus,
     FeedType in crier_common::domain::feed::FeedType,

@@ -213,7 +213,10 @@ fn each_kind_may_have_a_concurrency_of_its_own() {
         ("1025", "is not a number from 1 to 1024"),
         ("64,noop=0", "has `noop=0`, where `0` is not a number from 1 to 1024"),
         ("64,noop=", "has `noop=`, where `` is not a number from 1 to 1024"),
-        ("publish=3", "has `publish`, which is none of: publish_target, deliver_webhook, send_mail, fetch_feed, noop"),
+        (
+            "publish=3",
+            "has `publish`, which is none of: publish_target, deliver_webhook, send_mail, fetch_feed, import_media, noop",
+        ),
         ("noop=3,noop=4", "has `noop` twice"),
         ("3,4", "has a number without a kind twice"),
     ] {

@@ -24,6 +24,7 @@ crate::text_enum! {
         DeliverWebhook = "deliver_webhook",
         SendMail = "send_mail",
         FetchFeed = "fetch_feed",
+        ImportMedia = "import_media",
         /// Does nothing; `crier bench jobs` measures the engine with it.
         Noop = "noop",
     }
@@ -59,6 +60,8 @@ impl Kind {
             // A failed fetch is no failed job: these are for crashes and a database that is away. The lane is a host: it is
             // not asked by more at once, and one that is slow holds up no other.
             Self::FetchFeed => Rules { max_attempts: 5, lane_cap: Some(4) },
+            // The lane is the brand: one that imports a whole catalogue leaves room for the others.
+            Self::ImportMedia => Rules { max_attempts: 5, lane_cap: Some(4) },
             Self::Noop => Rules { max_attempts: 5, lane_cap: None },
         }
     }

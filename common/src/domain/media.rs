@@ -1,9 +1,16 @@
 //! The media library: assets, the files that they show, and imports.
 //!
 //! ```text
-//!  file:   reserved ──> stored ──> doomed ──> (gone)        import:  pending ⇄ processing ──> completed
-//!              └───────────────────^                                             └──────────> failed
+//!  file:   reserved ──> stored ──> doomed ──> (gone)
+//!              └───────────────────^
+//!
+//!                   a run begins              kept
+//!  import:  pending ────────────> processing ────> completed
+//!            ^ │ ^── another try ──┘ │
+//!            │ └───────> failed <────┘      (for good, no try left, given up)
+//!            └─ by the operator ─┘
 //! ```
+//! An import whose run died is processing until the next run begins, which finds it so.
 //!
 //! A file is bytes in the storage; an asset is what a brand calls by an id. The same bytes twice are two assets on one file.
 
@@ -62,6 +69,26 @@ impl MediaJobStatus {
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed)
     }
+
+    /// The next status, where the diagram has the arrow.
+    pub fn to(self, next: Self) -> Result<Self, NoSuchTransition> {
+        use MediaJobStatus::{Completed, Failed, Pending, Processing};
+        let allowed = match self {
+            Pending => matches!(next, Processing | Failed),
+            Processing => matches!(next, Pending | Processing | Completed | Failed),
+            Failed => matches!(next, Pending),
+            Completed => false,
+        };
+        allowed.then_some(next).ok_or(NoSuchTransition { from: self, to: next })
+    }
+}
+
+/// The diagram has no such arrow.
+#[derive(Debug, thiserror::Error)]
+#[error("an import that is {from} cannot become {to}")]
+pub struct NoSuchTransition {
+    pub from: MediaJobStatus,
+    pub to: MediaJobStatus,
 }
 
 /// A picture of a brand.
@@ -84,11 +111,32 @@ pub struct Asset {
     pub updated_at: DateTime<Utc>,
 }
 
-/// Why an import failed.
+crate::text_enum! {
+    /// Why an import failed, for programs.
+    pub enum MediaErrorCode {
+        /// The address, or one that it redirects to, is not public.
+        BlockedAddress = "blocked_address",
+        /// There was no answer, or not a good one.
+        HttpError = "http_error",
+        UnsupportedMediaType = "unsupported_media_type",
+        TooLarge = "too_large",
+        Timeout = "timeout",
+        StorageLimitExceeded = "storage_limit_exceeded",
+        InternalError = "internal_error",
+    }
+}
+
+/// Why an import failed, or the try before did. The message is for people and tells nothing of what is inside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediaError {
-    pub code: String,
+    pub code: MediaErrorCode,
     pub message: String,
+}
+
+impl MediaError {
+    pub fn new(code: MediaErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
 }
 
 /// An import from an address.
@@ -97,11 +145,39 @@ pub struct MediaJob {
     pub id: i64,
     pub brand_id: i64,
     pub asset_type: AssetType,
+    /// As the client gave it.
     pub source_url: String,
+    /// What the picture shows.
+    pub alt_text: Option<String>,
     pub status: MediaJobStatus,
+    /// Null where there is none yet, or it was deleted.
     pub media_id: Option<i64>,
+    /// While it is pending: why the try before failed.
     #[sqlx(json(nullable))]
     pub error: Option<MediaError>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MediaJobStatus::{self, Completed, Failed, Pending, Processing};
+
+    #[test]
+    fn an_import_goes_along_the_arrows_alone() {
+        let arrows = [
+            (Pending, Processing),
+            (Pending, Failed),
+            (Processing, Pending),
+            (Processing, Processing),
+            (Processing, Completed),
+            (Processing, Failed),
+            (Failed, Pending),
+        ];
+        for from in MediaJobStatus::ALL {
+            for to in MediaJobStatus::ALL {
+                assert_eq!(from.to(*to).is_ok(), arrows.contains(&(*from, *to)), "{from} to {to}");
+            }
+        }
+    }
 }

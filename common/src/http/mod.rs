@@ -1,11 +1,12 @@
 //! The one way out: every HTTP request that Crier makes goes through [`HttpClient`].
 //!
 //! [`HttpClient::guarded`] is for addresses that a user can choose, [`HttpClient::trusted`] for those that the operator set.
-//! Both have one deadline from DNS to the last byte, follow no redirect, read no proxy variable and cap the answer's bytes
-//! (after decompression). They speak HTTP/2 where a server offers it. When there is no answer,
+//! Both have one deadline from DNS to the last byte, follow no redirect ([`download`] does, by the guard), read no proxy
+//! variable and cap the answer's bytes (after decompression). They speak HTTP/2 where a server offers it. When there is no answer,
 //! [`HttpError::may_have_arrived`] says whether the request may have had its effect; in doubt it says yes.
 
 mod address;
+pub mod download;
 mod error;
 pub mod guard;
 pub mod resolver;
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
+pub use download::{Download, DownloadError};
 pub use error::{HttpError, NoAuthorities};
 pub use guard::{Guard, SchemePolicy, UrlRefusal};
 use resolver::GuardedResolver;

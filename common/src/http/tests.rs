@@ -3,6 +3,7 @@
 
 mod authority;
 mod deadline;
+mod download;
 mod hostile;
 mod http2;
 mod kept;

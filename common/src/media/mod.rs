@@ -25,6 +25,7 @@ use crate::store::{Store, StoreError, Tx};
 use crate::telemetry::metrics::{self, TakenInAs};
 
 pub mod budget;
+pub mod import;
 pub mod picture;
 pub mod spool;
 pub mod storage;
@@ -54,6 +55,13 @@ pub struct TakenIn {
     file_id: i64,
     touched_at: DateTime<Utc>,
     pub kind: ImageType,
+}
+
+impl TakenIn {
+    /// The file's row: who keeps several files in one transaction does so in this order, everywhere.
+    pub fn order(&self) -> i64 {
+        self.file_id
+    }
 }
 
 /// Why a picture was not taken in. Nothing is left of it.
@@ -178,7 +186,7 @@ impl Library {
     pub async fn let_go(&self, store: &Store, taken: &TakenIn) {
         let write = async {
             let mut tx = store.begin().await?;
-            files::abandon(&mut tx, taken.file_id, taken.touched_at).await?;
+            abandon(&mut tx, taken).await?;
             tx.commit().await
         };
         if let Err(error) = write.await {
@@ -193,6 +201,11 @@ pub fn kind_of(key: &str) -> Option<ImageType> {
     let name = key.strip_suffix(kind.extension())?.strip_suffix('.')?;
     let name = name.strip_suffix(THUMBNAIL).unwrap_or(name);
     (name.len() == NAME && name.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(kind)
+}
+
+/// The same, in a transaction of the caller's.
+pub async fn abandon(tx: &mut Tx, taken: &TakenIn) -> crate::store::Result<()> {
+    files::abandon(tx, taken.file_id, taken.touched_at).await
 }
 
 async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, TakeInError> {

@@ -76,6 +76,12 @@ pub async fn workspace_of(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>>
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_optional(c))?)
 }
 
+/// The workspace of a brand and its plan, for work that no request carries any more.
+pub async fn plan_of(conn: &mut Conn, brand_id: i64) -> Result<Option<(i64, String)>> {
+    const SQL: &str = "SELECT w.id, w.plan FROM brands b JOIN workspaces w ON w.id = b.workspace_id WHERE b.id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
+}
+
 /// Adds a member or changes the role.
 pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) -> Result<()> {
     const SQL: &str = "INSERT INTO brand_members (brand_id, user_id, role, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT (brand_id, user_id) DO UPDATE SET role = excluded.role";

@@ -1,18 +1,92 @@
 //! Imports into the media library.
 
-use super::db::run;
+use super::db::{execute, run};
 use super::{Conn, Result, Tx};
-use crate::domain::media::{AssetType, MediaJob};
+use crate::domain::media::{AssetType, MediaError, MediaJob, MediaJobStatus};
 
-const COLUMNS: &str = "id, brand_id, asset_type, source_url, status, media_id, error, created_at, updated_at";
+const SELECT: &str = "SELECT j.id, j.brand_id, j.asset_type, j.source_url, j.alt_text, j.status, j.media_id, j.error, j.created_at, j.updated_at FROM media_jobs j";
 
-pub async fn insert(tx: &mut Tx, brand_id: i64, asset_type: AssetType, source_url: &str) -> Result<i64> {
-    const SQL: &str = "INSERT INTO media_jobs (brand_id, asset_type, source_url, status, created_at, updated_at) VALUES ($1, $2, $3, 'pending', $4, $4) RETURNING id";
+/// An import as it is asked for.
+#[derive(Clone, Debug)]
+pub struct NewImport<'a> {
+    pub asset_type: AssetType,
+    pub source_url: &'a str,
+    pub alt_text: Option<&'a str>,
+}
+
+/// Stores an import that is pending, and gives its id.
+pub async fn insert(tx: &mut Tx, brand_id: i64, new: &NewImport<'_>) -> Result<i64> {
+    const SQL: &str = "INSERT INTO media_jobs (brand_id, asset_type, source_url, alt_text, status, created_at, updated_at) VALUES ($1, $2, $3, $4, 'pending', $5, $5) RETURNING id";
     let now = tx.now;
-    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(asset_type).bind(source_url).bind(now).fetch_one(c))?)
+    Ok(
+        run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(new.asset_type).bind(new.source_url).bind(new.alt_text)
+        .bind(now).fetch_one(c))?,
+    )
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, job_id: i64) -> Result<Option<MediaJob>> {
-    let sql = format!("SELECT {COLUMNS} FROM media_jobs WHERE brand_id = $1 AND id = $2");
+    let sql = format!("{SELECT} WHERE j.brand_id = $1 AND j.id = $2");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(job_id).fetch_optional(c))?)
+}
+
+/// For the operator, who knows the import alone.
+pub async fn find_any(conn: &mut Conn, job_id: i64) -> Result<Option<MediaJob>> {
+    let sql = format!("{SELECT} WHERE j.id = $1");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
+}
+
+/// Holds an import's row until the end of the transaction; for its worker, who knows it alone. The brand first, as who
+/// deletes the brand takes that first as well.
+pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
+    let rest = tx.spelt(
+        "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
+        "WHERE j.id = $1",
+    );
+    let sql = format!("{SELECT} {rest}");
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
+}
+
+/// The same, as much as is needed to give it up: a row of which the rest cannot be read (a newer version may have written
+/// it) is told of all the same.
+pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<Bare>> {
+    let rest = tx.spelt(
+        "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
+        "WHERE j.id = $1",
+    );
+    let sql = format!("SELECT j.id, j.brand_id, j.status, CAST(j.error AS text) AS error FROM media_jobs j {rest}");
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
+}
+
+/// An import whose row is held.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Bare {
+    pub id: i64,
+    pub brand_id: i64,
+    pub status: MediaJobStatus,
+    /// JSON.
+    pub error: Option<String>,
+}
+
+impl From<&MediaJob> for Bare {
+    fn from(import: &MediaJob) -> Self {
+        Self { id: import.id, brand_id: import.brand_id, status: import.status, error: None }
+    }
+}
+
+/// Where an import has come to.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    pub status: MediaJobStatus,
+    pub media_id: Option<i64>,
+    pub error: Option<&'a MediaError>,
+}
+
+/// Moves an import on whose row is held. Whether the status may follow the one before is for the caller to ask
+/// ([`MediaJobStatus::to`]).
+pub async fn progress(tx: &mut Tx, import: &Bare, to: &Progress<'_>) -> Result<()> {
+    const SQL: &str =
+        "UPDATE media_jobs SET status = $3, media_id = $4, error = $5, updated_at = $6 WHERE brand_id = $1 AND id = $2";
+    let (now, error) = (tx.now, to.error.map(sqlx::types::Json));
+    execute!(tx, SQL, import.brand_id, import.id, to.status, to.media_id, error, now)?;
+    Ok(())
 }

@@ -92,6 +92,7 @@ pub fn job(config: &Config, place: &Place, kind: Kind) -> std::result::Result<Ar
         mailer: None,
         latest_publish: delta(config.latest_publish),
         platform_timeout: delta(config.worker.platform_timeout),
+        import_timeout: crier_worker::jobs::IMPORT_TIMEOUT,
     };
     match Registry::new(&deps, &[kind]).get(kind) {
         Some(job) => Ok(job),

@@ -1,5 +1,6 @@
 //! The media library.
 
+mod imports;
 mod library;
 mod serving;
 mod upload;

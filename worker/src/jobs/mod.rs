@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
@@ -21,9 +22,12 @@ use crate::engine::Run;
 
 mod deliver_webhook;
 pub mod fetch_feed;
+mod import_media;
 mod noop;
 mod publish_target;
 mod send_mail;
+
+pub use import_media::IMPORT_TIMEOUT;
 
 /// What a kind does. `run` holds no transaction while it waits for others; what it brought about is written by the
 /// [`Ending`] that it gives.
@@ -93,6 +97,8 @@ pub struct Deps {
     pub latest_publish: TimeDelta,
     /// The longest that a call to a platform takes.
     pub platform_timeout: TimeDelta,
+    /// The longest that the download of an import takes.
+    pub import_timeout: Duration,
 }
 
 /// The kinds that this worker takes.
@@ -107,6 +113,7 @@ impl Registry {
             Arc::new(deliver_webhook::DeliverWebhook::new(deps)),
             Arc::new(send_mail::SendMail::new(deps)),
             Arc::new(fetch_feed::FetchFeed::new(deps)),
+            Arc::new(import_media::ImportMedia::new(deps)),
             Arc::new(noop::Noop),
         ];
         Self::of(all.into_iter().filter(|job| only.contains(&job.kind())))

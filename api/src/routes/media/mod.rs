@@ -13,6 +13,8 @@ use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::{described, record};
 
 mod delete;
+mod from_url;
+mod job;
 mod list;
 mod show;
 mod update;
@@ -21,7 +23,15 @@ mod upload;
 pub const TAG: &str = "Media";
 
 pub fn endpoints() -> Vec<Endpoint> {
-    vec![list::endpoint(), upload::endpoint(), show::endpoint(), update::endpoint(), delete::endpoint()]
+    vec![
+        list::endpoint(),
+        upload::endpoint(),
+        from_url::endpoint(),
+        job::endpoint(),
+        show::endpoint(),
+        update::endpoint(),
+        delete::endpoint(),
+    ]
 }
 
 record! {

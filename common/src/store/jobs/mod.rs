@@ -59,7 +59,7 @@ pub(crate) use list_sql;
 /// `coalesce` says nothing, but a planner that cannot know this takes half of the rows for such, rather than next to none.
 macro_rules! known {
     () => {
-        "coalesce(kind IN ('publish_target', 'deliver_webhook', 'send_mail', 'fetch_feed', 'noop'), FALSE)"
+        "coalesce(kind IN ('publish_target', 'deliver_webhook', 'send_mail', 'fetch_feed', 'import_media', 'noop'), FALSE)"
     };
 }
 pub(crate) use known;

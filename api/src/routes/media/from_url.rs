@@ -1,0 +1,77 @@
+//! `POST /brands/{brand}/media/from-url`
+
+use std::ops::RangeInclusive;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::domain::media::AssetType;
+use crier_common::http::SchemePolicy;
+use crier_common::store::media_jobs::NewImport;
+use crier_common::store::{Tx, jobs, media_jobs};
+use serde_json::json;
+
+use super::job::{self, MediaImport};
+use super::{LONGEST_ALT, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::{ApiError, Code, Result};
+use crate::openapi::schema::request;
+
+/// How long a URL may be. An empty one is text, so it is refused as what it is: no public address.
+const URL: RangeInclusive<usize> = 0..=2048;
+
+request! {
+    /// A picture to be fetched.
+    pub struct NewMediaImport {
+        /// Public, http or https.
+        pub url: String { "format": "uri", "maxLength": 2048 },
+        pub asset_type: Option<AssetType> { "default": "image" },
+        /// What the picture shows, for those who do not see it.
+        pub alt_text: Option<String> { "maxLength": 2000, "x-extension": true },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/media/from-url", "importMedia", Scope::MediaWrite)
+        .tag(TAG)
+        .summary("Import a picture from an address")
+        .description(
+            "The picture is fetched after the answer, with up to 5 tries. Ask at `poll_url` what has become of it, or listen for `media.completed` and `media.failed`. What is taken for a picture, and how large it may be, is as with an upload.",
+        )
+        .body::<NewMediaImport>(json!({
+            "url": "https://example.com/bread.jpg", "asset_type": "image", "alt_text": "Fresh bread on a shelf"
+        }))
+        .answers::<MediaImport>(202, Shape::One)
+        .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl])
+        .asks_then_writes(prepare)
+}
+
+async fn prepare(cx: &Context) -> Result<Finish> {
+    let new = cx.read(|f| {
+        let url = f.required("url", f.text("url", URL));
+        let asset_type = f.word("asset_type").value();
+        let alt_text = f.text("alt_text", 0..=LONGEST_ALT).value().filter(|text| !text.is_empty());
+        Some(NewMediaImport { url: url?, asset_type, alt_text })
+    })?;
+    let checked = cx.app.guard.check_resolved(&new.url, SchemePolicy::HttpOrHttps).await;
+    checked.map_err(|refusal| {
+        ApiError::new(Code::InvalidSourceUrl, format!("The URL {refusal}. Give a public http:// or https:// address."))
+    })?;
+    Ok(Finish::with(new, |cx, tx, new| Box::pin(async move { accept(cx, tx, &new).await })))
+}
+
+async fn accept(cx: &Context, tx: &mut Tx, new: &NewMediaImport) -> Result<Answer> {
+    let brand_id = cx.brand()?.id;
+    let row = NewImport {
+        asset_type: new.asset_type.unwrap_or(AssetType::Image),
+        source_url: &new.url,
+        alt_text: new.alt_text.as_deref(),
+    };
+    let id = media_jobs::insert(tx, brand_id, &row).await?;
+    let fetch = NewJob::new(Kind::ImportMedia, id, tx.now).lane(Lane::Brand(brand_id));
+    jobs::enqueue(tx, &fetch.trace(cx.trace().map(str::to_owned))).await?;
+    let found = media_jobs::find(tx, brand_id, id).await?;
+    let import = found.ok_or_else(|| ApiError::bug("an import made just now is gone"))?;
+    Answer::accepted(&job::path(brand_id, id), job::shown(cx, tx, import).await?)
+}

@@ -1,0 +1,83 @@
+//! `GET /brands/{brand}/jobs/{job}`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::media::{AssetType, MediaErrorCode, MediaJob, MediaJobStatus};
+use crier_common::store::{Conn, media as assets, media_jobs};
+
+use super::{MediaAsset, TAG};
+use crate::answer::{Answer, PREFIX, Stamp};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Result};
+use crate::openapi::schema::record;
+
+record! {
+    /// Why an import failed.
+    pub struct MediaImportError {
+        pub code: MediaErrorCode,
+        /// For people.
+        pub message: String,
+    }
+
+    /// An import from an address, and what has become of it.
+    pub struct MediaImport {
+        pub id: i64,
+        pub status: MediaJobStatus,
+        pub asset_type: AssetType,
+        /// As it was given.
+        pub source_url: String { "format": "uri" },
+        /// Once it is completed, unless it was deleted since.
+        pub media: Option<MediaAsset>,
+        /// Why it failed; while it is pending, why the try before did.
+        pub error: Option<MediaImportError>,
+        /// Where to ask again: a path from the host's root.
+        pub poll_url: String { "format": "uri-reference" },
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl MediaImport {
+    fn new(import: MediaJob, media: Option<MediaAsset>) -> Self {
+        Self {
+            id: import.id,
+            status: import.status,
+            asset_type: import.asset_type,
+            media,
+            error: import.error.map(|error| MediaImportError { code: error.code, message: error.message }),
+            poll_url: format!("{PREFIX}{}", path(import.brand_id, import.id)),
+            source_url: import.source_url,
+            created_at: import.created_at.into(),
+            updated_at: import.updated_at.into(),
+        }
+    }
+}
+
+/// Where an import is, relative to the API's base.
+pub fn path(brand_id: i64, job_id: i64) -> String {
+    format!("/brands/{brand_id}/jobs/{job_id}")
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/jobs/{job}", "getMediaJob", Scope::MediaRead)
+        .tag(TAG)
+        .summary("Read what has become of an import")
+        .answers::<MediaImport>(200, Shape::One)
+        .reads(show)
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let brand_id = cx.brand()?.id;
+    let found = media_jobs::find(conn, brand_id, cx.id("job")?).await?;
+    let import = found.ok_or_else(|| ApiError::not_found("job"))?;
+    Answer::ok(shown(cx, conn, import).await?)
+}
+
+/// The import with its asset.
+pub async fn shown(cx: &Context, conn: &mut Conn, import: MediaJob) -> Result<MediaImport> {
+    let asset = match import.media_id {
+        Some(id) => assets::find(conn, import.brand_id, id).await?,
+        None => None,
+    };
+    Ok(MediaImport::new(import, asset.map(|asset| MediaAsset::new(&cx.app.library, asset))))
+}

@@ -1,0 +1,78 @@
+//! How an import moves on (`domain::media` draws it), each time with what follows from it: an end is told to the endpoints
+//! in the same transaction. Everything here is for who holds the import's row ([`media_jobs::lock`]).
+
+use serde_json::json;
+
+use crate::domain::event::EventName;
+use crate::domain::media::{MediaError, MediaErrorCode, MediaJob, MediaJobStatus};
+use crate::store::media_jobs::{self, Bare, Progress};
+use crate::store::{Result, StoreError, Tx, events};
+
+/// A run has begun.
+pub async fn begin(tx: &mut Tx, import: &MediaJob) -> Result<()> {
+    step(tx, &import.into(), MediaJobStatus::Processing, None, None).await
+}
+
+/// The run failed, and there is another; why is kept until it begins.
+pub async fn put_off(tx: &mut Tx, import: &MediaJob, why: &MediaError) -> Result<()> {
+    step(tx, &import.into(), MediaJobStatus::Pending, None, Some(why)).await
+}
+
+/// The picture is in the library.
+pub async fn complete(tx: &mut Tx, import: &MediaJob, media_id: i64, trace: Option<&str>) -> Result<()> {
+    let import = Bare::from(import);
+    step(tx, &import, MediaJobStatus::Completed, Some(media_id), None).await?;
+    tell(tx, &import, EventName::MediaCompleted, Some(media_id), None, trace).await
+}
+
+/// It failed for good.
+pub async fn fail(tx: &mut Tx, import: &MediaJob, why: &MediaError, trace: Option<&str>) -> Result<()> {
+    end(tx, &import.into(), why, trace).await
+}
+
+async fn end(tx: &mut Tx, import: &Bare, why: &MediaError, trace: Option<&str>) -> Result<()> {
+    step(tx, import, MediaJobStatus::Failed, None, Some(why)).await?;
+    tell(tx, import, EventName::MediaFailed, None, Some(why), trace).await
+}
+
+/// The import is given up without an end of its run's own: its job died, or the operator cancelled it. Where an earlier try
+/// failed and none has begun since, its code stays.
+pub async fn give_up(tx: &mut Tx, job_id: i64, message: &str, trace: Option<&str>) -> Result<()> {
+    let held = media_jobs::lock_bare(tx, job_id).await?.filter(|i| !i.status.is_terminal());
+    let Some(import) = held else { return Ok(()) };
+    let last = import.error.as_deref().and_then(|error| serde_json::from_str::<MediaError>(error).ok());
+    let code = last.map_or(MediaErrorCode::InternalError, |error| error.code);
+    end(tx, &import, &MediaError::new(code, message), trace).await
+}
+
+/// A failed import is to be tried again by the operator's wish; `false` where it has not failed, or is gone.
+pub async fn revive(tx: &mut Tx, job_id: i64) -> Result<bool> {
+    let failed = media_jobs::lock_bare(tx, job_id).await?.filter(|i| i.status == MediaJobStatus::Failed);
+    let Some(import) = failed else { return Ok(false) };
+    step(tx, &import, MediaJobStatus::Pending, None, None).await?;
+    Ok(true)
+}
+
+async fn step(
+    tx: &mut Tx,
+    import: &Bare,
+    to: MediaJobStatus,
+    media_id: Option<i64>,
+    error: Option<&MediaError>,
+) -> Result<()> {
+    let status = import.status.to(to).map_err(|error| StoreError::Decode(error.to_string()))?;
+    media_jobs::progress(tx, import, &Progress { status, media_id, error }).await
+}
+
+async fn tell(
+    tx: &mut Tx,
+    import: &Bare,
+    name: EventName,
+    media_id: Option<i64>,
+    error: Option<&MediaError>,
+    trace: Option<&str>,
+) -> Result<()> {
+    let data = json!({ "job_id": import.id, "brand_id": import.brand_id, "media_id": media_id, "error": error });
+    events::emit(tx, import.brand_id, name, &data, trace).await?;
+    Ok(())
+}

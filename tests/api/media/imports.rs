@@ -1,0 +1,181 @@
+//! Imports from an address, as the API takes them and tells of them.
+
+use crier_common::domain::access::KeyMode;
+use crier_common::domain::media::{MediaError, MediaErrorCode, MediaJob};
+use crier_common::media::import;
+use crier_common::store::{Tx, media_jobs};
+use serde_json::{Value, json};
+
+use crate::support::app::{NOWHERE, Tenant, TestApp, on_both_apps};
+use crate::support::picture;
+
+on_both_apps!(
+    an_import_is_accepted_and_described,
+    the_same_key_makes_one_import,
+    what_is_wrong_is_told_and_nothing_is_made,
+    only_public_addresses_are_taken,
+    a_job_says_what_has_become_of_it,
+    reading_and_writing_need_their_scopes,
+);
+
+const SOURCE: &str = "https://8.8.8.8/bread.png?size=large#top";
+
+async fn imports(app: &TestApp) -> (i64, i64) {
+    let jobs = app.number("SELECT count(*) FROM jobs WHERE kind = 'import_media'").await;
+    (app.number("SELECT count(*) FROM media_jobs").await, jobs)
+}
+
+async fn accepted(t: &Tenant<'_>, body: Value) -> Value {
+    t.post(&t.path("/media/from-url"), body).await.data(202)
+}
+
+async fn an_import_is_accepted_and_described(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let body = json!({ "url": SOURCE, "asset_type": "icon", "alt_text": "Bread", "unknown": 1 });
+    let reply = t.post(&t.path("/media/from-url"), body).await;
+    let job = reply.data(202);
+    let id = job["id"].as_i64().unwrap();
+    let poll = format!("/api/public/v1{}", t.path(&format!("/jobs/{id}")));
+    assert_eq!((reply.header("location"), job["poll_url"].as_str()), (Some(poll.as_str()), Some(poll.as_str())));
+    let at = job["created_at"].clone();
+    assert!(at.as_str().unwrap().ends_with(".000000Z"));
+    assert_eq!(
+        job,
+        json!({ "id": id, "status": "pending", "asset_type": "icon", "source_url": SOURCE, "media": null, "error": null,
+            "poll_url": poll, "created_at": at, "updated_at": at })
+    );
+    assert_eq!(t.get(&t.path(&format!("/jobs/{id}"))).await.data(200), job);
+    let row = app.show(app.number("SELECT id FROM jobs WHERE kind = 'import_media'").await).await;
+    assert_eq!((row.subject_id, row.lane, row.max_attempts), (id, Some(format!("brand:{}", t.brand)), 5));
+    assert_eq!(row.trace.as_deref(), reply.header("x-request-id"));
+    assert!(app.store.bell.take().contains(&row.id), "it is rung for");
+    let kept = media_jobs::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap();
+    assert_eq!(kept.alt_text.as_deref(), Some("Bread"));
+    let plain = accepted(&t, json!({ "url": SOURCE, "alt_text": "" })).await;
+    assert_eq!(plain["asset_type"], "image");
+    let kept = media_jobs::find(&mut app.conn().await, t.brand, plain["id"].as_i64().unwrap()).await.unwrap().unwrap();
+    assert_eq!(kept.alt_text, None);
+    assert_eq!(imports(&app).await, (2, 2));
+}
+
+async fn the_same_key_makes_one_import(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let send = async |body: Value| t.request("POST", &t.path("/media/from-url")).idem("one").json(&body).send().await;
+    let (first, again) = (send(json!({ "url": SOURCE })).await, send(json!({ "url": SOURCE })).await);
+    assert_eq!((first.data(202), again.replayed()), (again.data(202), true));
+    assert_eq!(first.header("location"), again.header("location"));
+    send(json!({ "url": "https://8.8.8.8/other.png" })).await.refused(409, "idempotency_key_reused");
+    assert_eq!(imports(&app).await, (1, 1));
+}
+
+async fn what_is_wrong_is_told_and_nothing_is_made(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for (body, field) in [
+        (json!({}), "url"),
+        (json!({ "url": null }), "url"),
+        (json!({ "url": 5 }), "url"),
+        (json!({ "url": ["https://8.8.8.8/"] }), "url"),
+        (json!({ "url": format!("https://8.8.8.8/{}", "x".repeat(2_048)) }), "url"),
+        (json!({ "url": SOURCE, "asset_type": "video" }), "asset_type"),
+        (json!({ "url": SOURCE, "asset_type": 5 }), "asset_type"),
+        (json!({ "url": SOURCE, "alt_text": 5 }), "alt_text"),
+        (json!({ "url": SOURCE, "alt_text": "x".repeat(2_001) }), "alt_text"),
+    ] {
+        assert_eq!(t.post(&t.path("/media/from-url"), body.clone()).await.invalid(), [field], "{body}");
+    }
+    assert_eq!(imports(&app).await, (0, 0));
+    accepted(&t, json!({ "url": format!("https://8.8.8.8/{}", "x".repeat(2_048 - 16)) })).await;
+}
+
+async fn only_public_addresses_are_taken(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for url in [
+        "",
+        "nope",
+        "bread.png",
+        "//8.8.8.8/bread.png",
+        "ftp://example.com/a.png",
+        "file:///etc/passwd",
+        "data:image/png;base64,AAAA",
+        "javascript:alert(1)",
+        "http:///a.png",
+        "https://ann:hush@8.8.8.8/",
+        "https://10.0.0.1/a.png",
+        "http://127.0.0.1/a.png",
+        "http://2130706433/",
+        "http://localhost:8080/",
+        "http://printer.local/",
+        "http://169.254.169.254/a.png",
+        "https://[::1]/",
+        "http://[fd00::1]/a.png",
+        "https://[::ffff:10.0.0.1]/",
+        " https://8.8.8.8/",
+        "https://8.8.8.8/\n",
+        "https:\\\\8.8.8.8\\a.png",
+    ] {
+        let error = t.post(&t.path("/media/from-url"), json!({ "url": url })).await.refused(422, "invalid_source_url");
+        assert!(error["message"].as_str().unwrap().contains("Give a public http"), "{url}: {error}");
+    }
+    assert_eq!(imports(&app).await, (0, 0));
+    accepted(&t, json!({ "url": "http://8.8.8.8/plain.png" })).await;
+}
+
+/// What a worker does with an import.
+async fn step(app: &TestApp, id: i64, write: impl AsyncFnOnce(&mut Tx, &MediaJob) -> crier_common::store::Result<()>) {
+    app.write(async |tx| {
+        let import = media_jobs::lock(tx, id).await?.expect("the import is there");
+        write(tx, &import).await
+    })
+    .await;
+}
+
+async fn a_job_says_what_has_become_of_it(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let asset = t.upload("bread.png", &picture::png(9, 9), &[]).await.data(201);
+    let path = async || {
+        let id = accepted(&t, json!({ "url": SOURCE })).await["id"].as_i64().unwrap();
+        (id, t.path(&format!("/jobs/{id}")))
+    };
+    let (good, shown) = path().await;
+    app.clock.advance(chrono::TimeDelta::seconds(1));
+    step(&app, good, async |tx, import| import::begin(tx, import).await).await;
+    let job = t.get(&shown).await.data(200);
+    assert_eq!(
+        (job["status"].as_str(), &job["media"], &job["error"]),
+        (Some("processing"), &Value::Null, &Value::Null)
+    );
+    assert_ne!(job["created_at"], job["updated_at"]);
+    let media = asset["id"].as_i64().unwrap();
+    step(&app, good, async |tx, import| import::complete(tx, import, media, None).await).await;
+    let job = t.get(&shown).await.data(200);
+    assert_eq!((job["status"].as_str(), &job["media"], &job["error"]), (Some("completed"), &asset, &Value::Null));
+    // The asset is deleted later on.
+    app.sql(format!("DELETE FROM media WHERE id = {media}")).await;
+    let job = t.get(&shown).await.data(200);
+    assert_eq!((job["status"].as_str(), &job["media"]), (Some("completed"), &Value::Null));
+
+    let (bad, shown) = path().await;
+    let why = MediaError::new(MediaErrorCode::HttpError, "The server answered 404 Not Found.");
+    step(&app, bad, async |tx, import| import::begin(tx, import).await).await;
+    step(&app, bad, async |tx, import| import::put_off(tx, import, &why).await).await;
+    let told = json!({ "code": "http_error", "message": "The server answered 404 Not Found." });
+    let job = t.get(&shown).await.data(200);
+    assert_eq!((job["status"].as_str(), &job["error"]), (Some("pending"), &told), "why the try before failed");
+    step(&app, bad, async |tx, import| import::fail(tx, import, &why, None).await).await;
+    let job = t.get(&shown).await.data(200);
+    assert_eq!((job["status"].as_str(), &job["media"], &job["error"]), (Some("failed"), &Value::Null, &told));
+    t.get(&t.path(&format!("/jobs/{NOWHERE}"))).await.refused(404, "not_found");
+}
+
+async fn reading_and_writing_need_their_scopes(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let job = accepted(&t, json!({ "url": SOURCE })).await;
+    let read = app.key_of(t.user, KeyMode::Test, "media:read").await;
+    let write = app.key_of(t.user, KeyMode::Live, "media:write").await;
+    let (from_url, shown) = (t.path("/media/from-url"), t.path(&format!("/jobs/{}", job["id"])));
+    t.request("GET", &shown).key(&read).send().await.expect(200);
+    t.request("GET", &shown).key(&write).send().await.refused(403, "insufficient_scope");
+    let body = json!({ "url": SOURCE });
+    t.request("POST", &from_url).key(&read).json(&body).send().await.refused(403, "insufficient_scope");
+    t.request("POST", &from_url).key(&write).json(&body).send().await.expect(202);
+}

@@ -1,0 +1,102 @@
+//! `kill -9` of a worker that imports pictures: every import that was accepted is completed, and makes one asset; nothing is
+//! in the storage that no row knows.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::client::until_true;
+use crate::support::picture;
+use crate::support::process::Installation;
+use crate::support::source::{Say, cut_off, ok};
+
+const BRANDS: usize = 3;
+/// Of each brand, at each of two kills. Four at once is what a brand's lane lets run.
+const IMPORTS: usize = 4;
+
+/// A picture of its own for each address.
+fn answer(path: &str) -> Vec<u8> {
+    let number: u32 = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+    ok(&picture::png(300 + number, 200))
+}
+
+async fn every_import_ends_once(mut crier: Installation) {
+    let source = crate::support::source::Source::start().await;
+    crier.listen_for("http://127.0.0.1:1/", &["media.completed", "media.failed"]).await;
+    let mut brands = Vec::new();
+    for _ in 0..BRANDS {
+        brands.push(crier.brand().await);
+    }
+    // Every second one is in the middle of its download, the others are through or nearly so.
+    source.rule(|path| match path.len() % 2 {
+        0 => Say::Stall(cut_off(&answer(path))),
+        _ => Say::This(answer(path)),
+    });
+    let mut imports = Vec::new();
+    for number in 0..BRANDS * IMPORTS {
+        let brand = brands[number % BRANDS];
+        let path = format!("/{}{number:03}.png", if number < 6 { "a" } else { "bc" });
+        imports.push((brand, crier.import(brand, &source.url(&path)).await));
+    }
+    until_true("every import under way", || source.paths().len() == BRANDS * IMPORTS).await;
+    let worker = crier.of("worker");
+    crier.kill(&worker);
+    source.rule(|path| Say::This(answer(path)));
+    crier.start_all().await;
+    // The moment of the second kill is the fault itself: it falls into whatever step each of these is at.
+    for number in BRANDS * IMPORTS..2 * BRANDS * IMPORTS {
+        let brand = brands[number % BRANDS];
+        imports.push((brand, crier.import(brand, &source.url(&format!("/d{number:03}.png"))).await));
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    crier.kill(&worker);
+    crier.start_all().await;
+
+    let mut assets = BTreeSet::new();
+    for (brand, job) in &imports {
+        let ended = crier.end_of_import(*brand, *job).await;
+        assert_eq!(ended["status"], "completed", "{ended}");
+        assets.insert(ended["media"]["id"].as_i64().unwrap());
+    }
+    let all = i64::try_from(imports.len()).unwrap();
+    assert_eq!((assets.len(), crier.number("SELECT count(*) FROM media").await), (imports.len(), all));
+    let told = "SELECT count(DISTINCT CAST(payload AS text)) FROM events WHERE name = 'media.completed'";
+    assert_eq!((crier.number(told).await, crier.number("SELECT count(*) FROM events").await), (all, all));
+    let dead = "SELECT count(*) FROM jobs WHERE kind = 'import_media' AND state <> 'done'";
+    assert_eq!(crier.number(dead).await, 0);
+    every_file_has_its_row(&crier).await;
+    crier.assert_all_run();
+}
+
+/// What has no row the sweep would never find.
+async fn every_file_has_its_row(crier: &Installation) {
+    let rows: String = crier.value("SELECT string_agg(key || ' ' || thumbnail_key, ' ') FROM files").await;
+    let known: BTreeSet<&str> = rows.split(' ').collect();
+    let stored = names(&crier.files());
+    for name in &stored {
+        // A file that was being written has a number behind its name.
+        assert!(known.contains(name.split('#').next().unwrap()), "{name}");
+    }
+    let shown: String =
+        crier.value("SELECT string_agg(key || ' ' || thumbnail_key, ' ') FROM files WHERE state = 'stored'").await;
+    assert!(shown.split(' ').all(|name| stored.contains(name)), "every asset's file is there");
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let names = entries.flat_map(|entry| match entry.file_type().unwrap().is_dir() {
+        true => names(&entry.path()),
+        false => [entry.file_name().into_string().unwrap()].into(),
+    });
+    names.collect()
+}
+
+#[tokio::test]
+async fn embedded() {
+    every_import_ends_once(Installation::embedded().await).await;
+}
+
+#[tokio::test]
+async fn split() {
+    every_import_ends_once(Installation::split().await).await;
+}

@@ -1,0 +1,124 @@
+//! What the other side says for good: the import ends at once, with the code that says why.
+
+use super::*;
+use crate::support::jobs::worker_on_both;
+use crate::support::picture;
+use crate::support::source::{Say, answer, chunked, gzipped, ok, redirect, status};
+
+worker_on_both!(
+    a_refusal_ends_it,
+    a_redirect_that_leads_nowhere_ends_it,
+    an_address_that_is_not_public_is_not_asked,
+    what_is_no_picture_ends_it,
+    what_is_too_large_ends_it,
+    a_full_storage_ends_it,
+);
+
+/// Imports what the source says, and gives the import's id: it ended at its first run.
+async fn ends(w: &TestWorker, says: Vec<u8>, code: Code) -> i64 {
+    ends_at(w, &Source::with(says).await, code).await
+}
+
+async fn ends_at(w: &TestWorker, source: &Source, code: Code) -> i64 {
+    let id = import_from(w, source).await;
+    run(w).await;
+    has_failed(w, id, code, 1).await;
+    assert_eq!(job(w, id).await.state, State::Done, "no operator is troubled");
+    assert_eq!((stored(w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
+    id
+}
+
+async fn a_refusal_ends_it(w: TestWorker) {
+    listen(&w).await;
+    for says in ["400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found", "410 Gone", "429 Too Many"] {
+        let source = Source::with(status(says)).await;
+        let id = ends_at(&w, &source, Code::HttpError).await;
+        let message = found(&w, id).await.error.unwrap().message;
+        assert!(message.contains(&says[..3]), "{message}");
+        assert_eq!(source.paths().len(), 1);
+    }
+    for says in ["304 Not Modified", "300 Multiple Choices"] {
+        ends(&w, answer(says, "", b""), Code::HttpError).await;
+    }
+}
+
+async fn a_redirect_that_leads_nowhere_ends_it(w: TestWorker) {
+    listen(&w).await;
+    let looping = Source::with(redirect("/again")).await;
+    ends_at(&w, &looping, Code::HttpError).await;
+    assert_eq!(looping.paths().len(), 6);
+    for to in ["ftp://127.0.0.1/a.png", "http://ann:hush@127.0.0.1/", "javascript:alert(1)", "http://["] {
+        let id = ends(&w, redirect(to), Code::HttpError).await;
+        let message = found(&w, id).await.error.unwrap().message;
+        assert!(!message.contains("hush"), "{message}");
+    }
+    ends(&w, answer("301 Moved", "", b""), Code::HttpError).await;
+}
+
+async fn an_address_that_is_not_public_is_not_asked(w: TestWorker) {
+    listen(&w).await;
+    for to in ["http://169.254.169.254/latest/meta-data", "http://10.0.0.1/a.png", "https://[fd00::1]/", "//0xa000001/"]
+    {
+        let source = Source::with(redirect(to)).await;
+        let id = ends_at(&w, &source, Code::BlockedAddress).await;
+        let message = found(&w, id).await.error.unwrap().message;
+        assert!(!message.contains("169.254") && !message.contains("10.0.0.1"), "{message}");
+    }
+    // The operator has taken a network back since.
+    let id = import(&w, "http://192.168.0.1/a.png").await;
+    run(&w).await;
+    has_failed(&w, id, Code::BlockedAddress, 1).await;
+}
+
+async fn what_is_no_picture_ends_it(w: TestWorker) {
+    listen(&w).await;
+    let png = picture::png(64, 64);
+    for says in [
+        b"<!doctype html><p>no".to_vec(),
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec(),
+        Vec::new(),
+        png[..png.len() / 2].to_vec(),
+        b"\x89PNG\r\n\x1a\n and no more".to_vec(),
+    ] {
+        ends(&w, ok(&says), Code::UnsupportedMediaType).await;
+    }
+    // What it says of itself is not asked.
+    let source = Source::with(answer("200 OK", "Content-Type: text/html\r\n", &png)).await;
+    let id = import_from(&w, &source).await;
+    run(&w).await;
+    assert_eq!(found(&w, id).await.status, Status::Completed);
+}
+
+async fn what_is_too_large_ends_it(w: TestWorker) {
+    listen(&w).await;
+    let most = library(&w).limits().max_bytes as usize;
+    let announced = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", most + 1).into_bytes();
+    ends_at(&w, &Source::saying([Say::Stall(announced)]).await, Code::TooLarge).await;
+    let body = vec![0; most + 1];
+    ends(&w, chunked(&body), Code::TooLarge).await;
+    ends(&w, gzipped(&body), Code::TooLarge).await;
+    // One that fits, but whose pixels do not.
+    let mut png = picture::png(8, 8);
+    png[16..24].copy_from_slice(&[0, 0, 0x40, 0, 0, 0, 0x40, 0]);
+    let crc = crc32(&png[12..29]);
+    png[29..33].copy_from_slice(&crc.to_be_bytes());
+    ends(&w, ok(&png), Code::TooLarge).await;
+}
+
+/// Of a chunk's type and data.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+async fn a_full_storage_ends_it(w: TestWorker) {
+    listen(&w).await;
+    let plan = 20_480_i64 << 20;
+    let almost = plan - 10;
+    w.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {almost})", w.world.workspace)).await;
+    let id = ends(&w, ok(&picture::png(64, 64)), Code::StorageLimitExceeded).await;
+    let message = found(&w, id).await.error.unwrap().message;
+    assert!(message.contains("20480 MiB"), "{message}");
+    assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), almost, "nothing was taken of it");
+}

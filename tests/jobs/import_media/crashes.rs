@@ -1,0 +1,133 @@
+//! A worker that is killed, at each point of an import. The law: the import is completed once, with one asset, and nothing
+//! of the dead run is left in the storage.
+
+use super::*;
+use crate::support::fake_platform::Gate;
+use crate::support::jobs::{LEASE_OVER, worker_on_both};
+use crate::support::picture;
+use crate::support::source::{Say, ok};
+
+worker_on_both!(
+    before_it_begins,
+    in_the_middle_of_the_download,
+    before_the_file_has_its_row,
+    before_the_bytes_are_in_the_storage,
+    before_the_thumbnail_is_in_the_storage,
+    before_the_end_is_stored,
+    with_other_bytes_by_the_next_run,
+);
+
+/// The lease of the dead run is over, and the import goes on.
+async fn goes_on(w: &TestWorker, id: i64) {
+    w.run_jobs().await;
+    assert_eq!(job(w, id).await.state, State::Running, "its lease still holds");
+    w.advance(LEASE_OVER);
+    run(w).await;
+    assert_eq!((job_stands(w, id).await, job(w, id).await.crashes), ((State::Done, 2), 1));
+    assert_eq!(told(w).await.len(), 1);
+    is_kept_once(w, id).await;
+}
+
+async fn before_it_begins(w: TestWorker) {
+    listen(&w).await;
+    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let id = import_from(&w, &source).await;
+    w.claim(&w.s.bell.take(), "gone").await;
+    assert_eq!(stands(&w, id).await, (Status::Pending, None));
+    goes_on(&w, id).await;
+    assert_eq!(source.paths().len(), 1);
+}
+
+async fn in_the_middle_of_the_download(w: TestWorker) {
+    listen(&w).await;
+    let (gate, good) = (Gate::new(), ok(&picture::png(9, 9)));
+    let source = Source::saying([Say::After(gate.clone(), Vec::new()), Say::This(good)]).await;
+    let id = import_from(&w, &source).await;
+    let doomed = w.doomed().await;
+    doomed.start(w.rung());
+    gate.entered().await;
+    doomed.kill().await;
+    assert_eq!(stands(&w, id).await, (Status::Processing, None));
+    goes_on(&w, id).await;
+    assert_eq!(source.paths().len(), 2);
+}
+
+/// Nobody can write of the brand's files, or of anything on SQLite: the run has the picture and waits for its row.
+async fn before_the_file_has_its_row(w: TestWorker) {
+    listen(&w).await;
+    let gate = Gate::new();
+    let good = ok(&picture::png(9, 9));
+    let source = Source::saying([Say::After(gate.clone(), good.clone()), Say::This(good)]).await;
+    let id = import_from(&w, &source).await;
+    let doomed = w.doomed().await;
+    doomed.start(w.rung());
+    gate.entered().await;
+    let mut tx = w.begin().await.unwrap();
+    if w.is_postgres() {
+        crate::support::store::lock_table(&mut tx, "files").await;
+    }
+    gate.let_through();
+    waits(&w).await;
+    doomed.kill().await;
+    tx.rollback().await.unwrap();
+    assert_eq!((stands(&w, id).await, stored(&w).len()), ((Status::Processing, None), 0));
+    goes_on(&w, id).await;
+}
+
+/// Until somebody waits for a lock; on SQLite, where that is not told, for long enough.
+async fn waits(w: &TestWorker) {
+    if w.is_postgres() {
+        let sql =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        w.until(async || w.number(sql).await >= 1).await;
+    }
+}
+
+/// What a run leaves that died between the row of its file and the end.
+async fn taken_in_and_died(w: &TestWorker) -> (Source, i64) {
+    listen(w).await;
+    let png = picture::png(9, 9);
+    let source = Source::with(ok(&png)).await;
+    let id = import_from(w, &source).await;
+    let claimed = w.claim(&w.s.bell.take(), "gone").await.remove(0);
+    // Its end is never written.
+    drop(w.handler(Kind::ImportMedia).run(&crier_worker::engine::Run::new(claimed)).await.unwrap());
+    assert_eq!((stands(w, id).await, stored(w).len()), ((Status::Processing, None), 2));
+    assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'reserved'").await, 1);
+    (source, id)
+}
+
+fn lose(w: &TestWorker, which: impl Fn(&str) -> bool) {
+    for name in stored(w).into_iter().filter(|name| which(name)) {
+        std::fs::remove_file(w.files().join("media").join(&name[..2]).join(&name)).unwrap();
+    }
+}
+
+async fn before_the_bytes_are_in_the_storage(w: TestWorker) {
+    let (_source, id) = taken_in_and_died(&w).await;
+    lose(&w, |_| true);
+    goes_on(&w, id).await;
+}
+
+async fn before_the_thumbnail_is_in_the_storage(w: TestWorker) {
+    let (_source, id) = taken_in_and_died(&w).await;
+    lose(&w, |name| name.contains("thumb"));
+    assert_eq!(stored(&w).len(), 1);
+    goes_on(&w, id).await;
+}
+
+async fn before_the_end_is_stored(w: TestWorker) {
+    let (source, id) = taken_in_and_died(&w).await;
+    let before = stored(&w);
+    goes_on(&w, id).await;
+    assert_eq!((stored(&w), source.paths().len()), (before, 2), "the same file");
+}
+
+async fn with_other_bytes_by_the_next_run(w: TestWorker) {
+    let (source, id) = taken_in_and_died(&w).await;
+    source.says([Say::This(ok(&picture::png(12, 12)))]);
+    w.advance(LEASE_OVER);
+    run(&w).await;
+    assert_eq!((assets(&w).await[0].width, stored(&w).len()), (12, 4), "the dead run's file is there as well");
+    is_kept_once(&w, id).await;
+}

@@ -1,0 +1,163 @@
+//! `import_media`: what becomes of a picture that somebody names the address of.
+
+use crier_common::domain::event::EventName;
+use crier_common::domain::job::{Kind, Lane, NewJob, State};
+use crier_common::domain::media::{Asset, AssetType, MediaErrorCode as Code, MediaJob, MediaJobStatus as Status};
+use crier_common::media::Library;
+use crier_common::store::media_jobs::NewImport;
+use crier_common::store::{files, jobs, media, media_jobs};
+use serde_json::Value;
+
+use crate::support::jobs::{PUBLIC_URL, TestWorker};
+use crate::support::source::Source;
+
+mod answers;
+mod crashes;
+mod operated;
+mod retries;
+mod whole;
+
+fn library(w: &TestWorker) -> Library {
+    w.library(PUBLIC_URL)
+}
+
+/// As the API does it.
+async fn import(w: &TestWorker, url: &str) -> i64 {
+    w.write(async |tx| {
+        let new = NewImport { asset_type: AssetType::Logo, source_url: url, alt_text: Some("A loaf") };
+        let id = media_jobs::insert(tx, w.world.brand, &new).await?;
+        let job = NewJob::new(Kind::ImportMedia, id, tx.now).lane(Lane::Brand(w.world.brand));
+        jobs::enqueue(tx, &job.trace(Some("request-1".to_owned()))).await?;
+        Ok(id)
+    })
+    .await
+}
+
+async fn import_from(w: &TestWorker, source: &Source) -> i64 {
+    import(w, &source.url("/loaf.png")).await
+}
+
+async fn found(w: &TestWorker, id: i64) -> MediaJob {
+    media_jobs::find(&mut w.conn().await, w.world.brand, id).await.unwrap().expect("the import is there")
+}
+
+/// Where an import is, and the code of its error.
+async fn stands(w: &TestWorker, id: i64) -> (Status, Option<Code>) {
+    let import = found(w, id).await;
+    (import.status, import.error.map(|error| error.code))
+}
+
+async fn job(w: &TestWorker, id: i64) -> jobs::operate::JobRow {
+    let sql = format!("SELECT max(id) FROM jobs WHERE kind = 'import_media' AND subject_id = {id}");
+    w.show(w.number(sql).await).await
+}
+
+/// The state of an import's job, and after how many tries.
+async fn job_stands(w: &TestWorker, id: i64) -> (State, i32) {
+    let job = job(w, id).await;
+    (job.state, job.attempt)
+}
+
+/// Only imports run; what their events cause waits.
+async fn run(w: &TestWorker) {
+    w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook'").await;
+    w.run_jobs().await;
+}
+
+/// Moves the clock to the job's next try, and runs it.
+async fn next_try(w: &TestWorker, id: i64) {
+    let at = job(w, id).await.run_at;
+    w.clock.advance(at - w.now());
+    run(w).await;
+}
+
+async fn listen(w: &TestWorker) {
+    w.listen_for("http://127.0.0.1:1/", &[EventName::MediaCompleted, EventName::MediaFailed]).await;
+}
+
+/// The names and the data of the events that happened, in their order.
+async fn told(w: &TestWorker) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    for id in 1..=w.number("SELECT coalesce(max(id), 0) FROM events").await {
+        let payload: String = w.value(format!("SELECT CAST(payload AS text) FROM events WHERE id = {id}")).await;
+        let mut payload: Value = serde_json::from_str(&payload).unwrap();
+        all.push((payload["event"].as_str().unwrap().to_owned(), payload["data"].take()));
+    }
+    all
+}
+
+/// Every asset of the brand.
+async fn assets(w: &TestWorker) -> Vec<Asset> {
+    let mut all = Vec::new();
+    for id in 1..=w.number("SELECT coalesce(max(id), 0) FROM media").await {
+        all.extend(media::find(&mut w.conn().await, w.world.brand, id).await.unwrap());
+    }
+    all
+}
+
+/// The names of the files in the storage.
+fn stored(w: &TestWorker) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut folders = vec![w.files().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true => folders.push(entry.path()),
+                false => names.push(entry.file_name().into_string().unwrap()),
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
+/// Where the folders of the files are to be, there is a file.
+fn break_storage(w: &TestWorker) {
+    std::fs::write(w.files().join("media"), b"in the way").unwrap();
+}
+
+fn mend_storage(w: &TestWorker) {
+    std::fs::remove_file(w.files().join("media")).unwrap();
+}
+
+/// What the scheduler's sweep does, when what nobody brings in any more is old enough.
+async fn sweep(w: &TestWorker) {
+    w.advance(3_601);
+    crier_scheduler::tasks::sweep::run(&w.scheduler).await.unwrap();
+}
+
+/// What is in the storage is what assets show, and is what is counted.
+async fn nothing_is_left_over(w: &TestWorker) {
+    sweep(w).await;
+    let mut shown: Vec<String> = assets(w).await.into_iter().flat_map(|a| [a.key, a.thumbnail_key]).collect();
+    shown.sort();
+    shown.dedup();
+    assert_eq!(stored(w), shown);
+    let counted = w.number("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files").await;
+    assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), counted);
+    assert_eq!(w.number("SELECT count(*) FROM files WHERE state <> 'stored'").await, 0);
+}
+
+/// The import is completed, with one asset, which is all that there is.
+async fn is_kept_once(w: &TestWorker, id: i64) {
+    let import = found(w, id).await;
+    assert_eq!((import.status, import.error), (Status::Completed, None));
+    let all = assets(w).await;
+    assert_eq!((all.len(), import.media_id), (1, Some(all[0].id)));
+    nothing_is_left_over(w).await;
+    assert_eq!(stored(w).len(), 2);
+}
+
+/// It failed with this code at this try, was told of once, and left nothing.
+async fn has_failed(w: &TestWorker, id: i64, code: Code, tries: i32) {
+    let import = found(w, id).await;
+    let error = import.error.expect("it says why");
+    assert_eq!((import.status, error.code, import.media_id), (Status::Failed, code, None), "{}", error.message);
+    assert!(error.message.ends_with('.') && error.message.len() > 10, "{}", error.message);
+    assert_eq!(job_stands(w, id).await.1, tries, "{code}");
+    let about: Vec<_> = told(w).await.into_iter().filter(|(_, data)| data["job_id"] == id).collect();
+    let [(name, data)] = &about[..] else { panic!("told once: {about:?}") };
+    assert_eq!((name.as_str(), data["error"]["code"].as_str()), ("media.failed", Some(code.as_str())));
+    assert_eq!(data["error"]["message"], error.message.as_str());
+    assert!(assets(w).await.is_empty());
+}

@@ -1,0 +1,183 @@
+//! What comes from aside: the operator, a brand that goes, a run that is one too many, a stop.
+
+use crier_worker::engine::Run;
+
+use super::*;
+use crate::support::command::crier;
+use crate::support::fake_platform::Gate;
+use crate::support::jobs::{LEASE_OVER, worker_on_both};
+use crate::support::picture;
+use crate::support::source::{Say, ok, status};
+
+worker_on_both!(
+    a_cancelled_import_has_failed_and_may_be_run_again,
+    a_dead_job_s_import_has_failed_and_may_be_run_again,
+    an_import_that_cannot_be_read_is_given_up_and_told,
+    an_import_that_ended_is_not_run_again,
+    an_import_that_crashes_its_process_is_given_up,
+    a_brand_that_is_deleted_takes_its_imports_along,
+    of_two_runs_one_counts,
+    a_worker_that_stops_hands_the_import_back,
+);
+
+async fn retry(w: &TestWorker, id: i64) {
+    let job = job(w, id).await.id;
+    let said = crier(w, &["jobs", "retry", &job.to_string()]);
+    assert_eq!(said.done(), format!("Job {job} (import_media) is ready again.\n"));
+    assert_eq!(stands(w, id).await, (Status::Pending, None));
+    // The command has no bell, and a clock of its own.
+    let due =
+        format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}' WHERE id = {job}", w.later(-20).to_rfc3339());
+    w.sql(due).await;
+    run(w).await;
+}
+
+async fn a_cancelled_import_has_failed_and_may_be_run_again(w: TestWorker) {
+    listen(&w).await;
+    let source = Source::with(status("503 Busy")).await;
+    let (fresh, tried) = (import_from(&w, &source).await, import_from(&w, &source).await);
+    w.engine.run(job(&w, tried).await.id).await;
+    for (id, tries, code) in [(fresh, 0, Code::InternalError), (tried, 1, Code::HttpError)] {
+        let number = job(&w, id).await.id.to_string();
+        let shown = crier(&w, &["jobs", "show", &number]);
+        assert!(shown.done().contains(&format!("import {id} into brand {}, pending", w.world.brand)), "{shown:?}");
+        assert!(crier(&w, &["jobs", "cancel", &number]).done().starts_with("Cancelled job"));
+        has_failed(&w, id, code, tries).await;
+        let message = found(&w, id).await.error.unwrap().message;
+        assert!(message.contains("The operator cancelled"), "{message}");
+    }
+    source.says([Say::This(ok(&picture::png(9, 9)))]);
+    w.s.bell.take();
+    retry(&w, tried).await;
+    is_kept_once(&w, tried).await;
+    assert_eq!(found(&w, fresh).await.status, Status::Failed);
+}
+
+async fn a_dead_job_s_import_has_failed_and_may_be_run_again(w: TestWorker) {
+    listen(&w).await;
+    break_storage(&w);
+    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let id = import_from(&w, &source).await;
+    run(&w).await;
+    for _ in 0..4 {
+        next_try(&w, id).await;
+    }
+    assert_eq!(job_stands(&w, id).await, (State::Dead, 5), "what is ours to mend is the operator's");
+    has_failed(&w, id, Code::InternalError, 5).await;
+    let message = found(&w, id).await.error.unwrap().message;
+    assert!(!message.contains("media") && !message.contains("torage"), "no internal cause: {message}");
+    mend_storage(&w);
+    retry(&w, id).await;
+    assert_eq!(told(&w).await.last().unwrap().0, "media.completed");
+    is_kept_once(&w, id).await;
+}
+
+/// A newer version knows one more code.
+async fn an_import_that_cannot_be_read_is_given_up_and_told(w: TestWorker) {
+    listen(&w).await;
+    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let id = import_from(&w, &source).await;
+    w.sql("UPDATE media_jobs SET error = '{\"code\":\"newer\",\"message\":\"What is new.\"}'").await;
+    run(&w).await;
+    for _ in 0..4 {
+        assert_eq!(job(&w, id).await.state, State::Scheduled);
+        next_try(&w, id).await;
+    }
+    assert_eq!(job_stands(&w, id).await, (State::Dead, 5));
+    has_failed(&w, id, Code::InternalError, 5).await;
+    assert!(source.paths().is_empty());
+}
+
+async fn an_import_that_ended_is_not_run_again(w: TestWorker) {
+    listen(&w).await;
+    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let id = import_from(&w, &source).await;
+    run(&w).await;
+    let job_id = job(&w, id).await.id;
+    // Whatever made it so.
+    w.sql(format!("UPDATE jobs SET state = 'dead' WHERE id = {job_id}")).await;
+    assert!(crier(&w, &["jobs", "retry", &job_id.to_string()]).refused(1).contains("nothing left to do"));
+    w.sql(format!("UPDATE jobs SET state = 'ready', finished_at = NULL WHERE id = {job_id}")).await;
+    w.engine.run(job_id).await;
+    assert_eq!((job(&w, id).await.state, source.paths().len()), (State::Cancelled, 1));
+    assert_eq!(told(&w).await.len(), 1);
+    is_kept_once(&w, id).await;
+}
+
+async fn an_import_that_crashes_its_process_is_given_up(w: TestWorker) {
+    listen(&w).await;
+    let source = Source::saying([Say::Stall(Vec::new())]).await;
+    let id = import_from(&w, &source).await;
+    let job_id = w.rung();
+    for crash in 1..=3 {
+        assert_eq!(w.claim(&[job_id], "gone").await.len(), 1);
+        w.advance(LEASE_OVER);
+        w.scheduler.tick().await.unwrap();
+        assert_eq!(job(&w, id).await.crashes, crash);
+    }
+    assert_eq!(job_stands(&w, id).await, (State::Dead, 3));
+    has_failed(&w, id, Code::InternalError, 3).await;
+}
+
+async fn a_brand_that_is_deleted_takes_its_imports_along(w: TestWorker) {
+    listen(&w).await;
+    let gate = Gate::new();
+    let source = Source::saying([Say::After(gate.clone(), ok(&picture::png(9, 9)))]).await;
+    let id = import_from(&w, &source).await;
+    let (engine, job_id) = (w.engine.clone(), w.rung());
+    let running = tokio::spawn(async move { engine.run(job_id).await });
+    gate.entered().await;
+    w.sql(format!("DELETE FROM brands WHERE id = {}", w.world.brand)).await;
+    gate.let_through();
+    running.await.unwrap();
+    let gone = media_jobs::find_any(&mut w.conn().await, id).await.unwrap();
+    assert!(gone.is_none() && told(&w).await.is_empty());
+    assert_eq!(w.state(job_id).await, State::Cancelled);
+    sweep(&w).await;
+    assert_eq!((stored(&w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
+    assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), 0);
+}
+
+/// A worker was frozen with the picture in its hands; another run was quicker.
+async fn of_two_runs_one_counts(w: TestWorker) {
+    listen(&w).await;
+    let (first, second) = (picture::png(9, 9), picture::png(12, 12));
+    let source = Source::saying([Say::This(ok(&first)), Say::This(ok(&second))]).await;
+    let id = import_from(&w, &source).await;
+    let job_id = w.rung();
+    let frozen = w.claim(&[job_id], "frozen").await.remove(0);
+    let handler = w.handler(Kind::ImportMedia);
+    let ending = handler.run(&Run::new(frozen.clone())).await.unwrap();
+    w.advance(LEASE_OVER);
+    w.run_jobs().await;
+    assert_eq!(found(&w, id).await.status, Status::Completed);
+    // It wakes: its lease is gone, and so is what it would have written.
+    let mut tx = w.begin().await.unwrap();
+    let outcome = ending.write(&mut tx, &frozen).await.unwrap();
+    assert!(matches!(outcome, crier_common::domain::job::Outcome::Cancelled(_)), "{outcome:?}");
+    tx.rollback().await.unwrap();
+    let late = handler.run(&Run::new(frozen.clone())).await.unwrap();
+    let outcome = w.write(async |tx| late.write(tx, &frozen).await).await;
+    assert!(!w.settle(&frozen, outcome).await);
+    assert_eq!((assets(&w).await[0].width, source.paths().len(), told(&w).await.len()), (12, 2, 1));
+    is_kept_once(&w, id).await;
+}
+
+/// The grace is over in the middle of a download: nothing happened, so no try is used up.
+async fn a_worker_that_stops_hands_the_import_back(w: TestWorker) {
+    let gate = Gate::new();
+    let good = ok(&picture::png(9, 9));
+    let source = Source::saying([Say::After(gate.clone(), good.clone()), Say::This(good)]).await;
+    let id = import_from(&w, &source).await;
+    let stopping = w.engine_for(w.store.clone(), Kind::ALL);
+    let (engine, job_id) = (stopping.clone(), w.rung());
+    let running = tokio::spawn(async move { engine.run(job_id).await });
+    gate.entered().await;
+    stopping.drain();
+    stopping.abort();
+    running.await.unwrap();
+    assert_eq!(job_stands(&w, id).await, (State::Ready, 0));
+    w.run_jobs().await;
+    assert_eq!((job_stands(&w, id).await, job(&w, id).await.crashes), ((State::Done, 1), 0));
+    is_kept_once(&w, id).await;
+}

@@ -1,0 +1,105 @@
+//! What may pass: tried again after pauses, five times in all.
+
+use std::time::Duration;
+
+use super::*;
+use crate::support::jobs::worker_on_both;
+use crate::support::picture;
+use crate::support::source::{Say, cut_off, ok, status};
+
+worker_on_both!(
+    what_may_pass_is_tried_again,
+    a_server_that_is_too_slow_is_tried_again,
+    the_pauses_are_as_promised_and_the_fifth_try_is_the_last,
+    a_storage_that_is_away_is_waited_for,
+    a_file_that_was_swept_meanwhile_is_fetched_again,
+);
+
+/// The first try fails with this code, the second one goes well.
+async fn then_it_goes_well(w: &TestWorker, id: i64, code: Code, mend: impl FnOnce()) {
+    let (before, heard) = (assets(w).await.len(), told(w).await.len());
+    run(w).await;
+    assert_eq!(stands(w, id).await, (Status::Pending, Some(code)));
+    assert_eq!(job_stands(w, id).await, (State::Scheduled, 1));
+    assert_eq!((assets(w).await.len(), told(w).await.len()), (before, heard), "nothing is told of a try");
+    mend();
+    run(w).await;
+    assert_eq!(job_stands(w, id).await, (State::Scheduled, 1), "not before its time");
+    next_try(w, id).await;
+    assert_eq!((stands(w, id).await, job_stands(w, id).await), ((Status::Completed, None), (State::Done, 2)));
+    assert_eq!((assets(w).await.len(), told(w).await.len()), (before + 1, heard + 1));
+    nothing_is_left_over(w).await;
+}
+
+async fn what_may_pass_is_tried_again(w: TestWorker) {
+    listen(&w).await;
+    for (size, bad) in (50..).zip([
+        status("500 Oops"),
+        status("502 Bad Gateway"),
+        status("503 Busy"),
+        cut_off(&picture::png(64, 64)),
+        b"hello".to_vec(),
+        Vec::new(),
+    ]) {
+        let source = Source::saying([Say::This(bad), Say::This(ok(&picture::png(size, size)))]).await;
+        let id = import_from(&w, &source).await;
+        then_it_goes_well(&w, id, Code::HttpError, || {}).await;
+    }
+    // Nobody listens.
+    let id = import(&w, "http://127.0.0.1:1/a.png").await;
+    run(&w).await;
+    assert_eq!(stands(&w, id).await, (Status::Pending, Some(Code::HttpError)));
+}
+
+async fn a_server_that_is_too_slow_is_tried_again(mut w: TestWorker) {
+    listen(&w).await;
+    w.set_import_timeout(Duration::from_millis(300));
+    let source = Source::saying([Say::Stall(cut_off(&picture::png(9, 9))), Say::This(ok(&picture::png(9, 9)))]).await;
+    let id = import_from(&w, &source).await;
+    then_it_goes_well(&w, id, Code::Timeout, || {}).await;
+}
+
+async fn the_pauses_are_as_promised_and_the_fifth_try_is_the_last(w: TestWorker) {
+    listen(&w).await;
+    let source = Source::with(status("503 Busy")).await;
+    let id = import_from(&w, &source).await;
+    run(&w).await;
+    for (tries, pause) in (1..).zip([5, 30, 120, 600]) {
+        assert_eq!(
+            (stands(&w, id).await, job_stands(&w, id).await),
+            ((Status::Pending, Some(Code::HttpError)), (State::Scheduled, tries))
+        );
+        let waits = (job(&w, id).await.run_at - w.now()).num_milliseconds();
+        assert!((pause * 800..=pause * 1_200).contains(&waits), "{waits} ms after try {tries}");
+        next_try(&w, id).await;
+    }
+    has_failed(&w, id, Code::HttpError, 5).await;
+    assert_eq!((job_stands(&w, id).await, source.paths().len()), ((State::Done, 5), 5));
+    nothing_is_left_over(&w).await;
+}
+
+async fn a_storage_that_is_away_is_waited_for(w: TestWorker) {
+    listen(&w).await;
+    break_storage(&w);
+    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let id = import_from(&w, &source).await;
+    then_it_goes_well(&w, id, Code::InternalError, || mend_storage(&w)).await;
+}
+
+/// The file was in the storage, and the end of the run took so long that the sweep took it for abandoned.
+async fn a_file_that_was_swept_meanwhile_is_fetched_again(w: TestWorker) {
+    listen(&w).await;
+    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let id = import_from(&w, &source).await;
+    let claimed = w.claim(&w.s.bell.take(), "a worker").await.remove(0);
+    let handler = w.handler(Kind::ImportMedia);
+    let ending = handler.run(&crier_worker::engine::Run::new(claimed.clone())).await.unwrap();
+    w.sql("UPDATE files SET state = 'doomed'").await;
+    w.sql("UPDATE storage_usage SET bytes = 0").await;
+    let outcome = w.write(async |tx| ending.write(tx, &claimed).await).await;
+    assert!(w.settle(&claimed, outcome).await);
+    assert_eq!(stands(&w, id).await, (Status::Pending, Some(Code::InternalError)));
+    next_try(&w, id).await;
+    assert_eq!(source.paths().len(), 2);
+    is_kept_once(&w, id).await;
+}

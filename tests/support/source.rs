@@ -1,0 +1,171 @@
+//! A web server that pictures are imported from. It says to each request what the test says: any bytes, so that they need not
+//! be an answer at all.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::sync::{Arc, Mutex};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::fake_platform::Gate;
+
+/// What becomes of a request. The connection ends behind it.
+#[derive(Clone)]
+pub enum Say {
+    /// These bytes.
+    This(Vec<u8>),
+    /// The same once the test lets it through.
+    After(Arc<Gate>, Vec<u8>),
+    /// These bytes, and never an end.
+    Stall(Vec<u8>),
+}
+
+/// What is said by the path that is asked for.
+type Rule = Box<dyn Fn(&str) -> Say + Send>;
+
+#[derive(Default)]
+struct State {
+    /// One after the other, the last one for ever.
+    says: Mutex<VecDeque<Say>>,
+    /// Before them, where there is one.
+    rule: Mutex<Option<Rule>>,
+    heard: Mutex<Vec<String>>,
+}
+
+impl State {
+    fn next(&self) -> Option<Say> {
+        let mut says = self.says.lock().expect("no panic");
+        if says.len() > 1 { says.pop_front() } else { says.front().cloned() }
+    }
+}
+
+pub struct Source {
+    port: u16,
+    state: Arc<State>,
+}
+
+impl Source {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let (port, state) = (listener.local_addr().expect("an address").port(), Arc::<State>::default());
+        let serving = state.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, serving.clone()));
+            }
+        });
+        Self { port, state }
+    }
+
+    /// One that says these.
+    pub async fn saying(says: impl IntoIterator<Item = Say>) -> Self {
+        let this = Self::start().await;
+        this.says(says);
+        this
+    }
+
+    /// One that says this to everybody.
+    pub async fn with(answer: Vec<u8>) -> Self {
+        Self::saying([Say::This(answer)]).await
+    }
+
+    /// From now on.
+    pub fn says(&self, says: impl IntoIterator<Item = Say>) {
+        *self.state.says.lock().expect("no panic") = says.into_iter().collect();
+    }
+
+    /// From now on, by the path.
+    pub fn rule(&self, rule: impl Fn(&str) -> Say + Send + 'static) {
+        *self.state.rule.lock().expect("no panic") = Some(Box::new(rule));
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// The heads of the requests, in their order.
+    pub fn heard(&self) -> Vec<String> {
+        self.state.heard.lock().expect("no panic").clone()
+    }
+
+    /// The paths that were asked for.
+    pub fn paths(&self) -> Vec<String> {
+        self.heard().iter().map(|head| head.split(' ').nth(1).unwrap_or_default().to_owned()).collect()
+    }
+}
+
+async fn serve(mut stream: TcpStream, state: Arc<State>) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            // Not HTTP, or gone.
+            Err(_) => return,
+        }
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    state.heard.lock().expect("no panic").push(head);
+    let ruled = state.rule.lock().expect("no panic").as_ref().map(|rule| rule(&path));
+    match ruled.or_else(|| state.next()) {
+        Some(Say::This(bytes)) => drop(stream.write_all(&bytes).await),
+        Some(Say::After(gate, bytes)) => {
+            gate.pass().await;
+            let _ = stream.write_all(&bytes).await;
+        }
+        Some(Say::Stall(bytes)) => {
+            let _ = stream.write_all(&bytes).await;
+            std::future::pending::<()>().await;
+        }
+        None => {}
+    }
+    let _ = stream.shutdown().await;
+}
+
+/// An answer with a body, whole.
+pub fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+pub fn ok(body: &[u8]) -> Vec<u8> {
+    answer("200 OK", "Content-Type: image/png\r\n", body)
+}
+
+pub fn status(status: &str) -> Vec<u8> {
+    answer(status, "", b"no")
+}
+
+pub fn redirect(to: &str) -> Vec<u8> {
+    answer("302 Found", &format!("Location: {to}\r\n"), b"")
+}
+
+/// A body whose length is not announced.
+pub fn chunked(body: &[u8]) -> Vec<u8> {
+    let mut out = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n".to_vec();
+    for chunk in body.chunks(64 << 10) {
+        out.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        out.extend_from_slice(chunk);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"0\r\n\r\n");
+    out
+}
+
+/// A body that is small on its way.
+pub fn gzipped(body: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(body).expect("it is packed");
+    answer("200 OK", "Content-Encoding: gzip\r\n", &packed.finish().expect("it is packed"))
+}
+
+/// An answer that announces more than comes.
+pub fn cut_off(body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), &body[..body.len() / 2]].concat()
+}

@@ -1,0 +1,118 @@
+//! How a run of `import_media` ends, and what is written then.
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use crier_common::domain::job::{Claimed, Outcome};
+use crier_common::domain::media::{MediaError, MediaErrorCode, MediaJob};
+use crier_common::media::{self, Described, import};
+use crier_common::store::{Result, Tx, media_jobs};
+
+use super::super::Ending;
+use super::fetch::{Brought, Failure};
+
+/// The pauses between tries (contract, section 3, Media job), each ± 20 %.
+const PAUSES: [i64; 4] = [5, 30, 120, 600];
+
+/// The pause after the given attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
+pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
+    let index = usize::try_from(attempt - 1).unwrap_or(0).min(PAUSES.len() - 1);
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "less than a million milliseconds"
+    )]
+    let millis = (PAUSES[index] as f64 * 1_000.0 * (0.8 + 0.4 * jitter)) as i64;
+    TimeDelta::milliseconds(millis)
+}
+
+pub enum How {
+    Brought(Brought),
+    Failed(Failure),
+}
+
+/// What is written at the end of a run.
+pub struct Ended {
+    import_id: i64,
+    how: How,
+    jitter: f64,
+}
+
+impl Ended {
+    pub fn new(import_id: i64, how: How) -> Self {
+        Self { import_id, how, jitter: crier_common::random::unit() }
+    }
+
+    async fn keep(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, brought: &Brought) -> Result<Outcome> {
+        let described = Described {
+            asset_type: import.asset_type,
+            filename: &brought.filename,
+            alt_text: import.alt_text.as_deref(),
+            source_url: Some(&import.source_url),
+        };
+        match media::keep(tx, import.brand_id, &brought.taken, &described).await? {
+            Some(media_id) => {
+                import::complete(tx, import, media_id, job.trace.as_deref()).await?;
+                Ok(Outcome::Done)
+            }
+            None => {
+                let message = "It took too long to keep the file; it is fetched again.";
+                let error = MediaError::new(MediaErrorCode::InternalError, message);
+                self.fail(tx, job, import, &Failure { error, again: true }).await
+            }
+        }
+    }
+
+    /// Again, or never. What is wrong with the address or the file is an answer like any other: the job is done. What is
+    /// wrong here makes it dead, so that an operator sees it, and may run it again.
+    async fn fail(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, failure: &Failure) -> Result<Outcome> {
+        let (error, message) = (&failure.error, failure.error.message.clone());
+        if failure.again && job.attempt < job.max_attempts {
+            import::put_off(tx, import, error).await?;
+            return Ok(Outcome::RetryAt(tx.now + pause(job.attempt, self.jitter), message));
+        }
+        import::fail(tx, import, error, job.trace.as_deref()).await?;
+        Ok(match error.code {
+            MediaErrorCode::InternalError => Outcome::Abort(message),
+            _ => Outcome::Done,
+        })
+    }
+}
+
+#[async_trait]
+impl Ending for Ended {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        let open = media_jobs::lock(tx, self.import_id).await?.filter(|import| !import.status.is_terminal());
+        match (open, &self.how) {
+            (Some(import), How::Brought(brought)) => self.keep(tx, job, &import, brought).await,
+            (Some(import), How::Failed(failure)) => self.fail(tx, job, &import, failure).await,
+            (None, how) => {
+                if let How::Brought(brought) = how {
+                    media::abandon(tx, &brought.taken).await?;
+                }
+                Ok(Outcome::Cancelled("the import is gone, or has ended".to_owned()))
+            }
+        }
+    }
+
+    fn order(&self) -> i64 {
+        match &self.how {
+            How::Brought(brought) => brought.taken.order(),
+            How::Failed(_) => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_stay_within_a_fifth_and_end_at_ten_minutes() {
+        for (attempt, seconds) in (1..).zip(PAUSES) {
+            assert_eq!(pause(attempt, 0.0), TimeDelta::milliseconds(seconds * 800));
+            assert_eq!(pause(attempt, 0.5), TimeDelta::milliseconds(seconds * 1_000));
+            assert!(pause(attempt, 0.999_999) < TimeDelta::milliseconds(seconds * 1_200));
+        }
+        assert_eq!(pause(99, 0.5), TimeDelta::minutes(10));
+    }
+}

@@ -1,0 +1,113 @@
+//! The download and the look at it, and what is said of their failures. What the other side may yet do better is tried
+//! again; what it said for good, and what the file is, stays so.
+
+use crier_common::domain::media::{MediaError, MediaErrorCode as Code};
+use crier_common::domain::plan::Plan;
+use crier_common::http::{DownloadError, HttpError};
+use crier_common::media::{self, Refusal, Spool, Spooled, TakeInError, TakenIn};
+
+use super::{Begin, ImportMedia};
+
+const ACCEPT: &str = "image/*";
+
+/// A picture that is in the storage.
+pub struct Brought {
+    pub taken: TakenIn,
+    pub filename: String,
+}
+
+/// Why there is none.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub error: MediaError,
+    /// Another try may do better.
+    pub again: bool,
+}
+
+impl ImportMedia {
+    pub(super) async fn bring_in(&self, begin: &Begin) -> Result<Brought, Failure> {
+        let (bytes, name) = self.fetch(&begin.import.source_url).await?;
+        let taken = self.library.take_in(&self.store, &begin.owner, &bytes).await;
+        let taken = taken.map_err(|error| not_taken(error, &begin.plan))?;
+        let filename = media::filename(Some(&name), taken.kind);
+        Ok(Brought { taken, filename })
+    }
+
+    /// The bytes, and what they are called where they come from.
+    async fn fetch(&self, url: &str) -> Result<(Spooled, String), Failure> {
+        let most = self.library.limits().max_bytes;
+        let not_there = |error| not_there(error, most);
+        let mut download = self.client.download(url, ACCEPT, most).await.map_err(not_there)?;
+        let mut spool = Spool::default();
+        while let Some(chunk) = download.chunk().await.map_err(not_there)? {
+            spool.write(&chunk).await.map_err(unwritable)?;
+        }
+        let name = download.name();
+        Ok((spool.finish().await.map_err(unwritable)?, name))
+    }
+}
+
+fn failure(code: Code, message: impl Into<String>, again: bool) -> Failure {
+    Failure { error: MediaError::new(code, message), again }
+}
+
+fn for_good(code: Code, message: impl Into<String>) -> Failure {
+    failure(code, message, false)
+}
+
+fn not_there(error: DownloadError, most: u64) -> Failure {
+    match error {
+        DownloadError::Http(error) => no_answer(&error),
+        DownloadError::Status(status) => {
+            let message = format!("The server answered {status}.");
+            failure(Code::HttpError, message, status.is_server_error())
+        }
+        DownloadError::TooManyRedirects | DownloadError::Redirect(_) => {
+            for_good(Code::HttpError, format!("The address leads nowhere: {error}."))
+        }
+        DownloadError::TooLarge => for_good(
+            Code::TooLarge,
+            format!("The file is larger than {} MiB, the most that is taken here.", most >> 20),
+        ),
+    }
+}
+
+fn no_answer(error: &HttpError) -> Failure {
+    match error {
+        HttpError::Blocked(_) => {
+            for_good(Code::BlockedAddress, "The address, or one that it redirects to, is not public.")
+        }
+        HttpError::Invalid(why) => for_good(Code::HttpError, format!("The address cannot be asked: {why}.")),
+        HttpError::Timeout { .. } => failure(Code::Timeout, "The server did not send the whole file in time.", true),
+        HttpError::Dns => failure(Code::HttpError, "The host's name could not be resolved.", true),
+        HttpError::Connect => failure(Code::HttpError, "No connection to the server could be made.", true),
+        HttpError::Tls(why) => failure(Code::HttpError, format!("The server is not trusted: {why}."), true),
+        HttpError::Broken => failure(Code::HttpError, "The connection broke before the whole file had come.", true),
+    }
+}
+
+fn not_taken(error: TakeInError, plan: &Plan) -> Failure {
+    match error {
+        TakeInError::Refused(Refusal::Empty) => for_good(Code::UnsupportedMediaType, Refusal::Empty.to_string()),
+        TakeInError::Refused(Refusal::Unsupported(why)) => for_good(Code::UnsupportedMediaType, why),
+        TakeInError::Refused(Refusal::TooLarge(why)) => for_good(Code::TooLarge, why),
+        TakeInError::Full => {
+            let message = format!(
+                "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a larger plan, then import it again.",
+                plan.storage_mib.unwrap_or_default()
+            );
+            for_good(Code::StorageLimitExceeded, message)
+        }
+        TakeInError::Storage(_) | TakeInError::Store(_) | TakeInError::Machine(_) => internal(&error),
+    }
+}
+
+fn unwritable(error: std::io::Error) -> Failure {
+    internal(&TakeInError::Machine(format!("a temporary file cannot be written: {error}")))
+}
+
+/// Our own fault, and none of the client's business.
+fn internal(error: &TakeInError) -> Failure {
+    tracing::warn!(%error, "a picture that was fetched could not be kept");
+    failure(Code::InternalError, "Crier could not keep the file; the fault is not the file's.", true)
+}

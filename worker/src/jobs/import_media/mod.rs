@@ -1,0 +1,112 @@
+//! `import_media`: a picture from an address into the media library, once.
+//!
+//! 1. *Begin*, a short transaction: is it still wanted, and is the job ours. The import is `processing`.
+//! 2. *Bring in*, without a transaction: download into a spool, look at it, and put it into the storage ([`Library`]).
+//! 3. *End*, in the transaction that settles the job: the asset and `completed`, or what went wrong; and the event.
+//!
+//! Nobody outside notices a run, so it may be broken off anywhere and made again: it does not count as a call. What a dead
+//! run brought in is a reserved file without an asset. The next run takes the same one, as the bytes are the same; where
+//! there is none, the sweep takes it away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use crier_common::domain::job::{Kind, Outcome};
+use crier_common::domain::media::MediaJob;
+use crier_common::domain::plan::{Plan, Plans};
+use crier_common::http::HttpClient;
+use crier_common::media::{Library, Owner, import};
+use crier_common::store::jobs::engine as rows;
+use crier_common::store::{Result, Store, StoreError, brands, media_jobs};
+
+use self::ending::{Ended, How};
+use super::{Deps, Ending, Job};
+use crate::engine::Run;
+
+mod ending;
+mod fetch;
+
+/// How long a download may take, redirects and all: at the largest size that is taken by default, some 3 Mbit/s.
+pub const IMPORT_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub struct ImportMedia {
+    store: Store,
+    library: Library,
+    plans: Arc<Plans>,
+    client: HttpClient,
+}
+
+enum Begun {
+    Go(Box<Begin>),
+    /// Nothing to be done.
+    Stop(Box<dyn Ending>),
+}
+
+/// Everything that the run needs.
+struct Begin {
+    import: MediaJob,
+    owner: Owner,
+    plan: Plan,
+}
+
+impl ImportMedia {
+    pub fn new(deps: &Deps) -> Self {
+        let largest = usize::try_from(deps.library.limits().max_bytes).unwrap_or(usize::MAX);
+        Self {
+            store: deps.store.clone(),
+            library: deps.library.clone(),
+            plans: deps.plans.clone(),
+            client: HttpClient::guarded(deps.guard.clone(), deps.import_timeout, largest),
+        }
+    }
+
+    async fn begin(&self, run: &Run) -> Result<Begun> {
+        let stop = |why: &str| Ok(Begun::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
+        // A power cut may undo this, as it may undo the claim: the next run says it again.
+        let mut tx = self.store.begin_soft().await?;
+        let Some(import) = media_jobs::lock(&mut tx, run.job.subject_id).await? else {
+            return stop("the import is gone");
+        };
+        // The settle of a run whose lease was lost writes nothing, this word least of all.
+        if !rows::still_held(&mut tx, &run.job).await? {
+            return stop("the lease was lost");
+        }
+        if import.status.is_terminal() {
+            return stop("the import has ended");
+        }
+        let Some((workspace_id, plan)) = brands::plan_of(&mut tx, import.brand_id).await? else {
+            return stop("the brand is gone");
+        };
+        import::begin(&mut tx, &import).await?;
+        tx.commit().await?;
+        let unknown = || StoreError::Decode(format!("the plans' file has no plan `{plan}`"));
+        let plan = self.plans.get(&plan).ok_or_else(unknown)?.clone();
+        let owner = Owner { workspace_id, brand_id: import.brand_id, cap: plan.storage_bytes() };
+        Ok(Begun::Go(Box::new(Begin { import, owner, plan })))
+    }
+}
+
+#[async_trait]
+impl Job for ImportMedia {
+    fn kind(&self) -> Kind {
+        Kind::ImportMedia
+    }
+
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+        let begin = match self.begin(run).await? {
+            Begun::Go(begin) => begin,
+            Begun::Stop(ending) => return Ok(ending),
+        };
+        let how = match self.bring_in(&begin).await {
+            Ok(brought) => How::Brought(brought),
+            Err(failure) => How::Failed(failure),
+        };
+        Ok(Box::new(Ended::new(begin.import.id, how)))
+    }
+
+    fn pause(&self, attempt: i32) -> TimeDelta {
+        ending::pause(attempt, crier_common::random::unit())
+    }
+}
