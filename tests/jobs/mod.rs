@@ -8,6 +8,8 @@ mod engine;
 mod events;
 mod notices;
 mod pacing;
+mod picture_platforms;
+mod pictures;
 mod publish;
 mod random;
 mod retry;

@@ -141,6 +141,11 @@ impl TestApp {
         }
     }
 
+    /// A page for people.
+    pub async fn page(&self, path: &str) -> Reply {
+        Request { url: format!("{}{path}", self.url), ..self.request("GET", "") }.send().await
+    }
+
     /// A new `Idempotency-Key`.
     pub fn fresh_key(&self) -> String {
         format!("key-{}", self.sent.fetch_add(1, Ordering::Relaxed))

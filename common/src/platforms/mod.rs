@@ -6,7 +6,8 @@
 //! **To add a platform:** its variant in `domain::platform::Platform`, its descriptor in `catalogue.rs`, and (when it can
 //! publish) a [`Connector`] in `platforms/<name>.rs`, one line in `registry.rs`, and its tests in
 //! `tests/platforms/<name>.rs` against a server that answers as the platform's documents say. All calls go through
-//! [`call::Caller`], which names how they end; texts are counted by [`text`].
+//! [`call::Caller`], which names how they end; texts are counted by [`text`]. How it gets pictures is
+//! [`Connector::pictures`]; what it takes of them is in its descriptor.
 
 pub mod address;
 mod bluesky;

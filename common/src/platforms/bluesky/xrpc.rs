@@ -33,9 +33,10 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    /// Whether a record names a blob that the server has not, or has no more.
+    /// Whether the server refused a record because it names a blob that the server has not, or has no more.
     pub fn is_blob_gone(&self) -> bool {
-        self.name == "BlobNotFound" || self.message.contains("Could not find blob")
+        let named = self.name == "BlobNotFound" || self.message.contains("Could not find blob");
+        named && matches!(self.error, CallError::Permanent(_))
     }
 }
 
