@@ -65,3 +65,24 @@ impl Budget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_share_gives_back_is_there_for_others() {
+        let budget = Budget::new(10 * UNIT);
+        let mut share = budget.share(50 * UNIT).await;
+        let others = budget.share(6 * UNIT);
+        tokio::pin!(others);
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut others).await.is_err(), "all of it is taken");
+        share.keep(50 * UNIT);
+        share.keep(5 * UNIT);
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut others).await.is_err(), "there is room for 5");
+        share.keep(4 * UNIT - 1);
+        others.await;
+    }
+}

@@ -99,6 +99,10 @@ fn media_that_stays(wanted: &Wanted, change: &PostChange, known: &Known<'_>, pro
 }
 
 fn unknown(place: &str, ids: &[i64], known: &Known<'_>, problems: &Problems) {
+    // What could not be read is left out of the ids: their places are not those of the request.
+    if problems.has(place) {
+        return;
+    }
     for (i, id) in ids.iter().enumerate() {
         if !known.assets.iter().any(|asset| asset.id == *id) {
             problems.add(format!("{place}.{i}"), format!("There is no such media asset as {id} in this brand."));

@@ -257,3 +257,21 @@ fn harmless(error: CallError) -> CallError {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_converted_picture_is_named_by_its_type() {
+        for (name, kind, wanted) in [
+            ("cat.gif", ImageType::Jpeg, "cat.jpg"),
+            ("cat.jpeg", ImageType::Jpeg, "cat.jpeg"),
+            ("cat.png", ImageType::Png, "cat.png"),
+            ("my.cat", ImageType::Png, "my.png"),
+            ("cat", ImageType::Webp, "cat.webp"),
+        ] {
+            assert_eq!(named(name, kind), wanted);
+        }
+    }
+}
