@@ -11,6 +11,7 @@ mod idempotency;
 mod limits;
 mod lists;
 mod media;
+mod post_media;
 mod posts;
 mod publishing;
 mod tenancy;

@@ -9,6 +9,8 @@ mod events;
 mod import_media;
 mod notices;
 mod pacing;
+mod picture_platforms;
+mod pictures;
 mod publish;
 mod random;
 mod retry;

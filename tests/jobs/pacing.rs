@@ -4,11 +4,12 @@ use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
 use crier_common::domain::job::{Kind, State};
 use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::platforms::Reconciled;
+use crier_common::platforms::{Pictures, Reconciled};
 use crier_common::store::calls;
 
 use crate::support::fake_platform::{Say, auth_expired, secrets, transient, unknown};
 use crate::support::jobs::{CALL_OVER, TestWorker};
+use crate::support::picture;
 use crate::support::store::{TestStore, at_once, on_both};
 
 on_both![
@@ -20,6 +21,7 @@ on_both![
     another_account_is_not_held_up,
     the_cap_0_is_none,
     workers_at_once_never_exceed_it,
+    the_pictures_of_a_post_over_the_cap_are_not_uploaded,
 ];
 
 const DAY: i64 = 86_400;
@@ -191,4 +193,16 @@ async fn workers_at_once_never_exceed_it(s: TestStore) {
     })
     .await;
     assert_eq!(begun.into_iter().filter(|begun| *begun).count(), 7);
+}
+
+async fn the_pictures_of_a_post_over_the_cap_are_not_uploaded(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 1).await;
+    w.fake.wants(Pictures::Uploaded);
+    let picture = w.picture("one.png", picture::png(20, 20), None).await;
+    let made = [w.publish_pictures(w.account.id, &[picture]).await, w.publish_pictures(w.account.id, &[picture]).await];
+    w.run_jobs().await;
+    assert_eq!((out(&w, &made).await, w.fake.count("upload"), w.fake.count("publish")), (1, 1, 1));
+    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1, "one call, one count");
+    w.run_to_the_end().await;
+    assert_eq!((out(&w, &made).await, w.fake.count("upload")), (2, 2));
 }

@@ -14,6 +14,7 @@ use secrecy::SecretString;
 use serde_json::json;
 
 use crate::support::jobs::TestWorker;
+use crate::support::picture;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
@@ -27,6 +28,7 @@ on_both!(
     a_handle_has_a_shape,
     the_same_key_is_one_post,
     a_post_is_found_by_its_key,
+    pictures_are_shown_by_their_paths,
 );
 
 const HANDLE: &str = "demo";
@@ -234,4 +236,19 @@ async fn a_post_is_found_by_its_key(s: TestStore) {
     assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), Reconciled::Absent);
     let published = sandbox.publish(&account(&w), &outgoing("hello", "k")).await.unwrap();
     assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), Reconciled::Found(published));
+}
+
+async fn pictures_are_shown_by_their_paths(s: TestStore) {
+    let w = TestWorker::with_sandbox(s).await;
+    let account = connect(&w).await;
+    let (one, two) = (
+        w.picture("one.png", picture::png(20, 20), Some("A door")).await,
+        w.picture("two.gif", picture::gif(20, 30), None).await,
+    );
+    w.publish_pictures(account, &[two, one]).await;
+    w.run_jobs().await;
+    let shown = sandbox::timeline(&mut w.conn().await, HANDLE, 10).await.unwrap().unwrap().remove(0).media;
+    assert!(shown.iter().all(|picture| picture.url.starts_with("/media/")), "{shown:?}");
+    assert_eq!((shown[0].alt.as_str(), shown[1].alt.as_str()), ("", "A door"));
+    assert!(shown[0].url.ends_with(".gif") && shown[1].url.ends_with(".png"), "{shown:?}");
 }

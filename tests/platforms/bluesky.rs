@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use wiremock::matchers::{bearer_token, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Match, Mock, MockServer, Request, Respond, ResponseTemplate};
 
-use super::support::{Script, Then, account, connector, image, nobody, now, post, secrets, shown};
+use super::support::{Script, Then, account, connector, image, nobody, now, post, publish, secrets, shown};
 
 const DID: &str = "did:plc:alice";
 
@@ -236,7 +236,7 @@ async fn images_are_uploaded_first_and_embedded_with_alt_text_and_ratio() {
     let bluesky = connector(Platform::Bluesky, &server.uri());
     let mut outgoing = post(bluesky.as_ref(), "Cat");
     outgoing.images = vec![image("cat")];
-    bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
+    publish(bluesky.as_ref(), &bluesky_account(), &mut outgoing).await.unwrap();
     let embed = repo.0.lock().unwrap()[0]["record"]["embed"].clone();
     let picture = json!({ "image": blob, "alt": "a <cat>", "aspectRatio": { "width": 400, "height": 300 } });
     assert_eq!(embed, json!({ "$type": "app.bsky.embed.images", "images": [picture] }));
@@ -249,8 +249,29 @@ async fn an_upload_that_breaks_off_is_only_tried_again() {
     let bluesky = connector(Platform::Bluesky, &server.uri());
     let mut outgoing = post(bluesky.as_ref(), "Cat");
     outgoing.images = vec![image("cat")];
-    let error = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap_err();
+    let error = publish(bluesky.as_ref(), &bluesky_account(), &mut outgoing).await.unwrap_err();
     assert!(matches!(error, CallError::Transient(_)), "nothing was published: {error:?}");
+}
+
+#[tokio::test]
+async fn a_blob_that_was_dropped_is_to_be_uploaded_anew() {
+    let cases = [
+        (error(400, "BlobNotFound", "Could not find blob: bafkrei"), true),
+        (error(400, "InvalidRequest", "Could not find blob: bafkrei"), true),
+        (error(400, "InvalidRequest", "Invalid app.bsky.feed.post record"), false),
+        (error(500, "BlobNotFound", "x"), false),
+    ];
+    for (answer, gone) in cases {
+        let server = MockServer::start().await;
+        let blob = ResponseTemplate::new(200).set_body_json(json!({ "blob": { "$type": "blob" } }));
+        answers(&server, "com.atproto.repo.uploadBlob", blob).await;
+        answers(&server, "com.atproto.repo.putRecord", answer).await;
+        let bluesky = connector(Platform::Bluesky, &server.uri());
+        let mut outgoing = Outgoing { images: vec![image("cat")], ..post(bluesky.as_ref(), "Cat") };
+        let error = publish(bluesky.as_ref(), &bluesky_account(), &mut outgoing).await.unwrap_err();
+        let told = matches!(&error, CallError::UploadsGone(f) if f.category == Category::Media);
+        assert_eq!(told, gone, "{error:?}");
+    }
 }
 
 #[tokio::test]

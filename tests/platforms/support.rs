@@ -11,7 +11,8 @@ use crier_common::domain::platform::Platform;
 use crier_common::http::HttpClient;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::{
-    Account, Clients, Connector, Image, Marker, MarkerSeed, Outgoing, PlatformsConfig, Registry, Secrets,
+    Account, CallError, Clients, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures, PlatformsConfig, Published,
+    Registry, Secrets, Uploaded,
 };
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -66,6 +67,7 @@ pub fn post(connector: &dyn Connector, text: &str) -> Outgoing {
 
 pub fn image(name: &str) -> Image {
     Image {
+        id: if name == "cat" { 1 } else { 2 },
         bytes: Bytes::from(format!("bytes of {name}")),
         mime_type: "image/png".to_owned(),
         filename: format!("{name}.png"),
@@ -73,7 +75,23 @@ pub fn image(name: &str) -> Image {
         width: 400,
         height: 300,
         url: format!("https://crier.example/media/{name}.png"),
+        uploaded: None,
     }
+}
+
+/// As the worker does it: what the platform wants first is uploaded, in order, then the post is published.
+pub async fn publish(
+    connector: &dyn Connector,
+    account: &Account,
+    outgoing: &mut Outgoing,
+) -> Result<Published, CallError> {
+    for index in 0..outgoing.images.len() {
+        if connector.pictures() == Pictures::Uploaded && outgoing.images[index].uploaded.is_none() {
+            let name = connector.upload(account, outgoing, &outgoing.images[index]).await?;
+            outgoing.images[index].uploaded = Some(Uploaded { name, fresh: true });
+        }
+    }
+    connector.publish(account, outgoing).await
 }
 
 /// What a [`Script`] does with a request that it has read whole.

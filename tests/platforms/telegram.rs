@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
 use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{Account, CallError, ConnectError, Published, Reconciled};
+use crier_common::platforms::{Account, CallError, ConnectError, Pictures, Published, Reconciled};
 use serde_json::{Value, json};
 use wiremock::matchers::{body_json, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -158,6 +158,7 @@ async fn several_images_are_an_album_whose_every_id_is_kept() {
     let telegram = connector(Platform::Telegram, &server.uri());
     let mut outgoing = post(telegram.as_ref(), "Two");
     outgoing.images = vec![image("cat"), image("dog")];
+    assert_eq!(telegram.pictures(), Pictures::Inline);
     let published = telegram.publish(&telegram_account(), &outgoing).await.unwrap();
     assert_eq!(published, Published::new("8,9", Some("https://t.me/news/8".to_owned())));
     let body = String::from_utf8_lossy(&server.received_requests().await.unwrap()[0].body).into_owned();

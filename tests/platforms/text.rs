@@ -2,6 +2,7 @@
 
 use crier_common::domain::platform::{Platform, TextRules, TextUnit};
 use crier_common::platforms::catalogue::descriptor;
+use crier_common::platforms::pictures::check_shapes;
 use crier_common::platforms::text::{check, length};
 use proptest::prelude::*;
 
@@ -75,6 +76,31 @@ fn bluesky_has_a_second_limit_in_bytes() {
     let bluesky = check(descriptor(Platform::Bluesky), &text, 0);
     assert_eq!(bluesky.length, 130);
     assert_eq!(bluesky.problems[0].message, format!("Bluesky takes at most 3000 bytes; this text has {}.", text.len()));
+}
+
+#[test]
+fn images_whose_shape_no_shrinking_mends() {
+    let shapes = |platform, sizes: &[(u32, u32)]| -> Vec<(&'static str, String)> {
+        let sizes: Vec<_> = sizes.iter().copied().map(Some).collect();
+        check_shapes(descriptor(platform), &sizes).into_iter().map(|p| (p.code, p.message)).collect()
+    };
+    for (platform, good, bad) in [
+        (Platform::Telegram, [(2_000, 100), (100, 2_000), (1, 1), (9_000, 9_000)], [(2_001, 100), (100, 2_001)]),
+        (Platform::Instagram, [(800, 1_000), (191, 100), (1, 1), (382, 200)], [(799, 1_000), (192, 100)]),
+    ] {
+        assert_eq!(shapes(platform, &good), []);
+        let told = shapes(platform, &[good[0], bad[0], bad[1]]);
+        assert!(told.iter().all(|(code, _)| *code == "image_ratio") && told.len() == 2, "{told:?}");
+    }
+    assert_eq!(
+        shapes(Platform::Instagram, &[(1, 1), (100, 400)]),
+        [("image_ratio", "Instagram takes images from 4:5 to 1.91:1 (width to height); image 2 has 100 × 400.".into())]
+    );
+    let small = shapes(Platform::GoogleBusiness, &[(249, 900)]);
+    let sentence = "Google Business Profile takes images of at least 250 × 250 pixels; image 1 has 249 × 900.";
+    assert_eq!(small, [("image_too_small", sentence.to_owned())]);
+    assert_eq!(shapes(Platform::Wordpress, &[(1, 60_000)]), []);
+    assert!(check_shapes(descriptor(Platform::GoogleBusiness), &[None]).is_empty());
 }
 
 #[test]

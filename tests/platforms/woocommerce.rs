@@ -154,9 +154,12 @@ async fn errors_are_told_apart_by_their_codes() {
     assert!(matches!(&error, CallError::Reauth(f) if f.message.contains("write permissions")), "{error:?}");
     let error = publish_answered(refused(403, "woocommerce_rest_cannot_create", "Sorry")).await;
     assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::Account), "{error:?}");
-    let error =
-        publish_answered(refused(400, "woocommerce_product_image_upload_error", "Error getting remote image")).await;
-    assert!(matches!(&error, CallError::Transient(f) if f.category == Category::Media), "{error:?}");
+    for code in ["woocommerce_product_image_upload_error", "product_image_upload_error"] {
+        let error = publish_answered(refused(400, code, "Error getting remote image")).await;
+        let CallError::Transient(failure) = error else { panic!("{error:?}") };
+        assert!(failure.category == Category::Media && failure.message.contains("CRIER_PUBLIC_URL"), "{failure:?}");
+        assert!(failure.message.ends_with("Error getting remote image"), "{failure:?}");
+    }
     let error = publish_answered(refused(400, "rest_invalid_param", "Invalid parameter(s): name")).await;
     assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::InvalidContent), "{error:?}");
     assert!(matches!(publish_answered(ResponseTemplate::new(502)).await, CallError::Unknown(_)));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wiremock::matchers::{basic_auth, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::support::{Script, Then, account, connector, image, nobody, post, secrets, shown};
+use super::support::{Script, Then, account, connector, image, nobody, post, publish, secrets, shown};
 
 const PASSWORD: &str = "abcd EFGH 1234";
 
@@ -211,8 +211,9 @@ async fn with_images(server: &MockServer, attempt: u32) -> Value {
     let answer = ResponseTemplate::new(201).set_body_json(created("post-7-2r"));
     Mock::given(method("POST")).and(path("/wp-json/wp/v2/posts")).respond_with(answer).mount(server).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
-    let outgoing = Outgoing { images: vec![image("cat"), image("dog")], attempt, ..post(wordpress.as_ref(), "Pets") };
-    wordpress.publish(&wordpress_account(&server.uri()), &outgoing).await.unwrap();
+    let mut outgoing =
+        Outgoing { images: vec![image("cat"), image("dog")], attempt, ..post(wordpress.as_ref(), "Pets") };
+    publish(wordpress.as_ref(), &wordpress_account(&server.uri()), &mut outgoing).await.unwrap();
     let requests = server.received_requests().await.unwrap();
     requests.iter().find(|r| r.url.path().ends_with("/posts") && r.method == "POST").unwrap().body_json().unwrap()
 }
@@ -294,8 +295,8 @@ async fn an_image_that_the_site_refuses_is_final_though_it_says_500() {
         let server = MockServer::start().await;
         Mock::given(path("/wp-json/wp/v2/media")).respond_with(answer).mount(&server).await;
         let wordpress = connector(Platform::Wordpress, "http://unused.example");
-        let outgoing = Outgoing { images: vec![image("cat")], ..post(wordpress.as_ref(), "Pets") };
-        let error = wordpress.publish(&wordpress_account(&server.uri()), &outgoing).await.unwrap_err();
+        let mut outgoing = Outgoing { images: vec![image("cat")], ..post(wordpress.as_ref(), "Pets") };
+        let error = publish(wordpress.as_ref(), &wordpress_account(&server.uri()), &mut outgoing).await.unwrap_err();
         assert_eq!(matches!(error, CallError::Permanent(_)), permanent, "{error:?}");
         assert_eq!(matches!(error, CallError::Transient(_)), !permanent, "{error:?}");
     }

@@ -48,8 +48,9 @@ async fn an_expired_handle_is_mended_by_connecting_again(s: TestStore) {
 async fn a_repeated_publish_finds_the_first_ones_post(s: TestStore) {
     let workspace = s.workspace().await;
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
-    let publish =
-        async |key: &str, content: &str| s.write(async |tx| sandbox::publish(tx, "demo", key, content).await).await;
+    let publish = async |key: &str, content: &str| {
+        s.write(async |tx| sandbox::publish(tx, "demo", key, content, &[]).await).await
+    };
     let first = publish("k1", "one").await;
     assert_eq!(publish("k1", "other words").await, first);
     assert_ne!(publish("k2", "two").await, first);
@@ -65,7 +66,7 @@ async fn a_timeline_is_newest_first(s: TestStore) {
         s.write(async |tx| sandbox::claim_handle(tx, workspace, handle).await).await;
     }
     for n in 0..3 {
-        s.write(async |tx| sandbox::publish(tx, "demo", &format!("k{n}"), &format!("post {n}")).await).await;
+        s.write(async |tx| sandbox::publish(tx, "demo", &format!("k{n}"), &format!("post {n}"), &[]).await).await;
     }
     let timeline = async |handle| {
         let found = sandbox::timeline(&mut s.conn().await, handle, 2).await.unwrap();
@@ -81,7 +82,7 @@ async fn comments_stand_under_posts_of_their_handle(s: TestStore) {
     let mut posts = Vec::new();
     for handle in ["demo", "other"] {
         s.write(async |tx| sandbox::claim_handle(tx, workspace, handle).await).await;
-        posts.push(s.write(async |tx| sandbox::publish(tx, handle, handle, "hello").await).await);
+        posts.push(s.write(async |tx| sandbox::publish(tx, handle, handle, "hello", &[]).await).await);
     }
     let comment =
         async |handle, post, body| s.write(async |tx| sandbox::comment(tx, handle, post, "Vera", body).await).await;

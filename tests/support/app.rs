@@ -158,6 +158,11 @@ impl TestApp {
         (url, stop.drop_guard())
     }
 
+    /// A page for people.
+    pub async fn page(&self, path: &str) -> Reply {
+        self.visit("GET", &format!("{}{path}", self.url)).send().await
+    }
+
     /// A new `Idempotency-Key`.
     pub fn fresh_key(&self) -> String {
         format!("key-{}", self.sent.fetch_add(1, Ordering::Relaxed))

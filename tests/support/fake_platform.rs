@@ -12,8 +12,8 @@ use crier_common::clock::Clock;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::platforms::{
-    Account, CallError, ConnectError, Connected, Connector, Marker, MarkerSeed, Outgoing, Published, Reconciled,
-    Refreshed, Secrets, catalogue,
+    Account, CallError, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures, Published,
+    Reconciled, Refreshed, Secrets, catalogue,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -36,6 +36,16 @@ pub enum Say {
     /// Never answers.
     Hang(Arc<Gate>),
     Panic,
+}
+
+/// What the platform does with one upload.
+pub enum Upload {
+    Take,
+    Refuse(CallError),
+    /// Waits at the gate, then takes it.
+    Wait(Arc<Gate>),
+    /// Takes it, waits at the gate, and never answers: a process that dies then has uploaded.
+    TakeAndHang(Arc<Gate>),
 }
 
 /// Where a call waits until the test lets it through.
@@ -99,6 +109,11 @@ pub struct FakePlatform {
     token: Mutex<Option<String>>,
     spent: Mutex<Vec<String>>,
     posts: Mutex<Vec<Posted>>,
+    pictures: Mutex<Pictures>,
+    upload_script: Mutex<VecDeque<Upload>>,
+    uploads: Mutex<Vec<Image>>,
+    /// The pictures of each publish, as they came.
+    shown: Mutex<Vec<Vec<Image>>>,
     /// What it will have taken by a time.
     late: Mutex<Vec<(DateTime<Utc>, String, String)>>,
     calls: Mutex<Vec<Call>>,
@@ -122,6 +137,10 @@ impl FakePlatform {
             token: Mutex::default(),
             spent: Mutex::default(),
             posts: Mutex::default(),
+            pictures: Mutex::new(Pictures::Fetched),
+            upload_script: Mutex::default(),
+            uploads: Mutex::default(),
+            shown: Mutex::default(),
             late: Mutex::default(),
             calls: Mutex::default(),
             dies: AtomicBool::new(false),
@@ -134,6 +153,26 @@ impl FakePlatform {
     /// What it does with the next publishes; after these it publishes.
     pub fn says(&self, script: impl IntoIterator<Item = Say>) {
         self.script.lock().expect("no panic").extend(script);
+    }
+
+    /// How it wants pictures; by their address unless it is told.
+    pub fn wants(&self, pictures: Pictures) {
+        *self.pictures.lock().expect("no panic") = pictures;
+    }
+
+    /// What it does with the next uploads; after these it takes them.
+    pub fn says_of_uploads(&self, script: impl IntoIterator<Item = Upload>) {
+        self.upload_script.lock().expect("no panic").extend(script);
+    }
+
+    /// What was uploaded, in order, as it came.
+    pub fn uploads(&self) -> Vec<Image> {
+        self.uploads.lock().expect("no panic").clone()
+    }
+
+    /// The pictures of each publish, as they came.
+    pub fn shown(&self) -> Vec<Vec<Image>> {
+        self.shown.lock().expect("no panic").clone()
     }
 
     /// What it was told to do and has not done is not done.
@@ -190,7 +229,7 @@ impl FakePlatform {
         self.calls.lock().expect("no panic").clone()
     }
 
-    /// How often something was asked: `publish`, `reconcile`, `refresh`.
+    /// How often something was asked: `upload`, `publish`, `reconcile`, `refresh`.
     pub fn count(&self, what: &str) -> usize {
         self.calls().iter().filter(|call| call.what == what).count()
     }
@@ -270,9 +309,35 @@ impl Connector for FakePlatform {
         self.can_reconcile.load(Ordering::SeqCst)
     }
 
+    fn pictures(&self) -> Pictures {
+        *self.pictures.lock().expect("no panic")
+    }
+
+    async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
+        self.called("upload", Some(post));
+        self.check_token(account)?;
+        let next = self.upload_script.lock().expect("no panic").pop_front().unwrap_or(Upload::Take);
+        if let Upload::Refuse(error) = next {
+            return Err(error);
+        }
+        if let Upload::Wait(gate) = &next {
+            gate.pass().await;
+        }
+        let number = {
+            let mut uploads = self.uploads.lock().expect("no panic");
+            uploads.push(image.clone());
+            uploads.len()
+        };
+        match next {
+            Upload::TakeAndHang(gate) => gate.hang().await,
+            _ => Ok(json!(format!("upload-{number}"))),
+        }
+    }
+
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
         self.called("publish", Some(post));
         self.check_token(account)?;
+        self.shown.lock().expect("no panic").push(post.images.clone());
         let next = self.script.lock().expect("no panic").pop_front();
         match next.unwrap_or(Say::Publish) {
             Say::Publish => Ok(self.accept(post)),

@@ -12,13 +12,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::event::EventName;
 use crier_common::domain::job::{Bell, Kind, Lane, NewJob, Ring};
+use crier_common::domain::media::AssetType;
 use crier_common::domain::plan::Plans;
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Attempt, Post, PostStatus, Target};
 use crier_common::domain::webhook::{Delivery, Webhook};
 use crier_common::http::{Guard, HttpClient};
 use crier_common::mail::Mailer;
-use crier_common::media::Library;
+use crier_common::media::{self, Described, Library, Owner};
 use crier_common::platforms::Connector as _;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::sandbox::Sandbox;
@@ -26,7 +27,7 @@ use crier_common::platforms::{Clients, PlatformsConfig, Registry as Platforms};
 use crier_common::queue::{Heard, Transport};
 use crier_common::store::jobs::dispatch::UNHEARD;
 use crier_common::store::webhooks::NewWebhook;
-use crier_common::store::{Store, deliveries, jobs, posts, targets, webhooks};
+use crier_common::store::{Store, deliveries, jobs, post_media, posts, targets, webhooks};
 use crier_common::webhooks::Sender;
 use crier_scheduler::Scheduler;
 use crier_worker::engine::Engine;
@@ -160,6 +161,14 @@ impl TestWorker {
         Self::build(s, fake, PlatformsConfig::default(), sandbox).await
     }
 
+    /// With the real connectors, that of `platform` calling `base`.
+    pub async fn calling(s: TestStore, platform: Platform, base: &str) -> Self {
+        let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
+        let connector = fake.clone();
+        let config = PlatformsConfig::default().with_base_url(platform, base);
+        Self::build(s, fake, config, |_| connector).await
+    }
+
     /// With a mail server.
     pub async fn with_mailer(s: TestStore, mailer: Mailer) -> Self {
         let mut this = Self::over(s).await;
@@ -282,6 +291,29 @@ impl TestWorker {
     /// Another account of the same workspace, on the same brand.
     pub async fn another_account(&self, external_id: &str) -> SocialAccount {
         self.s.account(self.world, external_id, "token-0").await
+    }
+
+    /// The library that the worker has.
+    pub fn media(&self) -> &Library {
+        &self.outside.library
+    }
+
+    /// Brings a picture into the library; gives its id.
+    pub async fn picture(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
+        let owner = Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None };
+        let taken = self.media().take_in(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
+        let taken = taken.expect("it is taken in");
+        let described = Described { asset_type: AssetType::Image, filename, alt_text, source_url: None };
+        let kept = self.write(async |tx| media::keep(tx, self.world.brand, &taken, &described).await).await;
+        kept.expect("it is kept")
+    }
+
+    /// A post with pictures that is publishing now on one account; gives its id and its target's.
+    pub async fn publish_pictures(&self, account: i64, pictures: &[i64]) -> (i64, i64) {
+        let (post, made) = self.publish(&[account]).await;
+        self.change_post(post, |p| p.media = pictures.to_vec()).await;
+        self.write(async |tx| post_media::set(tx, self.world.brand, post, pictures).await).await;
+        (post, made[0])
     }
 
     /// A post that is publishing now, with a job for each account; gives its id and its targets'.

@@ -38,6 +38,8 @@ struct Timeline {
 struct PostView {
     id: i64,
     text: String,
+    /// At most ten; how they are laid out goes by how many they are.
+    pictures: Vec<sandbox::SandboxPicture>,
     at: String,
     shown: String,
     comments: Vec<sandbox::SandboxComment>,
@@ -101,6 +103,7 @@ async fn load(app: &App, handle: String) -> Result<Option<Timeline>> {
         .map(|p| PostView {
             id: p.id,
             text: p.content,
+            pictures: p.media,
             at: p.created_at.to_rfc3339(),
             shown: p.created_at.format("%-d %b %Y, %H:%M:%S UTC").to_string(),
             comments: comments.extract_if(.., |c| c.post_id == p.id).collect(),

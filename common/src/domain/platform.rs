@@ -83,13 +83,53 @@ pub struct TextRules {
     pub url_weight: Option<u32>,
 }
 
-/// The limits of a platform's pictures.
+/// The limits of a platform's pictures. A picture over `mime_types`, `max_bytes` or `max_sides` is converted and shrunk; one
+/// over the others is refused. Clients are told of the first four.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MediaRules {
     pub max_images: u32,
     pub required: bool,
     pub mime_types: &'static [&'static str],
     pub max_bytes: Option<u64>,
+    /// Width and height together, in pixels.
+    #[serde(skip)]
+    pub max_sides: Option<u32>,
+    /// The least that width and height each may be, in pixels.
+    #[serde(skip)]
+    pub min_side: Option<u32>,
+    #[serde(skip)]
+    pub ratio: Option<RatioRules>,
+}
+
+/// How narrow and how wide a picture may be, as the platform says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RatioRules {
+    pub narrowest: Ratio,
+    pub widest: Ratio,
+}
+
+/// Width to height: 4:5 is `Ratio(4, 5)`, 1.91:1 is `Ratio(191, 100)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ratio(pub u32, pub u32);
+
+impl RatioRules {
+    /// Whether a picture of this size is within both.
+    pub fn takes(&self, width: u32, height: u32) -> bool {
+        let (width, height) = (u64::from(width), u64::from(height));
+        let at_least = |r: Ratio| width * u64::from(r.1) >= height * u64::from(r.0);
+        let at_most = |r: Ratio| width * u64::from(r.1) <= height * u64::from(r.0);
+        at_least(self.narrowest) && at_most(self.widest)
+    }
+}
+
+impl std::fmt::Display for Ratio {
+    /// `4:5`, `1.91:1`, `1:20`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.0, self.1) {
+            (width, 100) if width % 100 != 0 => write!(f, "{}.{:02}:1", width / 100, width % 100),
+            (width, height) => write!(f, "{width}:{height}"),
+        }
+    }
 }
 
 /// What a platform can do.

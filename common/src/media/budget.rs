@@ -18,7 +18,22 @@ pub struct Budget {
 
 /// A share of the memory; given back when it is dropped.
 #[derive(Debug)]
-pub struct Share(#[expect(dead_code, reason = "held")] Option<OwnedSemaphorePermit>);
+pub struct Share(Option<OwnedSemaphorePermit>);
+
+impl Share {
+    /// Gives back what is over so many bytes.
+    pub fn keep(&mut self, bytes: u64) {
+        if let Some(held) = &mut self.0 {
+            let over = held.num_permits().saturating_sub(units(bytes) as usize);
+            drop(held.split(over));
+        }
+    }
+}
+
+/// How many permits so many bytes are.
+fn units(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
 
 impl Budget {
     pub fn new(bytes: u64) -> Self {
@@ -29,7 +44,7 @@ impl Budget {
 
     /// Waits for so much memory, first come, first served; what needs more than there is gets all of it, and so is alone.
     pub async fn share(&self, bytes: u64) -> Share {
-        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
+        let units = units(bytes).min(self.units);
         // Never closed.
         Share(self.memory.clone().acquire_many_owned(units).await.ok())
     }
@@ -48,5 +63,26 @@ impl Budget {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_share_gives_back_is_there_for_others() {
+        let budget = Budget::new(10 * UNIT);
+        let mut share = budget.share(50 * UNIT).await;
+        let others = budget.share(6 * UNIT);
+        tokio::pin!(others);
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut others).await.is_err(), "all of it is taken");
+        share.keep(50 * UNIT);
+        share.keep(5 * UNIT);
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut others).await.is_err(), "there is room for 5");
+        share.keep(4 * UNIT - 1);
+        others.await;
     }
 }

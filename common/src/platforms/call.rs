@@ -171,7 +171,9 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
             ConnectError::Refused(f.message)
         }
         (CallError::RateLimited { failure, .. }, _) => ConnectError::Unavailable(failure.message),
-        (CallError::Transient(f) | CallError::Unknown(f), _) => ConnectError::Unavailable(f.message),
+        (CallError::Transient(f) | CallError::UploadsGone(f) | CallError::Unknown(f), _) => {
+            ConnectError::Unavailable(f.message)
+        }
     }
 }
 

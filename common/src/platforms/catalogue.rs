@@ -7,7 +7,7 @@
 
 use crate::domain::platform::{
     Capabilities, ConnectMethod, ConversationType, CredentialField, Descriptor, FieldType, MediaRules, Mode, Platform,
-    TextRules, TextUnit,
+    Ratio, RatioRules, TextRules, TextUnit,
 };
 use ConversationType::{Comment, Dm, Mention};
 
@@ -49,11 +49,16 @@ const fn text(max: u32, unit: TextUnit) -> TextRules {
 }
 
 const fn images(max_images: u32, mime_types: &'static [&'static str], max_bytes: Option<u64>) -> MediaRules {
-    MediaRules { max_images, required: false, mime_types, max_bytes }
+    let (max_sides, min_side, ratio) = (None, None, None);
+    MediaRules { max_images, required: false, mime_types, max_bytes, max_sides, min_side, ratio }
 }
 
 const fn required(rules: MediaRules) -> MediaRules {
     MediaRules { required: true, ..rules }
+}
+
+const fn shaped(rules: MediaRules, narrowest: Ratio, widest: Ratio) -> MediaRules {
+    MediaRules { ratio: Some(RatioRules { narrowest, widest }), ..rules }
 }
 
 const fn by_credentials(
@@ -91,8 +96,8 @@ static CATALOGUE: [Descriptor; Platform::ALL.len()] = [
     TUMBLR,
 ];
 
-/// Telegram Bot API: `sendMessage` (1–4096 characters after entities parsing), `sendPhoto` (caption 0–1024, at most 10 MB),
-/// `sendMediaGroup` (2–10). It counts in UTF-16 code units, as its entities do.
+/// Telegram Bot API: `sendMessage` (1–4096 characters after entities parsing), `sendPhoto` (caption 0–1024, at most 10 MB, width and height
+/// at most 10,000 together and 20 to 1), `sendMediaGroup` (2–10). It counts in UTF-16 code units, as its entities do.
 const TELEGRAM: Descriptor = by_credentials(
     Platform::Telegram,
     "Telegram",
@@ -102,7 +107,10 @@ const TELEGRAM: Descriptor = by_credentials(
     ],
     Capabilities {
         text: TextRules { max_with_media: Some(1024), ..text(4096, TextUnit::Utf16) },
-        media: images(10, &[JPEG, PNG, WEBP], Some(10 * MB)),
+        media: MediaRules {
+            max_sides: Some(10_000),
+            ..shaped(images(10, &[JPEG, PNG, WEBP], Some(10 * MB)), Ratio(1, 20), Ratio(20, 1))
+        },
         required_options: &[],
         replies: &[Dm, Comment],
         analytics: true,
@@ -219,14 +227,14 @@ const FACEBOOK: Descriptor = by_page(
     },
 );
 
-/// Instagram platform, content publishing: JPEG alone, at most 8 MB, at least one. Hashtags and mentions: `text::check`.
+/// Instagram platform, content publishing: JPEG alone, at most 8 MB, 4:5 to 1.91:1, at least one. Hashtags and mentions: `text::check`.
 const INSTAGRAM: Descriptor = by_page(
     Platform::Instagram,
     "Instagram",
     Mode::Oauth,
     Capabilities {
         text: text(2200, TextUnit::Characters),
-        media: required(images(10, &[JPEG], Some(8 * MB))),
+        media: shaped(required(images(10, &[JPEG], Some(8 * MB))), Ratio(4, 5), Ratio(191, 100)),
         required_options: &[],
         replies: &[Comment],
         analytics: true,
@@ -303,14 +311,14 @@ const TIKTOK: Descriptor = by_page(
     },
 );
 
-/// Google Business Profile, `localPosts`.
+/// Google Business Profile, `localPosts`; photos of at least 250 by 250 pixels.
 const GOOGLE_BUSINESS: Descriptor = by_page(
     Platform::GoogleBusiness,
     "Google Business Profile",
     Mode::Oauth,
     Capabilities {
         text: text(1500, TextUnit::Characters),
-        media: images(1, &[JPEG, PNG], Some(5 * MB)),
+        media: MediaRules { min_side: Some(250), ..images(1, &[JPEG, PNG], Some(5 * MB)) },
         required_options: &[],
         replies: &[],
         analytics: false,

@@ -6,13 +6,15 @@
 //! **To add a platform:** its variant in `domain::platform::Platform`, its descriptor in `catalogue.rs`, and (when it can
 //! publish) a [`Connector`] in `platforms/<name>.rs`, one line in `registry.rs`, and its tests in
 //! `tests/platforms/<name>.rs` against a server that answers as the platform's documents say. All calls go through
-//! [`call::Caller`], which names how they end; texts are counted by [`text`].
+//! [`call::Caller`], which names how they end; texts are counted by [`text`]. How it gets pictures is
+//! [`Connector::pictures`]; what it takes of them is in its descriptor.
 
 pub mod address;
 mod bluesky;
 pub mod call;
 pub mod catalogue;
 pub mod config;
+pub mod pictures;
 mod registry;
 pub mod sandbox;
 mod telegram;
@@ -144,17 +146,53 @@ pub struct Refreshed {
     pub token_expires_at: Option<DateTime<Utc>>,
 }
 
+/// How a platform gets the pictures of a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pictures {
+    /// Each by an upload of its own ([`Connector::upload`]); the post names what came back ([`Image::uploaded`]).
+    Uploaded,
+    /// Their bytes are in the call that publishes.
+    Inline,
+    /// It fetches them from our address ([`Image::url`]).
+    Fetched,
+}
+
 /// A picture on its way out.
 #[derive(Clone, Debug)]
 pub struct Image {
+    /// The asset's.
+    pub id: i64,
+    /// As the platform takes it, converted and shrunk where need be. Empty but for the call that carries it: `upload`, or
+    /// `publish` where pictures go [`Pictures::Inline`].
     pub bytes: Bytes,
+    /// Of the bytes, or of the asset where there are none.
     pub mime_type: String,
     pub filename: String,
     pub alt_text: Option<String>,
+    /// The asset's size: every try tells the same, whether the bytes were shrunk in it or in an earlier one.
     pub width: u32,
     pub height: u32,
     /// Where the platform can fetch it, for those that pull.
     pub url: String,
+    pub uploaded: Option<Uploaded>,
+}
+
+/// What the platform calls a picture that it has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Uploaded {
+    /// What [`Connector::upload`] gave.
+    pub name: Value,
+    /// It was uploaded in this run. One of an earlier run may be gone: platforms drop what no post names, people delete.
+    pub fresh: bool,
+}
+
+impl Image {
+    /// What the platform calls it; the worker uploads every picture before it publishes.
+    fn name(&self) -> Result<&Value, CallError> {
+        self.uploaded.as_ref().map(|uploaded| &uploaded.name).ok_or_else(|| {
+            CallError::Transient(Failure::of(Category::Internal, "A picture was not uploaded before its post."))
+        })
+    }
 }
 
 /// A post on its way to one account.
@@ -221,6 +259,9 @@ pub enum CallError {
     /// Passing: nothing was accepted (no connection was made, or the platform said so).
     #[error("{}", .0.message)]
     Transient(Failure),
+    /// Nothing was published, as pictures that were uploaded earlier are not there any more: upload them anew.
+    #[error("{}", .0.message)]
+    UploadsGone(Failure),
     /// The request went out and no usable answer came back: it may have been accepted.
     #[error("{}", .0.message)]
     Unknown(Failure),
@@ -231,7 +272,8 @@ impl CallError {
     pub fn failure(&self) -> &Failure {
         match self {
             Self::RateLimited { failure, .. } => failure,
-            Self::AuthExpired(f) | Self::Reauth(f) | Self::Permanent(f) | Self::Transient(f) | Self::Unknown(f) => f,
+            Self::AuthExpired(f) | Self::Reauth(f) | Self::Permanent(f) | Self::Transient(f) => f,
+            Self::UploadsGone(f) | Self::Unknown(f) => f,
         }
     }
 
@@ -275,7 +317,18 @@ pub trait Connector: Send + Sync {
     /// Whether [`Connector::reconcile`] can tell. Where it cannot, a call of unknown end is final.
     fn can_reconcile(&self) -> bool;
 
-    /// Publishes. The marker is stored already.
+    /// How it gets pictures.
+    fn pictures(&self) -> Pictures {
+        Pictures::Fetched
+    }
+
+    /// Uploads one picture of a post, for those that want it before ([`Pictures::Uploaded`]), and gives what the platform
+    /// calls it. Stored before the next one is uploaded; a reader of the platform sees nothing of it.
+    async fn upload(&self, _account: &Account, _post: &Outgoing, _image: &Image) -> Result<Value, CallError> {
+        Err(CallError::Transient(Failure::of(Category::Internal, "This platform takes no uploads.")))
+    }
+
+    /// Publishes. The marker is stored already, and every picture is there as [`Connector::pictures`] wants it.
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError>;
 
     /// Looks for the post of an earlier call whose end is not known.

@@ -11,12 +11,13 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
 use super::{
-    Account, CallError, ConnectError, Connected, Connector, Marker, MarkerSeed, Outgoing, Published, Reconciled,
+    Account, CallError, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Published, Reconciled,
     Refreshed, Secrets, catalogue,
 };
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
-use crate::store::{Store, StoreError, sandbox};
+use crate::store::sandbox::{self, SandboxPicture};
+use crate::store::{Store, StoreError};
 
 const LONGEST_HANDLE: usize = 32;
 const SLOW: Duration = Duration::from_secs(10);
@@ -87,10 +88,19 @@ impl Sandbox {
         tx.commit().await
     }
 
-    async fn put(&self, handle: &str, key: &str, text: &str) -> Result<i64, StoreError> {
+    /// The pictures by their paths: the page shows none of another host.
+    fn pictures_of(&self, post: &Outgoing) -> Vec<SandboxPicture> {
+        let picture = |image: &Image| SandboxPicture {
+            url: image.url.strip_prefix(&self.public_url).unwrap_or(&image.url).to_owned(),
+            alt: image.alt_text.clone().unwrap_or_default(),
+        };
+        post.images.iter().map(picture).collect()
+    }
+
+    async fn put(&self, handle: &str, post: &Outgoing) -> Result<i64, StoreError> {
         // Its caller stores the id firmly, and asks again by the key where it could not.
         let mut tx = self.store.begin_soft().await?;
-        let id = sandbox::publish(&mut tx, handle, key, text).await?;
+        let id = sandbox::publish(&mut tx, handle, &key(post), &post.text, &self.pictures_of(post)).await?;
         tx.commit().await?;
         Ok(id)
     }
@@ -198,7 +208,7 @@ impl Connector for Sandbox {
             Wish::Slow => tokio::time::sleep(self.slow).await,
             Wish::Limit | Wish::Flaky | Wish::Nothing => {}
         }
-        let id = self.put(handle, &key(post), &post.text).await.map_err(|e| unavailable(&e))?;
+        let id = self.put(handle, post).await.map_err(|e| unavailable(&e))?;
         Ok(self.published(handle, id))
     }
 

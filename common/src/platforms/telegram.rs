@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::call::{Caller, Effect, connect_error, part, said};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Outgoing, PlatformsConfig, Published,
-    Reconciled, Refreshed, Secrets, catalogue,
+    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Outgoing, Pictures, PlatformsConfig,
+    Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -175,6 +175,10 @@ impl Connector for Telegram {
 
     fn can_reconcile(&self) -> bool {
         false
+    }
+
+    fn pictures(&self) -> Pictures {
+        Pictures::Inline
     }
 
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {

@@ -19,8 +19,8 @@ use super::address::{self, AddressCheck};
 use super::call::{Caller, Effect, connect_error};
 use super::wp::{Body, Failed, Rest, host_of, html, site_of, unique};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Published,
-    Reconciled, Refreshed, Secrets, catalogue, marked,
+    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures,
+    Published, Reconciled, Refreshed, Secrets, catalogue, marked,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -113,39 +113,48 @@ impl Wordpress {
         Ok(found.into_iter().find(|post| post.slug == slug).map(Post::published))
     }
 
-    /// Uploads a picture under a name made of the slug, and gives it its alt text. On a further try the upload of an
-    /// earlier one is used again.
-    async fn upload(
-        &self,
-        rest: &Rest<'_>,
-        slug: &str,
-        index: usize,
-        image: &Image,
-        again: bool,
-    ) -> Result<Media, CallError> {
-        let name = format!("{slug}-{}", index + 1);
-        let mut media = None;
-        if again {
-            let query = [("slug", name.as_str()), ("_fields", "id,source_url,slug")];
-            let found: Vec<Media> = rest.call(Effect::Harmless, Method::GET, "wp/v2/media", &query, Body::None).await?;
-            media = found.into_iter().find(|m| m.slug == name);
-        }
-        let media = match media {
-            Some(media) => media,
-            None => {
-                let filename = format!("{name}.{}", extension(&image.mime_type));
-                let file = Body::File { bytes: image.bytes.clone(), mime_type: &image.mime_type, filename: &filename };
-                // No post shows it yet, so sending it twice harms nobody.
-                rest.call(Effect::Harmless, Method::POST, "wp/v2/media", &[], file).await?
-            }
-        };
-        if let Some(alt) = image.alt_text.as_deref().filter(|alt| !alt.is_empty()) {
-            let path = format!("wp/v2/media/{}", media.id);
-            let body = json!({ "alt_text": alt });
-            let _: Value = rest.call(Effect::Harmless, Method::POST, &path, &[], Body::Json(&body)).await?;
-        }
-        Ok(media)
+    /// The picture of an earlier try that died before it could tell.
+    async fn look_up_media(&self, rest: &Rest<'_>, name: &str) -> Result<Option<Media>, CallError> {
+        let query = [("slug", name), ("_fields", "id,source_url,slug")];
+        let found: Vec<Media> = rest.call(Effect::Harmless, Method::GET, "wp/v2/media", &query, Body::None).await?;
+        Ok(found.into_iter().find(|media| media.slug == name))
     }
+
+    /// What the site has of the post's pictures. Those of an earlier try are looked up: WordPress makes a post without a
+    /// picture of one that was deleted meanwhile, and says nothing.
+    async fn media_of(&self, rest: &Rest<'_>, post: &Outgoing) -> Result<Vec<Media>, CallError> {
+        let media: Vec<Media> = post.images.iter().map(Media::of).collect::<Result<_, _>>()?;
+        let earlier: Vec<i64> =
+            media.iter().zip(&post.images).filter(|(_, image)| !is_fresh(image)).map(|(media, _)| media.id).collect();
+        if earlier.is_empty() {
+            return Ok(media);
+        }
+        let include = earlier.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+        let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id")];
+        let found: Vec<Known> = rest.call(Effect::Harmless, Method::GET, "wp/v2/media", &query, Body::None).await?;
+        match earlier.iter().all(|id| found.iter().any(|known| known.id == *id)) {
+            true => Ok(media),
+            false => Err(CallError::UploadsGone(Failure::of(
+                Category::Media,
+                "An image that was uploaded to the WordPress site earlier was deleted there; it is uploaded again.",
+            ))),
+        }
+    }
+}
+
+/// Gives a picture its alt text.
+async fn describe(rest: &Rest<'_>, media: &Media, image: &Image) -> Result<(), CallError> {
+    let (path, body) = (format!("wp/v2/media/{}", media.id), json!({ "alt_text": alt_of(image) }));
+    let _: Value = rest.call(Effect::Harmless, Method::POST, &path, &[], Body::Json(&body)).await?;
+    Ok(())
+}
+
+fn alt_of(image: &Image) -> &str {
+    image.alt_text.as_deref().unwrap_or_default()
+}
+
+fn is_fresh(image: &Image) -> bool {
+    image.uploaded.as_ref().is_some_and(|uploaded| uploaded.fresh)
 }
 
 #[async_trait]
@@ -203,16 +212,44 @@ impl Connector for Wordpress {
         true
     }
 
+    fn pictures(&self) -> Pictures {
+        Pictures::Uploaded
+    }
+
+    /// Under a name made of the slug, by which a further try finds it; then it is given its alt text.
+    async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
+        let rest = self.rest(&account.secrets)?;
+        let name = format!("{}-{}", marked(&post.marker, "slug")?, image.id);
+        let there = if post.attempt > 1 { self.look_up_media(&rest, &name).await? } else { None };
+        let media = match there {
+            Some(media) => media,
+            None => {
+                let filename = format!("{name}.{}", extension(&image.mime_type));
+                let file = Body::File { bytes: image.bytes.clone(), mime_type: &image.mime_type, filename: &filename };
+                // No post shows it yet, so sending it twice harms nobody.
+                rest.call(Effect::Harmless, Method::POST, "wp/v2/media", &[], file).await?
+            }
+        };
+        if !alt_of(image).is_empty() {
+            describe(&rest, &media, image).await?;
+        }
+        Ok(json!({ "id": media.id, "source_url": media.source_url, "alt": alt_of(image) }))
+    }
+
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
         let rest = self.rest(&account.secrets)?;
         let slug = marked(&post.marker, "slug")?;
-        let again = post.attempt > 1;
-        if again && let Some(published) = self.look_up(&rest, slug).await? {
+        if post.attempt > 1
+            && let Some(published) = self.look_up(&rest, slug).await?
+        {
             return Ok(published);
         }
-        let mut media = Vec::with_capacity(post.images.len());
-        for (index, image) in post.images.iter().enumerate() {
-            media.push(self.upload(&rest, slug, index, image, again).await?);
+        let media = self.media_of(&rest, post).await?;
+        for (media, image) in media.iter().zip(&post.images) {
+            // It was changed since the upload.
+            if media.alt != alt_of(image) {
+                describe(&rest, media, image).await?;
+            }
         }
         let body = post_body(post, slug, &media);
         let created: Post = rest.call(Effect::Publishes, Method::POST, "wp/v2/posts", &[], Body::Json(&body)).await?;
@@ -260,7 +297,7 @@ fn post_body(post: &Outgoing, slug: &str, media: &[Media]) -> Value {
 
 fn figure(media: &Media, image: &Image) -> String {
     let (id, src) = (media.id, html::escape(&media.source_url));
-    let alt = html::escape(image.alt_text.as_deref().unwrap_or_default());
+    let alt = html::escape(alt_of(image));
     format!(
         "<!-- wp:image {{\"id\":{id}}} -->\n<figure class=\"wp-block-image\"><img src=\"{src}\" alt=\"{alt}\" \
          class=\"wp-image-{id}\"/></figure>\n<!-- /wp:image -->"
@@ -341,6 +378,7 @@ impl Post {
     }
 }
 
+/// A picture as the site tells of it, and as it is kept.
 #[derive(Deserialize)]
 struct Media {
     id: i64,
@@ -348,4 +386,21 @@ struct Media {
     source_url: String,
     #[serde(default)]
     slug: String,
+    /// The alt text that we gave it.
+    #[serde(default)]
+    alt: String,
+}
+
+impl Media {
+    fn of(image: &Image) -> Result<Self, CallError> {
+        serde_json::from_value(image.name()?.clone()).map_err(|_| {
+            let message = "What was kept of an uploaded image cannot be read; it is uploaded again.";
+            CallError::UploadsGone(Failure::of(Category::Media, message))
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Known {
+    id: i64,
 }

@@ -23,15 +23,19 @@ pub async fn begin(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<Date
     }
     let now = tx.now;
     execute!(tx, "DELETE FROM publish_calls WHERE account_id = $1 AND began_at <= $2", account_id, now - WINDOW)?;
-    // The call that has to leave before there is room: with `cap` calls in the window, the oldest of them.
-    const FULL: &str =
-        "SELECT began_at FROM publish_calls WHERE account_id = $1 ORDER BY began_at DESC LIMIT 1 OFFSET $2";
-    let before = i64::from(cap) - 1;
-    let full: Option<DateTime<Utc>> =
-        run!(tx, c => sqlx::query_scalar(FULL).bind(account_id).bind(before).fetch_optional(c))?;
-    if let Some(began_at) = full {
-        return Ok(Some(began_at + WINDOW));
+    let full = full_until(tx, account_id, cap).await?;
+    if full.is_none() {
+        execute!(tx, "INSERT INTO publish_calls (account_id, began_at) VALUES ($1, $2)", account_id, now)?;
     }
-    execute!(tx, "INSERT INTO publish_calls (account_id, began_at) VALUES ($1, $2)", account_id, now)?;
-    Ok(None)
+    Ok(full)
+}
+
+/// When a call could begin; `None`: now. Counts nothing.
+pub async fn full_until(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<DateTime<Utc>>> {
+    // The call that has to leave before there is room: with `cap` calls in the window, the oldest of them.
+    const FULL: &str = "SELECT began_at FROM publish_calls WHERE account_id = $1 AND began_at > $3 ORDER BY began_at DESC LIMIT 1 OFFSET $2";
+    let (before, since) = (i64::from(cap) - 1, tx.now - WINDOW);
+    let full: Option<DateTime<Utc>> =
+        run!(tx, c => sqlx::query_scalar(FULL).bind(account_id).bind(before).bind(since).fetch_optional(c))?;
+    Ok(full.map(|began_at| began_at + WINDOW))
 }

@@ -99,14 +99,6 @@ pub async fn update(tx: &mut Tx, asset: &Asset) -> Result<()> {
     Ok(())
 }
 
-/// Whether a post that is still to go out shows an asset, whose row is held ([`lock`]): whoever writes such a post holds the
-/// row as well, so that none can come in between. Of a deleted post that is only what it has begun.
-pub async fn in_use(conn: &mut Conn, media_id: i64) -> Result<bool> {
-    const SQL: &str = "SELECT count(*) FROM post_media pm JOIN posts p ON p.id = pm.post_id WHERE pm.media_id = $1 AND p.status IN ('pending_approval', 'scheduled', 'publishing') AND (p.deleted_at IS NULL OR EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.status IN ('pending', 'publishing')))";
-    let posts: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?;
-    Ok(posts > 0)
-}
-
 /// Removes an asset whose row is held; its file is looked after by [`super::files::doom_unused`].
 pub async fn delete(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<()> {
     execute!(tx, "DELETE FROM media WHERE brand_id = $1 AND id = $2", brand_id, media_id)?;

@@ -35,6 +35,7 @@ pub mod keys;
 pub mod mails;
 pub mod media;
 pub mod media_jobs;
+pub mod post_media;
 pub mod posts;
 pub mod sandbox;
 pub mod targets;

@@ -1,9 +1,20 @@
 //! What the platform inside Crier keeps: its handles and their timelines.
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
+
+/// A picture of a sandbox post.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxPicture {
+    /// A path on our own host.
+    pub url: String,
+    /// Empty where nobody said what it shows.
+    pub alt: String,
+}
 
 /// A post on the sandbox's timeline.
 #[derive(Debug, Clone, sqlx::FromRow)]
@@ -11,6 +22,8 @@ pub struct SandboxPost {
     pub id: i64,
     pub handle: String,
     pub content: String,
+    #[sqlx(json)]
+    pub media: Vec<SandboxPicture>,
     pub created_at: DateTime<Utc>,
 }
 
@@ -34,14 +47,15 @@ pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
 }
 
 /// Publishes under a key; the same key again gives the first one's id.
-pub async fn publish(tx: &mut Tx, handle: &str, key: &str, content: &str) -> Result<i64> {
-    const SQL: &str = "INSERT INTO sandbox_posts (handle, key, content, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT (key) DO UPDATE SET key = excluded.key RETURNING id";
+pub async fn publish(tx: &mut Tx, handle: &str, key: &str, content: &str, media: &[SandboxPicture]) -> Result<i64> {
+    const SQL: &str = "INSERT INTO sandbox_posts (handle, key, content, media, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO UPDATE SET key = excluded.key RETURNING id";
     let now = tx.now;
-    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(handle).bind(key).bind(content).bind(now).fetch_one(c))?)
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(handle).bind(key).bind(content).bind(Json(media)).bind(now)
+        .fetch_one(c))?)
 }
 
 pub async fn find_by_key(conn: &mut Conn, key: &str) -> Result<Option<SandboxPost>> {
-    const SQL: &str = "SELECT id, handle, content, created_at FROM sandbox_posts WHERE key = $1";
+    const SQL: &str = "SELECT id, handle, content, media, created_at FROM sandbox_posts WHERE key = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(key).fetch_optional(c))?)
 }
 
@@ -52,7 +66,7 @@ pub async fn timeline(conn: &mut Conn, handle: &str, limit: i64) -> Result<Optio
         return Ok(None);
     }
     const SQL: &str =
-        "SELECT id, handle, content, created_at FROM sandbox_posts WHERE handle = $1 ORDER BY id DESC LIMIT $2";
+        "SELECT id, handle, content, media, created_at FROM sandbox_posts WHERE handle = $1 ORDER BY id DESC LIMIT $2";
     Ok(Some(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?))
 }
 

@@ -111,6 +111,14 @@ pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
     Ok(())
 }
 
+/// A run begins that calls later, when the pictures of the post are there: [`start`] with the marker.
+pub async fn start_marked(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2, updated_at = $3 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, Json(marker), now)?;
+    Ok(())
+}
+
 /// A run begins, and with it a call: [`start`] and [`mark_call`] in one.
 pub async fn start_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2, call_started_at = $3, updated_at = $3 WHERE id = $1";

@@ -1,7 +1,7 @@
 //! `DELETE /brands/{brand}/media/{media}`
 
 use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, files, media};
+use crier_common::store::{Tx, files, media, post_media};
 
 use super::{TAG, show};
 use crate::answer::Answer;
@@ -14,7 +14,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Delete a picture")
         .description(
-            "Its room is free at once, and its address leads nowhere some minutes later, unless another picture of the brand has the same bytes. What was published stays as it is; drafts lose the picture.",
+            "Its room is free at once, and its address leads nowhere some minutes later, unless another picture of the brand has the same bytes. What was published stays as it is; a draft that shows it needs another one before it goes out.",
         )
         .extension()
         .answers_nothing()
@@ -26,7 +26,7 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     let (brand_id, media_id) = (cx.brand()?.id, cx.id("media")?);
     // The row first, then the look at posts: whoever gives the picture to a post holds the row meanwhile.
     let file_id = media::lock(tx, brand_id, media_id).await?.ok_or_else(show::missing)?;
-    if media::in_use(tx, media_id).await? {
+    if post_media::in_use(tx, media_id).await? {
         return Err(ApiError::new(
             Code::MediaInUse,
             "A post that is pending approval, scheduled or being published shows this picture. Take it from the post, or delete the post, first.",

@@ -1,14 +1,16 @@
 //! Carrying out what was decided, in the request's transaction.
 
+use crier_common::domain::account::SocialAccount;
 use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::domain::media::Asset;
 use crier_common::domain::post::{Post, Target, TargetStatus};
-use crier_common::store::{Conn, Tx, accounts, jobs, posts, targets, usage};
+use crier_common::store::{Conn, Tx, accounts, jobs, media, post_media, posts, targets, usage};
 
 use super::check::{self, Known};
 use super::edit::{self, Decision, PostChange, Standing, Wanted};
 use crate::context::Context;
 use crate::error::{ApiError, Code, Result};
-use crate::fields::Problems;
+use crate::fields::{Given, Problems};
 
 /// The targets of a post with what the queue knows of each. The post's row is held.
 pub async fn standing(conn: &mut Conn, post_id: i64) -> Result<Vec<Standing>> {
@@ -24,19 +26,48 @@ pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-/// Checks what is wanted: 422 with everything that is wrong.
+/// What of the brand's a post names.
+pub struct Named {
+    accounts: Vec<SocialAccount>,
+    assets: Vec<Asset>,
+}
+
+impl Named {
+    pub async fn find(cx: &Context, conn: &mut Conn, wanted: &Wanted, change: &PostChange) -> Result<Self> {
+        let brand = cx.brand()?.id;
+        let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+        Ok(Self {
+            accounts: accounts::find_many(conn, brand, &ids).await?,
+            assets: media::find_many(conn, brand, &media_named(wanted, change)).await?,
+        })
+    }
+
+    pub fn known<'a>(&'a self, cx: &'a Context) -> Known<'a> {
+        Known { platforms: &cx.app.platforms, accounts: &self.accounts, assets: &self.assets, now: cx.now }
+    }
+}
+
+/// Every picture that the post would show or that the request names.
+fn media_named(wanted: &Wanted, change: &PostChange) -> Vec<i64> {
+    let mut ids = wanted.all_media();
+    if let Given::Value(list) = &change.overrides {
+        ids.extend(list.iter().flat_map(|one| one.media.iter().flatten()));
+    }
+    ids
+}
+
+/// Checks what is wanted: 422 with everything that is wrong. The pictures are held: none is deleted before this is written.
 pub async fn validate(
     cx: &Context,
-    conn: &mut Conn,
+    tx: &mut Tx,
     post: &Post,
     wanted: &Wanted,
     change: &PostChange,
     problems: Problems,
 ) -> Result<()> {
-    let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
-    let found = accounts::find_many(conn, cx.brand()?.id, &ids).await?;
-    let known = Known { platforms: &cx.app.platforms, accounts: &found, now: cx.now };
-    check::check(post, wanted, change, &known, &problems);
+    post_media::hold(tx, cx.brand()?.id, &media_named(wanted, change)).await?;
+    let named = Named::find(cx, tx, wanted, change).await?;
+    check::check(post, wanted, change, &named.known(cx), &problems);
     problems.done()
 }
 
@@ -52,6 +83,9 @@ pub async fn carry_out(cx: &Context, tx: &mut Tx, post: Post, there: &[Standing]
         take_back(tx, there, &decision).await?;
     }
     write_targets(cx, tx, post.id, &decision).await?;
+    if let Some(media) = &decision.media {
+        post_media::set(tx, post.brand_id, post.id, media).await?;
+    }
     let post = Post {
         status: decision.status,
         content: wanted.content.clone(),

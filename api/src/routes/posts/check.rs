@@ -2,9 +2,10 @@
 
 use chrono::{DateTime, Months, Utc};
 use crier_common::domain::account::SocialAccount;
+use crier_common::domain::media::Asset;
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
-use crier_common::platforms::{Registry, text};
+use crier_common::platforms::{Registry, pictures, text};
 
 use super::edit::{PostChange, Wanted, WantedTarget};
 use crate::fields::{Given, Problems};
@@ -17,6 +18,8 @@ pub struct Known<'a> {
     pub platforms: &'a Registry,
     /// Those of the wanted accounts that are the brand's.
     pub accounts: &'a [SocialAccount],
+    /// Those of the wanted pictures that are the brand's.
+    pub assets: &'a [Asset],
     pub now: DateTime<Utc>,
 }
 
@@ -43,7 +46,10 @@ pub fn check(post: &Post, wanted: &Wanted, change: &PostChange, known: &Known<'_
     let status = wanted.status(post.status).unwrap_or(post.status);
     let goes_out = status != PostStatus::Draft;
     content(wanted, problems);
-    media(change, problems);
+    media(change, known, problems);
+    if goes_out {
+        media_that_stays(wanted, change, known, problems);
+    }
     overrides(wanted, change, problems);
     time(wanted, change, status, known.now, problems);
     // A post that has begun keeps its accounts, also those that are gone; they fail at their time.
@@ -67,19 +73,39 @@ fn content(wanted: &Wanted, problems: &Problems) {
     }
 }
 
-/// There is no media library yet, so no id is one of an asset.
-fn media(change: &PostChange, problems: &Problems) {
-    let unknown = |prefix: &str, ids: &[i64]| {
-        for (i, id) in ids.iter().enumerate() {
-            problems.add(format!("{prefix}media.{i}"), format!("There is no such media asset as {id} in this brand."));
-        }
-    };
+/// The pictures that the request names.
+fn media(change: &PostChange, known: &Known<'_>, problems: &Problems) {
     if let Given::Value(ids) = &change.media {
-        unknown("", ids);
+        unknown("media", ids, known, problems);
     }
     if let Given::Value(list) = &change.overrides {
         for (i, one) in list.iter().enumerate() {
-            unknown(&format!("overrides.{i}."), one.media.as_deref().unwrap_or_default());
+            unknown(&format!("overrides.{i}.media"), one.media.as_deref().unwrap_or_default(), known, problems);
+        }
+    }
+}
+
+/// The pictures that are still to go out and that the request does not name: one may have been deleted since.
+fn media_that_stays(wanted: &Wanted, change: &PostChange, known: &Known<'_>, problems: &Problems) {
+    let to_come = || wanted.targets.iter().filter(|target| !target.published);
+    if change.media == Given::Absent && to_come().any(|target| target.wish.media.is_none()) {
+        unknown("media", &wanted.media, known, problems);
+    }
+    if matches!(change.overrides, Given::Absent) {
+        for media in to_come().filter_map(|target| target.wish.media.as_deref()) {
+            unknown("overrides.media", media, known, problems);
+        }
+    }
+}
+
+fn unknown(place: &str, ids: &[i64], known: &Known<'_>, problems: &Problems) {
+    // What could not be read is left out of the ids: their places are not those of the request.
+    if problems.has(place) {
+        return;
+    }
+    for (i, id) in ids.iter().enumerate() {
+        if !known.assets.iter().any(|asset| asset.id == *id) {
+            problems.add(format!("{place}.{i}"), format!("There is no such media asset as {id} in this brand."));
         }
     }
 }
@@ -140,7 +166,10 @@ fn accounts(wanted: &Wanted, known: &Known<'_>, goes_out: bool, problems: &Probl
 pub fn on_platform(wanted: &Wanted, target: &WantedTarget, known: &Known<'_>) -> Option<Checked> {
     let account = known.accounts.iter().find(|a| a.id == target.account_id)?;
     let descriptor = known.platforms.descriptor(account.platform);
-    let found = text::check(descriptor, wanted.content_of(&target.wish), wanted.media_of(&target.wish).len());
+    let media = wanted.media_of(&target.wish);
+    let found = text::check(descriptor, wanted.content_of(&target.wish), media.len());
+    let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
+    let sizes: Vec<_> = media.iter().map(|id| known.assets.iter().find(|a| a.id == *id).map(size)).collect();
     // A wish of its own is told where the request has it.
     let own = |field: &str, is_own: bool| match target.place {
         Some(i) if is_own => format!("overrides.{i}.{field}"),
@@ -149,7 +178,8 @@ pub fn on_platform(wanted: &Wanted, target: &WantedTarget, known: &Known<'_>) ->
     };
     let name = &account.name;
     let mut problems: Vec<Problem> = Vec::new();
-    for problem in found.problems {
+    let shapes = pictures::check_shapes(descriptor, &sizes);
+    for problem in found.problems.into_iter().chain(shapes) {
         let is_own = if problem.field == "media" { target.wish.media.is_some() } else { target.wish.content.is_some() };
         let message = format!("Account {} ({name}): {}", account.id, problem.message);
         problems.push(Problem { field: own(problem.field, is_own), code: problem.code, message });

@@ -116,6 +116,8 @@ pub struct WantedTarget {
     pub wish: Wish,
     /// Where in `overrides` the wish stands, if the request names it.
     pub place: Option<usize>,
+    /// It is out already, and shows what it shows.
+    pub published: bool,
 }
 
 /// The post as it would be.
@@ -149,7 +151,9 @@ impl Wanted {
                     kept.map(Standing::wish).unwrap_or_default()
                 }
             };
-            WantedTarget { account_id, wish, place }
+            let there = standing.iter().find(|s| s.target.account_id == account_id);
+            let published = there.is_some_and(|s| s.target.status == TargetStatus::Published);
+            WantedTarget { account_id, wish, place, published }
         };
         let schedule_type = change.schedule_type.clone().value();
         let scheduled_at = match schedule_type {
@@ -191,9 +195,23 @@ impl Wanted {
         wish.content.as_deref().unwrap_or(&self.content)
     }
 
+    /// Every picture that it shows on whatever account, each once.
+    pub fn all_media(&self) -> Vec<i64> {
+        union(&self.media, self.targets.iter().map(|target| &target.wish))
+    }
+
     pub fn media_of<'a>(&'a self, wish: &'a Wish) -> &'a [i64] {
         wish.media.as_deref().unwrap_or(&self.media)
     }
+}
+
+/// The pictures of a post and of the wishes for its accounts, each once.
+fn union<'a>(media: &[i64], wishes: impl Iterator<Item = &'a Wish>) -> Vec<i64> {
+    let mut all = media.to_vec();
+    all.extend(wishes.flat_map(|wish| wish.media.iter().flatten()));
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// What there is to do.
@@ -215,6 +233,8 @@ pub struct Decision {
     pub again: Vec<i64>,
     /// The jobs of the targets that stay are taken back.
     pub cancel: bool,
+    /// It shows other pictures than before: these, on whatever account.
+    pub media: Option<Vec<i64>>,
     /// Every pending target gets a job at this time.
     pub publish_at: Option<DateTime<Utc>>,
 }
@@ -256,8 +276,12 @@ pub fn decide(post: &Post, standing: &[Standing], wanted: &Wanted, now: DateTime
         places: Vec::new(),
         again: Vec::new(),
         cancel: false,
+        media: None,
         publish_at: None,
     };
+    let before: Vec<Wish> = standing.iter().map(Standing::wish).collect();
+    let media = wanted.all_media();
+    decision.media = (media != union(&post.media, before.iter())).then_some(media);
     decision.match_targets(post, standing, wanted)?;
     let other_accounts = !decision.insert.is_empty() || !decision.remove.is_empty();
     if begun && other_accounts {

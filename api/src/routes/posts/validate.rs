@@ -2,10 +2,10 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::platform::Platform;
-use crier_common::store::{Conn, accounts};
+use crier_common::store::Conn;
 use serde_json::json;
 
-use super::check::{Known, on_platform};
+use super::check::{check, on_platform};
 use super::edit::{PostChange, Wanted};
 use super::{NewPost, TAG, apply, create};
 use crate::answer::Answer;
@@ -62,10 +62,10 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     // As a draft, so that what the platforms say is the answer and not a refusal.
     let draft = Wanted { schedule_type: None, ..wanted.clone() };
     let change = PostChange { schedule_type: Given::Absent, ..change };
-    apply::validate(cx, conn, &post, &draft, &change, problems).await?;
-    let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
-    let found = accounts::find_many(conn, cx.brand()?.id, &ids).await?;
-    let known = Known { platforms: &cx.app.platforms, accounts: &found, now: cx.now };
+    let named = apply::Named::find(cx, conn, &wanted, &change).await?;
+    let known = named.known(cx);
+    check(&post, &draft, &change, &known, &problems);
+    problems.done()?;
     let checked = wanted.targets.iter().filter_map(|target| on_platform(&wanted, target, &known));
     let targets: Vec<ValidatedTarget> = checked
         .map(|c| ValidatedTarget {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::SecondsFormat;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ use self::xrpc::{Server, Session};
 use super::address::{self, AddressCheck};
 use super::call::{Caller, Effect, connect_error};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing,
+    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures,
     PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
@@ -75,17 +75,17 @@ impl Bluesky {
     }
 
     /// The post as a record. The same post with the same marker makes the same record.
-    async fn record(&self, server: &Server, post: &Outgoing, blobs: Vec<Value>, at: &str) -> Value {
+    async fn record(&self, server: &Server, post: &Outgoing, at: &str) -> Result<Value, CallError> {
+        let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
         let mut record = json!({ "$type": COLLECTION, "text": post.text, "createdAt": at });
         let facets = self.facets(server, &post.text).await;
         if !facets.is_empty() {
             record["facets"] = Value::from(facets);
         }
-        if !blobs.is_empty() {
-            let images: Vec<Value> = post.images.iter().zip(blobs).map(|(image, blob)| embed(image, blob)).collect();
+        if !images.is_empty() {
             record["embed"] = json!({ "$type": "app.bsky.embed.images", "images": images });
         }
-        record
+        Ok(record)
     }
 
     async fn facets(&self, server: &Server, text: &str) -> Vec<Value> {
@@ -200,15 +200,27 @@ impl Connector for Bluesky {
         true
     }
 
+    fn pictures(&self) -> Pictures {
+        Pictures::Uploaded
+    }
+
+    async fn upload(&self, account: &Account, _post: &Outgoing, image: &Image) -> Result<Value, CallError> {
+        let access = account.secrets.need("access_jwt")?;
+        let server = self.server(&account.secrets);
+        let request = server
+            .post("com.atproto.repo.uploadBlob")
+            .bearer_auth(access.expose_secret())
+            .header(http::header::CONTENT_TYPE, &image.mime_type)
+            .body(image.bytes.clone());
+        // A blob that no record names is seen by nobody, and the server drops it after a while.
+        Ok(server.call::<Uploaded>(Effect::Harmless, request).await?.blob)
+    }
+
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
         let server = self.server(&account.secrets);
         let access = account.secrets.need("access_jwt")?;
         let (rkey, at) = (marked(post, "rkey")?, marked(post, "created_at")?);
-        let mut blobs = Vec::with_capacity(post.images.len());
-        for image in &post.images {
-            blobs.push(upload(&server, &access, image).await?);
-        }
-        let record = self.record(&server, post, blobs, at).await;
+        let record = self.record(&server, post, at).await?;
         let body = json!({
             "repo": account.external_id,
             "collection": COLLECTION,
@@ -228,6 +240,10 @@ impl Connector for Bluesky {
                         .from_platform("InvalidSwap"),
                 )),
             },
+            Err(failed) if !post.images.is_empty() && failed.is_blob_gone() => {
+                let message = "Bluesky has dropped an image that was uploaded earlier; it is uploaded again.";
+                Err(CallError::UploadsGone(Failure::of(Category::Media, message).from_platform(&failed.name)))
+            }
             Err(failed) => Err(failed.error),
         }
     }
@@ -242,16 +258,6 @@ impl Connector for Bluesky {
         let Some(token) = account.secrets.get("refresh_jwt") else { return Ok(()) };
         Ok(self.server(&account.secrets).delete_session(&token).await?)
     }
-}
-
-async fn upload(server: &Server, access: &SecretString, image: &Image) -> Result<Value, CallError> {
-    let request = server
-        .post("com.atproto.repo.uploadBlob")
-        .bearer_auth(access.expose_secret())
-        .header(http::header::CONTENT_TYPE, &image.mime_type)
-        .body(image.bytes.clone());
-    // A blob that no record names is seen by nobody, and the server drops it.
-    Ok(server.call::<Uploaded>(Effect::Harmless, request).await?.blob)
 }
 
 /// The DID of a handle; `None` where it cannot be told (the mention stays text then).
@@ -269,13 +275,13 @@ async fn profile(server: &Server, session: &Session) -> Option<Profile> {
     server.call(Effect::Harmless, request).await.ok()
 }
 
-fn embed(image: &Image, blob: Value) -> Value {
-    let mut embedded = json!({ "image": blob, "alt": image.alt_text.as_deref().unwrap_or_default() });
+fn embed(image: &Image) -> Result<Value, CallError> {
+    let mut embedded = json!({ "image": image.name()?, "alt": image.alt_text.as_deref().unwrap_or_default() });
     // The lexicon asks for at least 1 by 1.
     if image.width > 0 && image.height > 0 {
         embedded["aspectRatio"] = json!({ "width": image.width, "height": image.height });
     }
-    embedded
+    Ok(embedded)
 }
 
 /// The secrets with a session's tokens. A token that is empty never takes the place of one that is there.

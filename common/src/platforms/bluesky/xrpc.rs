@@ -28,11 +28,21 @@ pub(super) struct Failed {
     /// The error's name, `InvalidSwap`; empty where no answer came.
     pub name: String,
     pub error: CallError,
+    /// What the server said beside the name.
+    message: String,
+}
+
+impl Failed {
+    /// Whether the server refused a record because it names a blob that the server has not, or has no more.
+    pub fn is_blob_gone(&self) -> bool {
+        let named = self.name == "BlobNotFound" || self.message.contains("Could not find blob");
+        named && matches!(self.error, CallError::Permanent(_))
+    }
 }
 
 impl From<CallError> for Failed {
     fn from(error: CallError) -> Self {
-        Self { name: String::new(), error }
+        Self { name: String::new(), error, message: String::new() }
     }
 }
 
@@ -94,7 +104,7 @@ impl Server {
             let code = (!name.is_empty()).then_some(name.as_str());
             self.caller.by_status(effect, &answer, code, said(&message, &[]))
         });
-        Err(Failed { name, error })
+        Err(Failed { name, error, message })
     }
 
     pub async fn create_session(&self, identifier: &str, password: &SecretString) -> Result<Session, Failed> {

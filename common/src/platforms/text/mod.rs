@@ -21,7 +21,8 @@ use crate::domain::platform::{Descriptor, Platform, TextRules, TextUnit};
 pub struct Problem {
     /// `content` or `media`.
     pub field: &'static str,
-    /// A stable word: `text_too_long`, `too_many_images`, `image_required`, `too_many_hashtags`, `too_many_mentions`, `empty`.
+    /// A stable word: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`,
+    /// `image_too_small`, `too_many_hashtags`, `too_many_mentions`, `empty`.
     pub code: &'static str,
     /// One sentence that names the platform, what the post has and what is allowed.
     pub message: String,

@@ -16,6 +16,15 @@ use super::call::{Caller, Effect, said};
 use super::{CallError, MarkerSeed};
 use crate::domain::failure::{Category, Failure};
 
+/// The codes of WooCommerce for a picture that it could not fetch from the address that it was given, of all its versions.
+const FETCH_FAILED: [&str; 5] = [
+    "woocommerce_product_image_upload_error",
+    "woocommerce_rest_product_image_upload_error",
+    "product_image_upload_error",
+    "woocommerce_rest_invalid_remote_image_url",
+    "woocommerce_rest_invalid_image_url",
+];
+
 /// A site's REST API and who calls it.
 pub(super) struct Rest<'a> {
     pub caller: &'a Caller,
@@ -111,9 +120,10 @@ impl Rest<'_> {
             }
             (500.., _) => return None,
             // The store could not fetch a picture from us: it may the next time.
-            (_, "woocommerce_product_image_upload_error") => {
-                CallError::Transient(failure(Category::Media, "could not fetch an image"))
-            }
+            (_, code) if FETCH_FAILED.contains(&code) => CallError::Transient(failure(
+                Category::Media,
+                "could not fetch an image; the store must be able to reach the address of Crier (CRIER_PUBLIC_URL)",
+            )),
             (403, _) => CallError::Permanent(failure(Category::Account, "does not allow this user to do that")),
             (_, code) if code.starts_with("rest_cannot_") || code.starts_with("woocommerce_rest_cannot_") => {
                 CallError::Permanent(failure(Category::Account, "does not allow this user to do that"))

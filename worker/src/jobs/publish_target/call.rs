@@ -6,15 +6,15 @@ use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, targets};
 
 use super::ending::How;
-use super::{Prepared, PublishTarget, lease_lost};
+use super::{Carried, Prepared, PublishTarget, lease_lost};
 use crate::engine::Run;
 use crate::jobs::Ending;
 
-/// How the call ended, or how the run ends that made none.
-type Carried = std::result::Result<How, Box<dyn Ending>>;
+/// The answer to a publish, or how the run ends that was not let publish.
+type Answered = std::result::Result<std::result::Result<Published, CallError>, Box<dyn Ending>>;
 
 impl PublishTarget {
-    /// Finds out about an earlier call, then publishes.
+    /// Finds out about an earlier call, brings the pictures, then publishes.
     pub(super) async fn carry_out(&self, run: &Run, p: &mut Prepared) -> Result<Carried> {
         if p.open {
             if let Some(how) = self.find_out(run, p).await? {
@@ -23,11 +23,30 @@ impl PublishTarget {
             if let Some(failure) = p.unwanted.take() {
                 return Ok(Ok(How::failed(failure)));
             }
+        }
+        if p.open || p.target.call_started_at.is_none() {
+            if let Some(end) = self.bring(run, p).await? {
+                return Ok(end);
+            }
             if let Some(ending) = self.mark(run, p, true).await? {
                 return Ok(Err(ending));
             }
         }
-        self.publish(run, p).await
+        let mut answered = self.publish(run, p).await?;
+        if let Ok(Err(CallError::UploadsGone(_))) = answered {
+            if let Some(end) = self.bring_anew(run, p).await? {
+                return Ok(end);
+            }
+            // As after a refresh: the first call was turned away, and counts for both.
+            if let Some(ending) = self.mark(run, p, false).await? {
+                return Ok(Err(ending));
+            }
+            answered = self.publish(run, p).await?;
+        }
+        Ok(answered.map(|result| match result {
+            Ok(published) => How::Published(published),
+            Err(error) => How::of(error, p.connector.can_reconcile()),
+        }))
     }
 
     /// Asks the platform what became of the earlier call; `None`: it is not there, and never will be.
@@ -68,7 +87,7 @@ impl PublishTarget {
         if !rows::still_held(&mut tx, &run.job).await? {
             return Ok(Some(lease_lost()));
         }
-        let held_back = if counts { self.hold_back(&mut tx, &p.target).await? } else { None };
+        let held_back = if counts { self.hold_back(&mut tx, &p.target, true).await? } else { None };
         if held_back.is_none() {
             targets::mark_call(&mut tx, p.target.id, &p.outgoing.marker).await?;
             p.target.call_started_at = Some(tx.now);
@@ -78,7 +97,7 @@ impl PublishTarget {
     }
 
     /// Publishes; an access token that has run out is renewed once.
-    async fn publish(&self, run: &Run, p: &mut Prepared) -> Result<Carried> {
+    async fn publish(&self, run: &Run, p: &mut Prepared) -> Result<Answered> {
         let mut result = self.call(run, p).await;
         if let Err(CallError::AuthExpired(failure)) = result {
             result = match self.refresh(run, p, failure).await? {
@@ -97,10 +116,7 @@ impl PublishTarget {
                 tracing::warn!(account = p.account.id, %error, "what the platform told of the account could not be stored");
             }
         }
-        Ok(Ok(match result {
-            Ok(published) => How::Published(published),
-            Err(error) => How::of(error, p.connector.can_reconcile()),
-        }))
+        Ok(Ok(result))
     }
 
     /// One publish, which may be several requests, within one deadline from the time that was stored: when that is over,

@@ -48,13 +48,18 @@ impl How {
         Self::Failed(failure)
     }
 
+    /// After a pause; no call is in doubt.
+    pub fn again(failure: Failure) -> Self {
+        Self::Again { at: None, failure, open: false }
+    }
+
     /// What an error of a publish means.
     pub fn of(error: CallError, can_reconcile: bool) -> Self {
         match error {
             CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: false },
             CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: false },
             CallError::Permanent(failure) => Self::Failed(failure),
-            CallError::Transient(failure) => Self::Again { at: None, failure, open: false },
+            CallError::Transient(failure) | CallError::UploadsGone(failure) => Self::again(failure),
             CallError::Unknown(failure) if can_reconcile => Self::Again { at: None, failure, open: true },
             CallError::Unknown(failure) => Self::unknown(&failure, false),
         }
@@ -65,9 +70,10 @@ impl How {
         match error {
             CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: true },
             CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: true },
-            CallError::Permanent(failure) | CallError::Transient(failure) | CallError::Unknown(failure) => {
-                Self::Again { at: None, failure, open: true }
-            }
+            CallError::Permanent(failure)
+            | CallError::Transient(failure)
+            | CallError::UploadsGone(failure)
+            | CallError::Unknown(failure) => Self::Again { at: None, failure, open: true },
         }
     }
 

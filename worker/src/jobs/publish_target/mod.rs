@@ -2,12 +2,13 @@
 //!
 //! 1. *Prepare*, one transaction under the post's lock: is it still wanted, is the account fit, and then the marker and the
 //!    time the call begins, stored before it is made. Where the platform has a daily cap, a call over it is put off.
-//! 2. *Call.* Where an earlier call's end is not known (its process died, the connection broke), the platform is asked
+//! 2. *Bring.* Pictures that the platform does not have yet are loaded and uploaded; only then does the call begin.
+//! 3. *Call.* Where an earlier call's end is not known (its process died, the connection broke), the platform is asked
 //!    first: found, it is done; not there, and the earlier call's time is over, it is called again; where the platform
 //!    cannot tell, the target ends `outcome_unknown` and a person decides.
-//! 3. *End*, in the transaction that settles the job: target, attempt, post, account, lane, event.
+//! 4. *End*, in the transaction that settles the job: target, attempt, post, account, lane, event.
 //!
-//! Each of the three says no to a run whose lease was lost: a worker that was frozen between two of them calls nobody.
+//! Each of them says no to a run whose lease was lost: a worker that was frozen between two of them calls nobody.
 
 use std::sync::Arc;
 
@@ -16,17 +17,21 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::account::SocialAccount;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Kind, Outcome};
+use crier_common::domain::media::Asset;
 use crier_common::domain::post::Target;
+use crier_common::media::Library;
+use crier_common::media::budget::Share;
 use crier_common::platforms::{Account, Connector, Outgoing, Registry};
 use crier_common::store::{Result, Store};
 
-use self::ending::Ended;
+use self::ending::{Ended, How};
 use super::{Deps, Ending, Job};
 use crate::engine::Run;
 
 mod call;
 mod ending;
 mod pacing;
+mod pictures;
 mod prepare;
 mod refresh;
 
@@ -36,6 +41,7 @@ const PUBLISH_CALLS: i32 = 2;
 pub struct PublishTarget {
     store: Store,
     platforms: Arc<Registry>,
+    library: Library,
     latest_publish: TimeDelta,
     /// The longest that a whole publish takes: what is not there after that never will be.
     publish_timeout: TimeDelta,
@@ -43,12 +49,17 @@ pub struct PublishTarget {
 
 /// Everything that the call needs.
 struct Prepared {
-    /// `call_started_at` is when the call began that is made now, or that an earlier run left open.
+    /// `call_started_at` is when the call began that is made now, or that an earlier run left open; `None` where pictures
+    /// come first.
     target: Target,
     account: SocialAccount,
     connector: Arc<dyn Connector>,
     call: Account,
     outgoing: Outgoing,
+    /// Its pictures, as the library has them.
+    assets: Vec<Asset>,
+    /// The memory of their bytes, where they are in the call.
+    share: Option<Share>,
     /// The end of an earlier call is not known.
     open: bool,
     /// It is not to be published (any more); how it ends unless that earlier call got through.
@@ -56,6 +67,9 @@ struct Prepared {
     /// The tokens were renewed in this run.
     refreshed: bool,
 }
+
+/// How the call ended, or how the run ends that made none.
+type Carried = std::result::Result<How, Box<dyn Ending>>;
 
 enum Preparation {
     Go(Box<Prepared>),
@@ -68,6 +82,7 @@ impl PublishTarget {
         Self {
             store: deps.store.clone(),
             platforms: deps.platforms.clone(),
+            library: deps.library.clone(),
             latest_publish: deps.latest_publish,
             publish_timeout: deps.platform_timeout * PUBLISH_CALLS,
         }

@@ -17,11 +17,20 @@ use super::PublishTarget;
 use crate::jobs::Ending;
 
 impl PublishTarget {
-    /// Counts a call that begins now. Where the account has had its share of the day, holds the target back instead, and
-    /// gives how the run ends.
-    pub(super) async fn hold_back(&self, tx: &mut Tx, target: &Target) -> Result<Option<Box<dyn Ending>>> {
+    /// Counts a call, where one `begins` now. Where the account has had its share of the day, holds the target back instead,
+    /// and gives how the run ends.
+    pub(super) async fn hold_back(
+        &self,
+        tx: &mut Tx,
+        target: &Target,
+        begins: bool,
+    ) -> Result<Option<Box<dyn Ending>>> {
         let Some(cap) = self.platforms.daily_posts(target.platform) else { return Ok(None) };
-        let Some(until) = calls::begin(tx, target.account_id, cap).await? else { return Ok(None) };
+        let full = match begins {
+            true => calls::begin(tx, target.account_id, cap).await?,
+            false => calls::full_until(tx, target.account_id, cap).await?,
+        };
+        let Some(until) = full else { return Ok(None) };
         let failure = over_the_cap(target, cap, until);
         targets::hold_back(tx, target.id, target.attempts - 1, &failure, until).await?;
         Ok(Some(Box::new(HeldBack { until, why: failure.message })))

@@ -5,14 +5,15 @@ use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::post::{Post, PostStatus, Target};
-use crier_common::platforms::{Account, Connector, MarkerSeed, Outgoing};
+use crier_common::platforms::{Account, Connector, Image, MarkerSeed, Outgoing};
 use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Tx, accounts, posts, targets};
+use crier_common::store::{Result, Tx, accounts, post_media, posts, targets};
 use secrecy::SecretString;
+use serde_json::Map;
 use std::sync::Arc;
 
 use super::ending::{Ended, How};
-use super::{Preparation, Prepared, PublishTarget, disconnected, expired, lease_lost};
+use super::{Preparation, Prepared, PublishTarget, disconnected, expired, lease_lost, pictures};
 use crate::engine::Run;
 use crate::jobs::Ending;
 
@@ -44,7 +45,11 @@ impl PublishTarget {
         if post.status == PostStatus::Scheduled {
             posts::update(&mut tx, &Post { status: PostStatus::Publishing, ..post.clone() }).await?;
         }
-        let unwanted = self.unwanted(run, deleted, &tx);
+        let (assets, gone) = match pictures::shown(&mut tx, &post, &target).await? {
+            Ok(assets) => (assets, None),
+            Err(failure) => (Vec::new(), Some(failure)),
+        };
+        let unwanted = self.unwanted(run, deleted, &tx).or(gone);
         let (account, secrets, connector) = match (self.fitness(&mut tx, &post, &target).await?, &unwanted) {
             (Ok(fit), None) => fit,
             (Ok(fit), Some(_)) if open => fit,
@@ -59,20 +64,26 @@ impl PublishTarget {
         let marker = target.marker.clone().unwrap_or_else(|| {
             connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
         });
+        let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(&mut tx, target.id).await? };
+        let images: Vec<Image> = assets.iter().map(|asset| self.image(asset, &uploads)).collect();
+        // Pictures come before the call: it begins once the platform has them.
+        let begins = !images.iter().any(|image| pictures::is_wanted(connector.pictures(), image));
         if open {
             targets::start(&mut tx, target.id).await?;
-        } else if let Some(ending) = self.hold_back(&mut tx, &target).await? {
+        } else if let Some(ending) = self.hold_back(&mut tx, &target, begins).await? {
             tx.commit().await?;
             return Ok(Preparation::Stop(ending));
-        } else {
+        } else if begins {
             targets::start_call(&mut tx, target.id, &marker).await?;
             target.call_started_at = Some(tx.now);
+        } else {
+            targets::start_marked(&mut tx, target.id, &marker).await?;
         }
         tx.commit().await?;
         let outgoing = Outgoing {
             target_id: target.id,
             text: target.content.clone().unwrap_or(post.content),
-            images: Vec::new(),
+            images,
             options: target.options.clone(),
             marker,
             attempt: u32::try_from(target.attempts).unwrap_or(1),
@@ -83,6 +94,8 @@ impl PublishTarget {
             connector,
             call,
             outgoing,
+            assets,
+            share: None,
             open,
             unwanted,
             refreshed: false,

@@ -1,0 +1,60 @@
+//! Which posts show which pictures, and what the platforms call those that they have already.
+//!
+//! Whoever writes a post holds its pictures ([`hold`]), whoever deletes a picture holds that and then looks whether a post
+//! needs it ([`in_use`]): of the two, the later one sees what the other did.
+
+use serde_json::{Map, Value};
+use sqlx::types::Json;
+
+use super::db::{execute, run};
+use super::jobs::{id_list, list_sql};
+use super::{Conn, Result, Tx};
+
+/// Keeps those of the brand's pictures from being deleted until the end of the transaction. On SQLite a transaction that
+/// may write is alone anyway.
+pub async fn hold(tx: &mut Tx, brand_id: i64, media_ids: &[i64]) -> Result<()> {
+    if media_ids.is_empty() || !tx.is_postgres() {
+        return Ok(());
+    }
+    let sql = list_sql!(tx, "SELECT id FROM media WHERE id", "AND brand_id = $2 ORDER BY id FOR KEY SHARE");
+    let ids = id_list(media_ids);
+    let _: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&ids).bind(brand_id).fetch_all(c))?;
+    Ok(())
+}
+
+/// The post shows these pictures, on whatever account, and no others; those that are gone (a draft may name some) are left
+/// out.
+pub async fn set(tx: &mut Tx, brand_id: i64, post_id: i64, media_ids: &[i64]) -> Result<()> {
+    execute!(tx, "DELETE FROM post_media WHERE post_id = $1", post_id)?;
+    if media_ids.is_empty() {
+        return Ok(());
+    }
+    let sql = list_sql!(
+        tx,
+        "INSERT INTO post_media (post_id, media_id) SELECT $3, id FROM media WHERE id",
+        "AND brand_id = $2"
+    );
+    execute!(tx, sql, id_list(media_ids), brand_id, post_id)?;
+    Ok(())
+}
+
+/// Whether a post that is still to go out shows the picture, whose row is held ([`super::media::lock`]). Of a deleted post
+/// that is only what it has begun.
+pub async fn in_use(conn: &mut Conn, media_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM post_media m JOIN posts p ON p.id = m.post_id WHERE m.media_id = $1 AND p.status IN ('pending_approval', 'scheduled', 'publishing') AND (p.deleted_at IS NULL OR EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.status IN ('pending', 'publishing'))))";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
+}
+
+/// What the platform calls the pictures that were uploaded for a target, by the ids of the assets.
+pub async fn uploads(conn: &mut Conn, target_id: i64) -> Result<Map<String, Value>> {
+    const SQL: &str = "SELECT uploads FROM post_targets WHERE id = $1";
+    let found: Option<Option<Json<Map<String, Value>>>> =
+        run!(conn, c => sqlx::query_scalar(SQL).bind(target_id).fetch_optional(c))?;
+    Ok(found.flatten().map(|Json(uploads)| uploads).unwrap_or_default())
+}
+
+/// Keeps them.
+pub async fn set_uploads(tx: &mut Tx, target_id: i64, uploads: &Map<String, Value>) -> Result<()> {
+    execute!(tx, "UPDATE post_targets SET uploads = $2 WHERE id = $1", target_id, Json(uploads))?;
+    Ok(())
+}

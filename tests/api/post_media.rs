@@ -1,0 +1,291 @@
+//! Pictures on posts: which are taken, which are in use, and what the platforms say of them.
+
+use crier_common::domain::platform::Platform;
+use crier_common::store::accounts::{self, NewAccount};
+use crier_common::store::{media, post_media, sandbox};
+use serde_json::{Value, json};
+
+use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+use crate::support::picture;
+use crate::support::store::new_account;
+
+on_both_apps!(
+    pictures_are_kept_in_order,
+    a_picture_must_be_the_brand_s_and_stand_there_once,
+    the_pictures_in_use_are_those_of_posts_to_come,
+    a_draft_may_lose_a_picture_and_then_has_to_do_without,
+    a_failed_post_whose_picture_was_deleted_needs_another,
+    what_is_published_needs_its_pictures_no_more,
+    a_picture_that_is_deleted_at_the_same_time_is_not_taken,
+    a_scheduled_post_keeps_its_picture,
+    platforms_judge_number_and_shape,
+    the_sandbox_shows_pictures_with_their_alt_texts,
+);
+
+async fn create(t: &Tenant<'_>, body: Value) -> Reply {
+    t.post(&t.path("/posts"), body).await
+}
+
+async fn upload(t: &Tenant<'_>, width: u32, height: u32) -> i64 {
+    t.upload("a.png", &picture::png(width, height), &[]).await.data(201)["id"].as_i64().unwrap()
+}
+
+async fn two(t: &Tenant<'_>) -> (i64, i64) {
+    (upload(t, 20, 20).await, upload(t, 30, 20).await)
+}
+
+/// Which of the pictures are in use.
+async fn used(app: &TestApp, ids: &[i64]) -> Vec<bool> {
+    let mut used = Vec::new();
+    for id in ids {
+        used.push(post_media::in_use(&mut app.conn().await, *id).await.unwrap());
+    }
+    used
+}
+
+async fn delete_asset(app: &TestApp, brand: i64, id: i64) {
+    app.write(async |tx| media::delete(tx, brand, id).await).await;
+}
+
+/// An account on a platform whose credentials nobody asks for.
+async fn account_on(t: &Tenant<'_>, platform: Platform) -> i64 {
+    let new = NewAccount { platform, ..new_account(platform.as_str(), "token") };
+    let made = t.app.write(async |tx| {
+        let made = accounts::save(tx, t.workspace, &new).await?;
+        accounts::attach(tx, t.brand, made.id).await?;
+        Ok(made.id)
+    });
+    made.await
+}
+
+async fn pictures_are_kept_in_order(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (account, other) = (t.account("demo").await, t.account("other").await);
+    let ((one, two), three) = (two(&t).await, upload(&t, 5, 5).await);
+    let own = json!([{ "account_id": other, "media": [three, one] }]);
+    let made =
+        create(&t, json!({ "media": [two, one], "accounts": [account, other], "overrides": own })).await.data(201);
+    assert_eq!((&made["media"], &made["content"]), (&json!([two, one]), &json!("")));
+    assert_eq!((&made["targets"][0]["media"], &made["targets"][1]["media"]), (&Value::Null, &json!([three, one])));
+    assert_eq!(app.number("SELECT count(*) FROM post_media").await, 3, "each once");
+    let path = t.path(&format!("/posts/{}", made["id"]));
+    let changed = t.put(&path, json!({ "media": [one, two] })).await.data(200);
+    assert_eq!((&changed["media"], &changed["targets"][1]["media"]), (&json!([one, two]), &json!([three, one])));
+    t.put(&path, json!({ "overrides": null })).await.expect(200);
+    assert_eq!(app.number(format!("SELECT count(*) FROM post_media WHERE media_id = {three}")).await, 0);
+    assert_eq!(t.put(&path, json!({ "media": null })).await.invalid(), ["content"]);
+    let bare = t.put(&path, json!({ "media": [], "content": "x" })).await.data(200);
+    assert_eq!((&bare["media"], app.number("SELECT count(*) FROM post_media").await), (&json!([]), 0));
+}
+
+async fn a_picture_must_be_the_brand_s_and_stand_there_once(app: TestApp) {
+    let (t, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let account = t.account("demo").await;
+    let ((one, two), theirs) = (two(&t).await, upload(&stranger, 20, 20).await);
+    let own = |media: Value| json!([{ "account_id": account, "media": media }]);
+    for (body, wrong) in [
+        (json!({ "media": [one, theirs] }), vec!["media.1"]),
+        (json!({ "media": [one, 999, two, one] }), vec!["media.3"]),
+        (json!({ "media": [999, one, 998] }), vec!["media.0", "media.2"]),
+        (
+            json!({ "content": "x", "accounts": [account], "overrides": own(json!([one, theirs])) }),
+            vec!["overrides.0.media.1"],
+        ),
+        (
+            json!({ "content": "x", "accounts": [account], "overrides": own(json!([one, one])) }),
+            vec!["overrides.0.media.1"],
+        ),
+    ] {
+        for path in ["/posts", "/posts/validate"] {
+            assert_eq!(t.post(&t.path(path), body.clone()).await.invalid(), wrong, "{body}");
+        }
+    }
+    let error = create(&t, json!({ "media": [theirs] })).await.refused(422, "validation_failed");
+    let message = format!("There is no such media asset as {theirs} in this brand.");
+    assert_eq!(error["fields"]["media.0"], json!([message]));
+    assert_eq!(app.number("SELECT count(*) FROM posts").await + app.number("SELECT count(*) FROM post_media").await, 0);
+}
+
+async fn the_pictures_in_use_are_those_of_posts_to_come(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let (one, two) = two(&t).await;
+    let own = json!([{ "account_id": account, "media": [two] }]);
+    let made = create(&t, json!({ "media": [one], "accounts": [account], "overrides": own })).await.data(201);
+    let path = t.path(&format!("/posts/{}", made["id"]));
+    assert_eq!(used(&app, &[one, two]).await, [false, false], "of a draft");
+    let submitted = t.request("POST", &format!("{path}/submit")).send().await.data(200);
+    assert_eq!((&submitted["status"], used(&app, &[one, two]).await), (&json!("pending_approval"), vec![true, true]));
+    t.request("POST", &format!("{path}/approve")).send().await.expect(200);
+    assert_eq!(used(&app, &[one, two]).await, [true, true], "while it is published");
+    for (status, is_used) in
+        [("scheduled", true), ("published", false), ("partially_published", false), ("failed", false)]
+    {
+        app.sql(format!("UPDATE posts SET status = '{status}'")).await;
+        assert_eq!(used(&app, &[one, two, 999]).await, [is_used, is_used, false], "{status}");
+    }
+    app.sql("UPDATE posts SET status = 'scheduled'").await;
+    t.delete(&path).await.expect(204);
+    assert_eq!(used(&app, &[one, two]).await, [false, false], "of a deleted post");
+}
+
+async fn a_draft_may_lose_a_picture_and_then_has_to_do_without(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let (one, two) = two(&t).await;
+    let body = json!({ "content": "x", "media": [one, two], "accounts": [account] });
+    let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
+    delete_asset(&app, t.brand, one).await;
+    assert_eq!(t.put(&path, json!({ "content": "y" })).await.data(200)["media"], json!([one, two]));
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid(), ["media.0"]);
+    assert_eq!(t.request("POST", &format!("{path}/submit")).send().await.invalid(), ["media.0"]);
+    assert_eq!(t.put(&path, json!({ "media": [two, one] })).await.invalid(), ["media.1"]);
+    let other = json!([{ "account_id": account, "media": [two] }]);
+    assert_eq!(t.put(&path, json!({ "overrides": other })).await.data(200)["media"], json!([one, two]));
+    assert_eq!(app.number("SELECT count(*) FROM post_media").await, 1);
+    let now = t.put(&path, json!({ "schedule_type": "now" })).await.data(200);
+    assert_eq!(now["status"], "publishing", "what is gone goes out nowhere");
+}
+
+/// A post that failed on one account and, where `half`, is out on the other.
+async fn failed(app: &TestApp, t: &Tenant<'_>, half: bool, body: Value) -> String {
+    let made = create(t, body).await.data(201);
+    app.sql("UPDATE jobs SET state = 'done'").await;
+    let status = if half { "partially_published" } else { "failed" };
+    app.sql(format!("UPDATE posts SET status = '{status}' WHERE id = {}", made["id"])).await;
+    for (i, target) in made["targets"].as_array().unwrap().iter().enumerate() {
+        let status = if half && i == 0 { "published" } else { "failed" };
+        app.sql(format!("UPDATE post_targets SET status = '{status}' WHERE id = {}", target["id"])).await;
+    }
+    t.path(&format!("/posts/{}", made["id"]))
+}
+
+async fn a_failed_post_whose_picture_was_deleted_needs_another(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let (one, two) = two(&t).await;
+    let body = json!({ "schedule_type": "now", "media": [two, one], "accounts": [account] });
+    let path = failed(&app, &t, false, body).await;
+    delete_asset(&app, t.brand, one).await;
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid(), ["media.1"]);
+    let again = t.put(&path, json!({ "schedule_type": "now", "media": [two] })).await.data(200);
+    assert_eq!((&again["status"], &again["media"]), (&json!("publishing"), &json!([two])));
+    assert_eq!(used(&app, &[one, two]).await, [false, true]);
+}
+
+async fn what_is_published_needs_its_pictures_no_more(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (account, other) = (t.account("demo").await, t.account("other").await);
+    let (one, two) = two(&t).await;
+    let own = json!([{ "account_id": other, "media": [two] }]);
+    let body = json!({ "schedule_type": "now", "media": [one], "accounts": [account, other], "overrides": own });
+    let path = failed(&app, &t, true, body).await;
+    delete_asset(&app, t.brand, one).await;
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
+    app.sql("UPDATE posts SET status = 'partially_published'").await;
+    app.sql("UPDATE post_targets SET status = 'failed' WHERE status = 'pending'").await;
+    delete_asset(&app, t.brand, two).await;
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid(), ["overrides.media.0"]);
+    app.sql("UPDATE posts SET status = 'published'").await;
+    app.sql("UPDATE post_targets SET status = 'published'").await;
+    assert_eq!(t.put(&path, json!({})).await.data(200)["status"], "published");
+}
+
+async fn a_picture_that_is_deleted_at_the_same_time_is_not_taken(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (account, (one, _)) = (t.account("demo").await, two(&t).await);
+    let mut deleting = app.begin().await.unwrap();
+    media::lock(&mut deleting, t.brand, one).await.unwrap();
+    let posting = create(&t, json!({ "schedule_type": "now", "media": [one], "accounts": [account] }));
+    let delete = async {
+        // On SQLite the one who writes is waited for anyway.
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while app.is_postgres() && app.number(waits).await == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!post_media::in_use(&mut deleting, one).await.unwrap());
+        media::delete(&mut deleting, t.brand, one).await.unwrap();
+        deleting.commit().await.unwrap();
+    };
+    let (reply, ()) = tokio::join!(posting, delete);
+    assert_eq!(reply.invalid(), ["media.0"]);
+    assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
+}
+
+async fn platforms_judge_number_and_shape(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (telegram, instagram) = (account_on(&t, Platform::Telegram).await, account_on(&t, Platform::Instagram).await);
+    let (long, square) = (upload(&t, 210, 10).await, upload(&t, 20, 20).await);
+    let mut many = Vec::new();
+    for n in 0..11 {
+        many.push(upload(&t, 20 + n, 20).await);
+    }
+    let ask = async |body: Value| t.post(&t.path("/posts/validate"), body).await.data(200);
+    let codes = |answer: &Value, i: usize| -> Vec<(String, String)> {
+        let problems = answer["targets"][i]["problems"].as_array().unwrap();
+        let word = |p: &Value, name: &str| p[name].as_str().unwrap().to_owned();
+        problems.iter().map(|p| (word(p, "field"), word(p, "code"))).collect()
+    };
+    let told = |field: &str, code: &str| vec![(field.to_owned(), code.to_owned())];
+    let answer = ask(json!({ "content": "x", "media": [square, long], "accounts": [telegram, instagram] })).await;
+    assert_eq!((codes(&answer, 0), codes(&answer, 1)), (told("media", "image_ratio"), told("media", "image_ratio")));
+    let answer = ask(json!({ "content": "x", "media": many, "accounts": [telegram] })).await;
+    assert_eq!(codes(&answer, 0), told("media", "too_many_images"));
+    let own = json!([{ "account_id": telegram, "media": [long] }]);
+    let answer = ask(json!({ "content": "x", "accounts": [telegram, instagram], "overrides": own })).await;
+    assert_eq!(
+        (codes(&answer, 0), codes(&answer, 1)),
+        (told("overrides.0.media", "image_ratio"), told("media", "image_required"))
+    );
+    assert_eq!(ask(json!({ "media": [square], "accounts": [telegram, instagram] })).await["valid"], true);
+
+    let now = json!({ "schedule_type": "now", "media": [square, long], "accounts": [telegram] });
+    let error = create(&t, now).await.refused(422, "validation_failed");
+    let sentence = format!(
+        "Account {telegram} (Demo): Telegram takes images from 1:20 to 20:1 (width to height); image 2 has 210 × 10."
+    );
+    assert_eq!(error["fields"]["media"], json!([sentence]));
+    create(&t, json!({ "media": [square, long], "accounts": [telegram] })).await.expect(201);
+}
+
+async fn the_sandbox_shows_pictures_with_their_alt_texts(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let picture = |n: i32, alt: &str| sandbox::SandboxPicture { url: format!("/media/{n}.png"), alt: alt.to_owned() };
+    let pictures = [picture(1, "A \"red\" <door>"), picture(2, "")];
+    app.write(async |tx| {
+        sandbox::claim_handle(tx, t.workspace, "shows").await?;
+        sandbox::publish(tx, "shows", "k", "", &pictures).await
+    })
+    .await;
+    let page = app.page("/sandbox/shows").await;
+    assert_eq!(page.status, 200);
+    let html = String::from_utf8(page.body.clone()).unwrap();
+    assert!(html.contains("class=\"pictures of-2\""), "{html}");
+    assert!(html.contains("<img src=\"/media/1.png\" alt=\"A &#34;red&#34; &#60;door&#62;\""), "{html}");
+    assert!(
+        html.contains("<a href=\"/media/2.png\" aria-label=\"Picture 2\"><img src=\"/media/2.png\" alt=\"\"")
+            && !html.contains("<p class=\"text\">"),
+        "{html}"
+    );
+}
+
+async fn a_scheduled_post_keeps_its_picture(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    for round in 0..20 {
+        let picture = upload(&t, 20 + round, 10).await;
+        let at = app.later(3_600).to_rfc3339();
+        let post = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account], "media": [picture] });
+        let path = t.path(&format!("/media/{picture}"));
+        let (deleted, scheduled) = tokio::join!(t.delete(&path), create(&t, post));
+        match scheduled.status {
+            201 => drop(deleted.refused(409, "media_in_use")),
+            _ => {
+                assert_eq!(scheduled.invalid(), ["media.0"]);
+                deleted.expect(204);
+            }
+        }
+        assert_eq!(used(&app, &[picture]).await, [scheduled.status == 201]);
+    }
+}

@@ -1,0 +1,323 @@
+//! Pictures on the platforms themselves, from the library to the request, against servers that answer as theirs do.
+
+use std::sync::{Arc, Mutex};
+
+use crier_common::domain::failure::Category;
+use crier_common::domain::platform::Platform;
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::store::accounts::{self, NewAccount};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, Request, ResponseTemplate};
+
+use crate::support::jobs::TestWorker;
+use crate::support::picture;
+use crate::support::store::{TestStore, new_account, on_both};
+
+on_both!(
+    bluesky_gets_each_blob_once,
+    bluesky_s_token_is_renewed_in_the_middle_of_the_uploads,
+    a_blob_that_bluesky_dropped_is_uploaded_again,
+    wordpress_gets_twenty_pictures_once,
+    an_upload_that_wordpress_has_is_found_by_its_name,
+    a_picture_that_was_deleted_at_wordpress_is_uploaded_again,
+    an_album_goes_to_telegram_in_one_call,
+    woocommerce_is_told_where_the_pictures_are,
+);
+
+/// What the server was asked, and what it says to it: by the method and the last part of the path.
+struct Server {
+    mock: MockServer,
+    seen: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Server {
+    /// Answers each request by what it is, and how often it was asked so before (from 0).
+    async fn start(answer: impl Fn(&str, usize, &Request) -> ResponseTemplate + Send + Sync + 'static) -> Self {
+        let (mock, seen) = (MockServer::start().await, Arc::new(Mutex::new(Vec::<Request>::new())));
+        let kept = seen.clone();
+        let respond = move |request: &Request| {
+            let before = kept.lock().unwrap().iter().filter(|r| what(r) == what(request)).count();
+            kept.lock().unwrap().push(request.clone());
+            answer(&what(request), before, request)
+        };
+        Mock::given(any()).respond_with(respond).mount(&mock).await;
+        Self { mock, seen }
+    }
+
+    fn asked(&self, wanted: &str) -> Vec<Request> {
+        self.seen.lock().unwrap().iter().filter(|r| what(r) == wanted).cloned().collect()
+    }
+
+    fn bodies(&self, wanted: &str) -> Vec<Value> {
+        self.asked(wanted).iter().map(|r| r.body_json().unwrap()).collect()
+    }
+}
+
+/// `POST media`, `GET posts`, `POST com.atproto.repo.putRecord`; a number at the end is left out.
+fn what(request: &Request) -> String {
+    let last = request.url.path_segments().unwrap().rfind(|part| part.parse::<i64>().is_err());
+    let of_one = request.url.path().ends_with(|c: char| c.is_ascii_digit());
+    format!("{} {}{}", request.method, last.unwrap_or_default(), if of_one { "/…" } else { "" })
+}
+
+fn ok(body: Value) -> ResponseTemplate {
+    ResponseTemplate::new(200).set_body_json(body)
+}
+
+fn refused(status: u16, body: Value) -> ResponseTemplate {
+    ResponseTemplate::new(status).set_body_json(body)
+}
+
+/// The worker's account on a platform.
+async fn connected(w: &TestWorker, platform: Platform, secrets: Value) -> i64 {
+    let new = NewAccount {
+        platform,
+        external_id: if platform == Platform::Bluesky { "did:plc:alice".into() } else { "it".into() },
+        secrets: SecretString::from(secrets.to_string()),
+        ..new_account("it", "")
+    };
+    w.write(async |tx| {
+        let made = accounts::save(tx, w.world.workspace, &new).await?;
+        accounts::attach(tx, w.world.brand, made.id).await?;
+        Ok(made.id)
+    })
+    .await
+}
+
+async fn bluesky(s: TestStore, server: &Server) -> (TestWorker, i64) {
+    let w = TestWorker::calling(s, Platform::Bluesky, &server.mock.uri()).await;
+    let secrets = json!({ "identifier": "a", "app_password": "p", "access_jwt": "old", "refresh_jwt": "refresh" });
+    let account = connected(&w, Platform::Bluesky, secrets).await;
+    (w, account)
+}
+
+async fn wordpress(s: TestStore, server: &Server) -> (TestWorker, i64) {
+    let w = TestWorker::over(s).await;
+    let root = format!("{}/wp-json/", server.mock.uri());
+    let secrets = json!({ "username": "ada", "application_password": "p", "api_root": root });
+    let account = connected(&w, Platform::Wordpress, secrets).await;
+    (w, account)
+}
+
+async fn pictures(w: &TestWorker, n: u32) -> Vec<i64> {
+    let mut ids = Vec::new();
+    for i in 1..=n {
+        ids.push(w.picture(&format!("p{i}.png"), picture::png(10 + i, 20), Some(&format!("Picture {i}"))).await);
+    }
+    ids
+}
+
+const UPLOAD: &str = "POST com.atproto.repo.uploadBlob";
+const PUT: &str = "POST com.atproto.repo.putRecord";
+
+fn blob(name: impl std::fmt::Display) -> Value {
+    json!({ "$type": "blob", "ref": { "$link": format!("bafy{name}") }, "mimeType": "image/png", "size": 1 })
+}
+
+fn written() -> ResponseTemplate {
+    ok(json!({ "uri": "at://did:plc:alice/app.bsky.feed.post/x", "cid": "bafy" }))
+}
+
+async fn bluesky_gets_each_blob_once(s: TestStore) {
+    let server = Server::start(|asked, before, _| match (asked, before) {
+        (UPLOAD, n) => ok(json!({ "blob": blob(n) })),
+        // It breaks off, and has taken nothing.
+        (PUT, 0) => ResponseTemplate::new(502),
+        (PUT, _) => written(),
+        _ => refused(400, json!({ "error": "RecordNotFound", "message": "Could not locate record" })),
+    })
+    .await;
+    let (w, account) = bluesky(s, &server).await;
+    let ids = pictures(&w, 4).await;
+    let (post, _) = w.publish_pictures(account, &ids).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let sent = server.asked(UPLOAD);
+    assert_eq!(sent.len(), 4);
+    assert!(
+        sent.iter().all(|r| r.headers["content-type"] == "image/png" && r.headers["authorization"] == "Bearer old")
+    );
+    let records = server.bodies(PUT);
+    assert_eq!(records[0], records[1], "the identical record again");
+    let image = |n: u32| {
+        let ratio = json!({ "width": 11 + n, "height": 20 });
+        json!({ "image": blob(n), "alt": format!("Picture {}", n + 1), "aspectRatio": ratio })
+    };
+    let images: Vec<Value> = (0..4).map(image).collect();
+    assert_eq!(records[0]["record"]["embed"], json!({ "$type": "app.bsky.embed.images", "images": images }));
+}
+
+async fn bluesky_s_token_is_renewed_in_the_middle_of_the_uploads(s: TestStore) {
+    let server = Server::start(|asked, before, request| match asked {
+        // The old one runs out after the first upload.
+        UPLOAD if before > 0 && request.headers["authorization"] == "Bearer old" => {
+            refused(400, json!({ "error": "ExpiredToken", "message": "Token has expired" }))
+        }
+        UPLOAD => ok(json!({ "blob": blob(request.body.len()) })),
+        "POST com.atproto.server.refreshSession" => {
+            ok(json!({ "did": "did:plc:alice", "handle": "a", "accessJwt": "new", "refreshJwt": "refresh-2" }))
+        }
+        _ => written(),
+    })
+    .await;
+    let (w, account) = bluesky(s, &server).await;
+    let ids = pictures(&w, 3).await;
+    let (post, target) = w.publish_pictures(account, &ids).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((server.asked(UPLOAD).len(), w.target(target).await.attempts), (4, 1));
+    assert_eq!(server.asked("POST com.atproto.server.refreshSession").len(), 1);
+    assert_eq!(server.asked(PUT)[0].headers["authorization"], "Bearer new");
+}
+
+async fn a_blob_that_bluesky_dropped_is_uploaded_again(s: TestStore) {
+    let server = Server::start(|asked, before, _| match (asked, before) {
+        (UPLOAD, n) => ok(json!({ "blob": blob(n) })),
+        (PUT, 0) => refused(429, json!({ "error": "RateLimitExceeded" })).insert_header("retry-after", "20000"),
+        (PUT, 1) => refused(400, json!({ "error": "BlobNotFound", "message": "Could not find blob: bafy0" })),
+        _ => written(),
+    })
+    .await;
+    let (w, account) = bluesky(s, &server).await;
+    let ids = pictures(&w, 2).await;
+    let (post, target) = w.publish_pictures(account, &ids).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((server.asked(UPLOAD).len(), w.target(target).await.attempts), (4, 2), "in the same try");
+    let last = server.bodies(PUT).pop().unwrap();
+    assert_eq!(last["record"]["embed"]["images"][1]["image"], blob(3));
+}
+
+/// Names the n-th upload by 100 + n, and knows those that `has` lets it.
+fn site(asked: &str, before: usize, request: &Request, has: impl Fn(i64) -> bool) -> ResponseTemplate {
+    let parameter = |name: &str| {
+        let found = request.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+        found.unwrap_or_default()
+    };
+    match asked {
+        "POST media" => {
+            let id = 101 + before;
+            ResponseTemplate::new(201)
+                .set_body_json(json!({ "id": id, "source_url": format!("https://b/{id}.png"), "slug": "x" }))
+        }
+        "POST media/…" => ok(json!({ "id": 1 })),
+        "GET media" => {
+            let ids = parameter("include");
+            let ids = ids.split(',').filter_map(|id| id.parse().ok()).filter(|id| has(*id));
+            ok(ids.map(|id| json!({ "id": id })).collect())
+        }
+        "GET posts" => ok(json!([])),
+        // It says that it took nothing, once.
+        _ if before == 0 => refused(429, json!({ "code": "x" })),
+        _ => ResponseTemplate::new(201).set_body_json(json!({ "id": 11, "link": "https://b/x/", "slug": "x" })),
+    }
+}
+
+async fn wordpress_gets_twenty_pictures_once(s: TestStore) {
+    let server = Server::start(|asked, before, request| site(asked, before, request, |_| true)).await;
+    let (w, account) = wordpress(s, &server).await;
+    let ids = pictures(&w, 20).await;
+    let (post, target) = w.publish_pictures(account, &ids).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let marker = w.target(target).await.marker.unwrap();
+    let names: Vec<String> = server
+        .asked("POST media")
+        .iter()
+        .map(|r| r.headers["content-disposition"].to_str().unwrap().to_owned())
+        .collect();
+    let slug = marker["slug"].as_str().unwrap();
+    let wanted: Vec<String> = ids.iter().map(|id| format!("attachment; filename=\"{slug}-{id}.png\"")).collect();
+    assert_eq!(names, wanted, "each once, in order");
+    let alt_texts: Vec<Value> = server.bodies("POST media/…").iter().map(|b| b["alt_text"].clone()).collect();
+    assert_eq!(alt_texts, (1..=20).map(|n| json!(format!("Picture {n}"))).collect::<Vec<_>>());
+    let body = server.bodies("POST posts").pop().unwrap();
+    assert_eq!(body["featured_media"], json!(101));
+    let content = body["content"].as_str().unwrap();
+    let places: Vec<_> = (102..=120).map(|id| content.find(&format!("https://b/{id}.png")).unwrap()).collect();
+    assert!(places.is_sorted() && !content.contains("101.png"), "{content}");
+}
+
+async fn an_upload_that_wordpress_has_is_found_by_its_name(s: TestStore) {
+    let server = Server::start(|asked, before, request| {
+        let slug = request.url.query_pairs().find(|(key, _)| key == "slug").map(|(_, value)| value.into_owned());
+        match (asked, slug) {
+            ("GET media", Some(slug)) => ok(json!([{ "id": 55, "source_url": "https://b/55.png", "slug": slug }])),
+            _ => site(asked, before, request, |_| true),
+        }
+    })
+    .await;
+    let (w, account) = wordpress(s, &server).await;
+    let ids = pictures(&w, 2).await;
+    let (post, target) = w.publish_pictures(account, &ids).await;
+    w.run_jobs().await;
+    // Its process died after the upload, before it stored what came back.
+    w.sql(format!("UPDATE post_targets SET uploads = NULL WHERE id = {target}")).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!(server.asked("POST media").len(), 2, "not again");
+    assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(55));
+}
+
+async fn a_picture_that_was_deleted_at_wordpress_is_uploaded_again(s: TestStore) {
+    let server = Server::start(|asked, before, request| site(asked, before, request, |id| id != 102)).await;
+    let (w, account) = wordpress(s, &server).await;
+    let ids = pictures(&w, 2).await;
+    let (post, target) = w.publish_pictures(account, &ids).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((server.asked("POST media").len(), w.target(target).await.attempts), (4, 2));
+    assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(103));
+}
+
+async fn an_album_goes_to_telegram_in_one_call(s: TestStore) {
+    let server = Server::start(|_, before, _| match before {
+        0 => refused(429, json!({ "ok": false, "error_code": 429, "parameters": { "retry_after": 7 } })),
+        _ => {
+            let chat = json!({ "id": -1_001, "type": "channel", "username": "news" });
+            let messages: Vec<Value> = (1..=10).map(|n| json!({ "message_id": n, "chat": chat })).collect();
+            ok(json!({ "ok": true, "result": messages }))
+        }
+    })
+    .await;
+    let w = TestWorker::calling(s, Platform::Telegram, &server.mock.uri()).await;
+    let account = connected(&w, Platform::Telegram, json!({ "bot_token": "1:a", "chat_id": "-1001" })).await;
+    let ids = pictures(&w, 10).await;
+    let (post, target) = w.publish_pictures(account, &ids).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!(w.target(target).await.external_id.as_deref(), Some("1,2,3,4,5,6,7,8,9,10"));
+    let sent = server.asked("POST sendMediaGroup");
+    assert_eq!(sent.len(), 2);
+    let body = String::from_utf8_lossy(&sent[1].body).into_owned();
+    let places: Vec<_> =
+        (0..10).map(|n| body.find(&format!("name=\"file{n}\"; filename=\"p{}.png\"", n + 1)).unwrap()).collect();
+    assert!(places.is_sorted());
+    let media: Value = serde_json::from_str(body.lines().find(|line| line.starts_with('[')).unwrap()).unwrap();
+    assert_eq!((&media[0]["caption"], &media[1]["caption"]), (&json!("Fresh bread"), &json!("")));
+}
+
+async fn woocommerce_is_told_where_the_pictures_are(s: TestStore) {
+    let server = Server::start(|asked, before, _| match (asked, before) {
+        ("GET products", _) => ok(json!([])),
+        (_, 0) => refused(400, json!({ "code": "woocommerce_product_image_upload_error", "message": "Not Found" })),
+        _ => ResponseTemplate::new(201).set_body_json(json!({ "id": 31, "permalink": null, "sku": "x" })),
+    })
+    .await;
+    let w = TestWorker::over(s).await;
+    let root = format!("{}/wp-json/", server.mock.uri());
+    let secrets = json!({ "consumer_key": "k", "consumer_secret": "s", "api_root": root });
+    let account = connected(&w, Platform::Woocommerce, secrets).await;
+    let ids = pictures(&w, 2).await;
+    let (post, target) = w.publish_pictures(account, &ids).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.error.unwrap().category), (TargetStatus::Publishing, Category::Media));
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let images = server.bodies("POST products")[1]["images"].clone();
+    assert_eq!((&images[0]["alt"], &images[1]["alt"]), (&json!("Picture 1"), &json!("Picture 2")));
+    assert!(images[0]["src"].as_str().unwrap().starts_with("https://crier.example/media/"), "{images}");
+}

@@ -1,0 +1,332 @@
+//! `publish_target` with pictures: loaded, made fit, uploaded once, and only then the call.
+
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::State;
+use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_common::platforms::{CallError, Image, Pictures};
+use crier_common::store::{media, post_media};
+
+use crate::support::fake_platform::{
+    Gate, Say, Upload, auth_expired, permanent, rate_limited, reauth, transient, unknown,
+};
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::picture;
+
+worker_on_both!(
+    pictures_are_uploaded_in_order_and_then_published,
+    pictures_that_are_fetched_are_not_loaded,
+    pictures_that_go_along_are_loaded_for_the_call,
+    a_further_try_uploads_nothing_again,
+    uploads_that_were_stored_before_a_rate_limit_are_kept,
+    an_upload_that_dies_before_it_is_stored_is_made_again,
+    a_token_that_runs_out_in_the_middle_is_renewed_once,
+    an_upload_that_is_refused_ends_the_target,
+    an_upload_of_unknown_end_is_tried_again,
+    a_post_of_unknown_end_is_asked_for_before_anything_is_uploaded,
+    uploads_that_are_gone_are_made_anew_once_in_a_run,
+    a_picture_that_was_deleted_is_final,
+    a_file_that_is_gone_is_final,
+    a_storage_that_is_away_is_tried_again,
+    a_target_s_own_pictures_go_out,
+    other_pictures_on_a_failed_post_are_uploaded_beside_those_that_are_there,
+    a_lost_lease_stores_no_upload,
+);
+
+fn ids(images: &[Image]) -> Vec<i64> {
+    images.iter().map(|image| image.id).collect()
+}
+
+/// What the platform called the pictures of a publish.
+fn names(images: &[Image]) -> Vec<&str> {
+    images.iter().map(|i| i.uploaded.as_ref().and_then(|u| u.name.as_str()).unwrap_or("none")).collect()
+}
+
+async fn three(w: &TestWorker) -> [i64; 3] {
+    [
+        w.picture("one.png", picture::png(40, 30), Some("The first")).await,
+        w.picture("two.jpg", picture::jpeg(30, 40), None).await,
+        w.picture("three.png", picture::png(20, 20), Some("The third")).await,
+    ]
+}
+
+async fn uploads(w: &TestWorker, target: i64) -> serde_json::Value {
+    post_media::uploads(&mut w.conn().await, target).await.unwrap().into()
+}
+
+async fn pictures_are_uploaded_in_order_and_then_published(w: TestWorker) {
+    let [one, two, three] = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    let (post, target) = w.publish_pictures(w.account.id, &[two, one, three]).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
+    assert_eq!(calls, ["upload", "upload", "upload", "publish"]);
+    let sent = w.fake.uploads();
+    assert_eq!(ids(&sent), [two, one, three]);
+    assert_eq!((sent[0].mime_type.as_str(), sent[0].filename.as_str()), ("image/jpeg", "two.jpg"));
+    assert_eq!((sent[1].alt_text.as_deref(), sent[0].alt_text.as_deref()), (Some("The first"), None));
+    assert_eq!((sent[1].width, sent[1].height), (40, 30));
+    assert!(sent.iter().all(|image| !image.bytes.is_empty()));
+    let shown = &w.fake.shown()[0];
+    assert_eq!((ids(shown), names(shown)), (vec![two, one, three], vec!["upload-1", "upload-2", "upload-3"]));
+    assert!(shown.iter().all(|image| image.bytes.is_empty()), "the bytes are held no longer than the upload");
+    assert_eq!(uploads(&w, target).await[one.to_string()], "upload-2");
+    assert_eq!(w.target(target).await.attempts, 1);
+}
+
+async fn pictures_that_are_fetched_are_not_loaded(w: TestWorker) {
+    let picture = w.picture("one.png", picture::png(40, 30), Some("The first")).await;
+    // It would fail if it were loaded.
+    std::fs::remove_dir_all(w.files().join("media")).unwrap();
+    let (post, _) = w.publish_pictures(w.account.id, &[picture]).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let shown = &w.fake.shown()[0][0];
+    assert!(shown.url.starts_with("https://crier.example/media/") && shown.url.ends_with(".png"), "{}", shown.url);
+    assert!(shown.bytes.is_empty() && shown.uploaded.is_none());
+}
+
+async fn pictures_that_go_along_are_loaded_for_the_call(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Inline);
+    w.fake.says([Say::Refuse(transient())]);
+    let (post, _) = w.publish_pictures(w.account.id, &all).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((w.fake.count("upload"), w.fake.count("publish")), (0, 2));
+    for shown in w.fake.shown() {
+        assert_eq!(ids(&shown), all);
+        assert!(shown.iter().all(|image| !image.bytes.is_empty()));
+    }
+}
+
+async fn a_further_try_uploads_nothing_again(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    w.fake.says([Say::Refuse(transient()), Say::AcceptAnd(unknown())]);
+    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((w.fake.count("upload"), w.fake.count("publish"), w.fake.posts().len()), (3, 2, 1));
+    assert_eq!(names(&w.fake.shown()[1]), ["upload-1", "upload-2", "upload-3"]);
+    assert_eq!(w.target(target).await.attempts, 3, "the third asked what became of the second");
+}
+
+async fn uploads_that_were_stored_before_a_rate_limit_are_kept(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    let until = w.later(3_600);
+    w.fake.says_of_uploads([Upload::Take, Upload::Refuse(rate_limited(until))]);
+    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.next_attempt_at), (TargetStatus::Publishing, Some(until)));
+    assert_eq!(waiting.error.unwrap().category, Category::RateLimited);
+    assert_eq!(waiting.call_started_at, None, "no call has begun");
+    assert_eq!(uploads(&w, target).await, serde_json::json!({ all[0].to_string(): "upload-1" }));
+    assert_eq!(w.attempts(post).await[0].outcome, AttemptOutcome::Retried);
+
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!(ids(&w.fake.uploads()), all, "each once");
+    let first = w.fake.shown()[0][0].uploaded.clone().unwrap();
+    assert!(!first.fresh && w.fake.shown()[0][2].uploaded.clone().unwrap().fresh);
+}
+
+async fn an_upload_that_dies_before_it_is_stored_is_made_again(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    let gate = Gate::new();
+    w.fake.says_of_uploads([Upload::Take, Upload::TakeAndHang(gate.clone())]);
+    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    let doomed = w.doomed().await;
+    doomed.start(w.rung_for_target(target).await);
+    gate.entered().await;
+    doomed.kill().await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!(ids(&w.fake.uploads()), [all[0], all[1], all[1], all[2]], "what was stored is not uploaded again");
+    assert_eq!((w.fake.count("reconcile"), w.fake.posts().len()), (0, 1), "no call was in doubt");
+}
+
+async fn a_token_that_runs_out_in_the_middle_is_renewed_once(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    w.fake.says_of_uploads([Upload::Take, Upload::Refuse(auth_expired())]);
+    let (post, _) = w.publish_pictures(w.account.id, &all).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((w.fake.count("refresh"), ids(&w.fake.uploads())), (1, all.to_vec()));
+    assert_eq!(w.attempts(post).await.len(), 1);
+
+    // A second time in one run is a refusal of the credentials.
+    w.fake.says_of_uploads([Upload::Refuse(auth_expired()), Upload::Refuse(auth_expired())]);
+    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    assert_eq!(w.target(target).await.error.unwrap().code, "account_expired");
+    assert_eq!(w.account_status().await.as_str(), "expired");
+}
+
+async fn an_upload_that_is_refused_ends_the_target(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    for (error, category) in [(permanent(), Category::PlatformRejected), (reauth(), Category::AuthExpired)] {
+        w.fake.says_of_uploads([Upload::Refuse(error)]);
+        let (post, target) = w.publish_pictures(w.account.id, &all).await;
+        w.engine.run(w.rung_for_target(target).await).await;
+        assert_eq!(w.post_status(post).await, PostStatus::Failed);
+        assert_eq!(w.target(target).await.error.unwrap().category, category);
+        assert_eq!(w.attempts(post).await[0].outcome, AttemptOutcome::Failed);
+    }
+    assert_eq!((w.fake.count("publish"), w.events().await.len()), (0, 2));
+}
+
+async fn an_upload_of_unknown_end_is_tried_again(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    w.fake.cannot_tell();
+    w.fake.says_of_uploads([Upload::Refuse(unknown())]);
+    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.error.unwrap().category), (TargetStatus::Publishing, Category::Network));
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+}
+
+async fn a_post_of_unknown_end_is_asked_for_before_anything_is_uploaded(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    w.fake.says([Say::AcceptAnd(unknown())]);
+    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    w.run_jobs().await;
+    w.sql(format!("UPDATE post_targets SET uploads = NULL WHERE id = {target}")).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((w.fake.count("upload"), w.fake.posts().len()), (3, 1));
+}
+
+async fn uploads_that_are_gone_are_made_anew_once_in_a_run(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    let gone = || Say::Refuse(CallError::UploadsGone(transient().failure().clone()));
+    w.fake.says([Say::Refuse(transient()), gone()]);
+    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!(ids(&w.fake.uploads()), [all, all].concat());
+    assert_eq!(names(&w.fake.shown()[2]), ["upload-4", "upload-5", "upload-6"]);
+    assert_eq!(uploads(&w, target).await[all[2].to_string()], "upload-6");
+    assert_eq!(w.target(target).await.attempts, 2);
+
+    // A platform that keeps saying so is not asked for ever.
+    w.fake.says([gone(), gone()]);
+    let (_, target) = w.publish_pictures(w.account.id, &all).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.call_started_at), (TargetStatus::Publishing, None));
+    assert!(waiting.next_attempt_at.is_some());
+}
+
+async fn delete_asset(w: &TestWorker, id: i64) {
+    w.write(async |tx| media::delete(tx, w.world.brand, id).await).await;
+}
+
+async fn a_picture_that_was_deleted_is_final(w: TestWorker) {
+    for wanted in [Pictures::Uploaded, Pictures::Inline, Pictures::Fetched] {
+        let all = three(&w).await;
+        w.fake.wants(wanted);
+        let (post, target) = w.publish_pictures(w.account.id, &all).await;
+        delete_asset(&w, all[1]).await;
+        w.run_jobs().await;
+        assert_eq!(w.post_status(post).await, PostStatus::Failed);
+        let error = w.target(target).await.error.unwrap();
+        assert_eq!((error.category, error.code.as_str()), (Category::InvalidContent, "media_deleted"));
+        assert!(error.message.contains(&format!("Picture {} ", all[1])), "{}", error.message);
+    }
+    assert!(w.fake.calls().is_empty());
+}
+
+async fn a_file_that_is_gone_is_final(w: TestWorker) {
+    for wanted in [Pictures::Uploaded, Pictures::Inline] {
+        let picture = w.picture("one.png", picture::png(40, 30), None).await;
+        w.fake.wants(wanted);
+        let (post, target) = w.publish_pictures(w.account.id, &[picture]).await;
+        let asset = media::find(&mut w.conn().await, w.world.brand, picture).await.unwrap().unwrap();
+        w.media().storage().delete(&asset.key).await.unwrap();
+        w.run_jobs().await;
+        assert_eq!(w.post_status(post).await, PostStatus::Failed);
+        assert_eq!(w.target(target).await.error.unwrap().code, "media_deleted");
+        w.media().storage().put(&asset.key, picture::png(40, 30).into()).await.unwrap();
+    }
+    assert!(w.fake.calls().is_empty());
+}
+
+async fn a_storage_that_is_away_is_tried_again(w: TestWorker) {
+    let picture = w.picture("one.png", picture::png(40, 30), None).await;
+    w.fake.wants(Pictures::Uploaded);
+    let (post, target) = w.publish_pictures(w.account.id, &[picture]).await;
+    let (files, aside) = (w.files().join("media"), w.files().join("aside"));
+    std::fs::rename(&files, &aside).unwrap();
+    // In the way, so that it is no missing file.
+    std::fs::write(&files, "no directory").unwrap();
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    let error = waiting.error.unwrap();
+    assert_eq!(
+        (waiting.status, error.category, error.category.retryable()),
+        (TargetStatus::Publishing, Category::Media, true)
+    );
+    assert!(!error.message.contains("directory"), "nothing of the cause is told: {}", error.message);
+    std::fs::remove_file(&files).unwrap();
+    std::fs::rename(&aside, &files).unwrap();
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+}
+
+async fn a_target_s_own_pictures_go_out(w: TestWorker) {
+    let [one, two, _] = three(&w).await;
+    let (_, target) = w.publish_pictures(w.account.id, &[one]).await;
+    w.sql(format!("UPDATE post_targets SET media = '[{two}]' WHERE id = {target}")).await;
+    w.run_jobs().await;
+    assert_eq!(ids(&w.fake.shown()[0]), [two]);
+}
+
+async fn other_pictures_on_a_failed_post_are_uploaded_beside_those_that_are_there(w: TestWorker) {
+    let [one, two, three] = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    w.fake.says([Say::Refuse(permanent())]);
+    let (post, target) = w.publish_pictures(w.account.id, &[one, two]).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    w.change_post(post, |p| p.media = vec![three, one]).await;
+    w.publish_again(post).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!(names(&w.fake.shown()[1]), ["upload-3", "upload-1"]);
+    assert_eq!(w.state(w.job_of(target).await.id).await, State::Done);
+}
+
+async fn a_lost_lease_stores_no_upload(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    let (_, target) = w.publish_pictures(w.account.id, &all).await;
+    let id = w.rung_for_target(target).await;
+    let handler = w.handler(crier_common::domain::job::Kind::PublishTarget);
+    let job = w.claim(&[id], "frozen").await.remove(0);
+    let run = crier_worker::engine::Run::new(job);
+    let gate = Gate::new();
+    w.fake.says_of_uploads([Upload::Wait(gate.clone())]);
+    // Another worker has the job by the time at which the first upload is to be stored.
+    let meanwhile = async {
+        gate.entered().await;
+        w.sql(format!("UPDATE jobs SET fence = fence + 1 WHERE id = {id}")).await;
+        gate.let_through();
+    };
+    let (ended, ()) = tokio::join!(handler.run(&run), meanwhile);
+    ended.unwrap();
+    assert_eq!((w.fake.count("upload"), w.fake.count("publish")), (1, 0));
+    assert_eq!(uploads(&w, target).await, serde_json::json!({}));
+}

@@ -1,0 +1,277 @@
+//! The pictures of a post: what is to go out, its bytes made fit for the platform, and the uploads before the call.
+//!
+//! What the platform calls a picture is stored before the next one is uploaded, so a further try, or another worker, goes
+//! on where the last one stopped. No upload is a publish: whatever becomes of it, nothing is in doubt.
+//!
+//! Bytes are held for one picture at a time, or, where all of them are in the call that publishes, for one post; each time
+//! within the library's budget, of which one share is taken at once, so that nobody waits for another in a circle.
+
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::media::{Asset, ImageType};
+use crier_common::domain::platform::MediaRules;
+use crier_common::domain::post::{Post, Target};
+use crier_common::media::picture::{self, Fitted, Rules};
+use crier_common::platforms::{CallError, Image, Pictures, Uploaded};
+use crier_common::store::jobs::engine as rows;
+use crier_common::store::{Result, Tx, media, post_media};
+use serde_json::{Map, Value};
+
+use super::ending::How;
+use super::{Carried, Prepared, PublishTarget, lease_lost};
+use crate::engine::Run;
+
+/// The pictures of a target, in the order of the post; or why they cannot go out.
+pub(super) type Shown = std::result::Result<Vec<Asset>, Failure>;
+
+/// Looks up what a target shows.
+pub(super) async fn shown(tx: &mut Tx, post: &Post, target: &Target) -> Result<Shown> {
+    let ids = target.media.as_ref().unwrap_or(&post.media);
+    let mut found = media::find_many(tx, post.brand_id, ids).await?;
+    let mut shown = Vec::with_capacity(ids.len());
+    for id in ids {
+        match found.iter().position(|asset| asset.id == *id) {
+            Some(at) => shown.push(found.swap_remove(at)),
+            None => return Ok(Err(deleted(*id))),
+        }
+    }
+    Ok(Ok(shown))
+}
+
+fn deleted(id: i64) -> Failure {
+    Failure::coded(
+        Category::InvalidContent,
+        "media_deleted",
+        format!("Picture {id} is not in the media library any more. Choose another one, then publish the post again."),
+    )
+}
+
+/// Whether the platform has to get bytes of it before the call, or in it.
+pub(super) fn is_wanted(pictures: Pictures, image: &Image) -> bool {
+    match pictures {
+        Pictures::Uploaded => image.uploaded.is_none(),
+        Pictures::Inline => image.bytes.is_empty(),
+        Pictures::Fetched => false,
+    }
+}
+
+impl PublishTarget {
+    /// A picture as it is known without its bytes.
+    pub(super) fn image(&self, asset: &Asset, uploads: &Map<String, Value>) -> Image {
+        let uploaded = uploads.get(&asset.id.to_string());
+        Image {
+            id: asset.id,
+            bytes: Default::default(),
+            mime_type: asset.mime_type.to_string(),
+            filename: asset.filename.clone(),
+            alt_text: asset.alt_text.clone(),
+            width: unsigned(asset.width),
+            height: unsigned(asset.height),
+            url: self.library.url(&asset.key),
+            uploaded: uploaded.map(|name| Uploaded { name: name.clone(), fresh: false }),
+        }
+    }
+
+    /// Gets the pictures to where the platform wants them; gives how the run ends where that cannot be.
+    pub(super) async fn bring(&self, run: &Run, p: &mut Prepared) -> Result<Option<Carried>> {
+        match p.connector.pictures() {
+            Pictures::Uploaded => self.upload_all(run, p).await,
+            Pictures::Inline => Ok(self.load_all(p).await.err().map(Ok)),
+            Pictures::Fetched => Ok(None),
+        }
+    }
+
+    /// The same, after the platform said that what was uploaded is gone.
+    pub(super) async fn bring_anew(&self, run: &Run, p: &mut Prepared) -> Result<Option<Carried>> {
+        p.outgoing.images.iter_mut().for_each(|image| image.uploaded = None);
+        if !self.keep_uploads(run, p).await? {
+            return Ok(Some(Err(lease_lost())));
+        }
+        self.bring(run, p).await
+    }
+
+    async fn upload_all(&self, run: &Run, p: &mut Prepared) -> Result<Option<Carried>> {
+        for index in 0..p.outgoing.images.len() {
+            if p.outgoing.images[index].uploaded.is_some() {
+                continue;
+            }
+            let rules = rules_of(p);
+            let mut share = self.library.budget().share(needed(&p.assets[index], rules)).await;
+            let image = match self.load(&p.assets[index], &p.outgoing.images[index], rules).await {
+                Ok(image) => image,
+                Err(how) => return Ok(Some(Ok(how))),
+            };
+            share.keep(image.bytes.len() as u64);
+            let name = match self.upload(run, p, &image).await? {
+                Ok(name) => name,
+                Err(error) => return Ok(Some(Ok(How::of(harmless(error), true)))),
+            };
+            p.outgoing.images[index].uploaded = Some(Uploaded { name, fresh: true });
+            if !self.keep_uploads(run, p).await? {
+                return Ok(Some(Err(lease_lost())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// One upload; an access token that has run out is renewed once.
+    async fn upload(
+        &self,
+        run: &Run,
+        p: &mut Prepared,
+        image: &Image,
+    ) -> Result<std::result::Result<Value, CallError>> {
+        match self.upload_once(run, p, image).await {
+            Err(CallError::AuthExpired(failure)) => match self.refresh(run, p, failure).await? {
+                Ok(()) => Ok(self.upload_once(run, p, image).await),
+                Err(error) => Ok(Err(error)),
+            },
+            result => Ok(result),
+        }
+    }
+
+    async fn upload_once(&self, run: &Run, p: &Prepared, image: &Image) -> std::result::Result<Value, CallError> {
+        // It may be several requests, each with the platform's time-out, as a publish is.
+        let deadline = self.publish_timeout.to_std().unwrap_or_default();
+        let upload = p.connector.upload(&p.call, &p.outgoing, image);
+        match run.call(tokio::time::timeout(deadline, upload)).await {
+            Ok(result) => result,
+            Err(_) => Err(CallError::network("The platform did not take a picture in time.")),
+        }
+    }
+
+    /// Stores what the platform calls the pictures; `false` where the lease was lost.
+    async fn keep_uploads(&self, run: &Run, p: &Prepared) -> Result<bool> {
+        let named = p.outgoing.images.iter().filter_map(|image| {
+            let uploaded = image.uploaded.as_ref()?;
+            Some((image.id.to_string(), uploaded.name.clone()))
+        });
+        let mut tx = self.store.begin().await?;
+        if !rows::still_held(&mut tx, &run.job).await? {
+            return Ok(false);
+        }
+        post_media::set_uploads(&mut tx, p.target.id, &named.collect()).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Loads the bytes of all pictures; the memory that they take up is shared until the run ends.
+    async fn load_all(&self, p: &mut Prepared) -> std::result::Result<(), How> {
+        let rules = rules_of(p);
+        let kept: u64 = p.assets.iter().map(|asset| kept(asset, rules)).sum();
+        let worked = p.assets.iter().map(|asset| needed(asset, rules)).max().unwrap_or_default();
+        if worked == 0 {
+            return Ok(());
+        }
+        let mut share = self.library.budget().share(kept + worked).await;
+        for (asset, image) in p.assets.iter().zip(&mut p.outgoing.images) {
+            *image = self.load(asset, image, rules).await?;
+        }
+        share.keep(p.outgoing.images.iter().map(|image| image.bytes.len() as u64).sum());
+        p.share = Some(share);
+        Ok(())
+    }
+
+    /// A picture with its bytes, as the platform takes them.
+    async fn load(&self, asset: &Asset, image: &Image, rules: &'static MediaRules) -> std::result::Result<Image, How> {
+        let bytes = match self.library.storage().read(&asset.key).await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Err(How::failed(deleted(asset.id))),
+            Err(error) => {
+                tracing::warn!(%error, media = asset.id, "a picture cannot be loaded");
+                let message = "A picture of the post cannot be loaded: the storage of files does not answer.";
+                return Err(How::again(Failure::of(Category::Media, message)));
+            }
+        };
+        let kind = asset.mime_type;
+        match self.library.budget().run(move || picture::fit(bytes, kind, &rules_for(rules))).await {
+            Some(Ok(fitted)) => Ok(with_bytes(image, fitted)),
+            Some(Err(refusal)) => Err(How::failed(Failure::coded(
+                Category::InvalidContent,
+                "image_unfit",
+                format!("Picture {} cannot be made fit for this platform: {refusal}", asset.id),
+            ))),
+            None => Err(How::again(Failure::of(Category::Internal, "A picture of the post could not be worked on."))),
+        }
+    }
+}
+
+fn rules_of(p: &Prepared) -> &'static MediaRules {
+    &p.connector.descriptor().capabilities.media
+}
+
+fn rules_for(media: &'static MediaRules) -> Rules<'static> {
+    Rules { mime_types: media.mime_types, max_bytes: media.max_bytes, max_sides: media.max_sides }
+}
+
+fn with_bytes(image: &Image, fitted: Fitted) -> Image {
+    Image {
+        bytes: fitted.bytes,
+        mime_type: fitted.kind.to_string(),
+        filename: named(&image.filename, fitted.kind),
+        ..image.clone()
+    }
+}
+
+/// The name of a file, its ending being that of its type.
+fn named(filename: &str, kind: ImageType) -> String {
+    let (stem, ending) = filename.rsplit_once('.').unwrap_or((filename, ""));
+    let fits = ending == kind.extension() || kind == ImageType::Jpeg && ending.eq_ignore_ascii_case("jpeg");
+    if fits { filename.to_owned() } else { format!("{stem}.{}", kind.extension()) }
+}
+
+fn unsigned(n: i32) -> u32 {
+    u32::try_from(n).unwrap_or_default()
+}
+
+/// Whether the platform takes the picture as it is.
+fn fits(asset: &Asset, rules: &MediaRules) -> bool {
+    rules.mime_types.contains(&asset.mime_type.as_str())
+        && rules.max_bytes.is_none_or(|most| asset.size_bytes.unsigned_abs() <= most)
+        && rules.max_sides.is_none_or(|most| unsigned(asset.width) + unsigned(asset.height) <= most)
+}
+
+/// How much memory a picture takes up once it is made fit, about.
+fn kept(asset: &Asset, rules: &MediaRules) -> u64 {
+    let size = asset.size_bytes.unsigned_abs();
+    if fits(asset, rules) { size } else { rules.max_bytes.unwrap_or(size) }
+}
+
+/// How much memory it takes to make it fit: the file, and where it has to be changed its pixels twice.
+fn needed(asset: &Asset, rules: &MediaRules) -> u64 {
+    let size = asset.size_bytes.unsigned_abs();
+    if fits(asset, rules) {
+        return size;
+    }
+    let pixel = match asset.mime_type {
+        ImageType::Jpeg => 3,
+        ImageType::Gif | ImageType::Webp => 4,
+        ImageType::Png => 8,
+    };
+    size + u64::from(unsigned(asset.width)) * u64::from(unsigned(asset.height)) * pixel * 2
+}
+
+/// An upload shows nothing to anybody: that its end is not known is a passing failure.
+fn harmless(error: CallError) -> CallError {
+    match error {
+        CallError::Unknown(failure) => CallError::Transient(Failure { category: Category::Network, ..failure }),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_converted_picture_is_named_by_its_type() {
+        for (name, kind, wanted) in [
+            ("cat.gif", ImageType::Jpeg, "cat.jpg"),
+            ("cat.jpeg", ImageType::Jpeg, "cat.jpeg"),
+            ("cat.png", ImageType::Png, "cat.png"),
+            ("my.cat", ImageType::Png, "my.png"),
+            ("cat", ImageType::Webp, "cat.webp"),
+        ] {
+            assert_eq!(named(name, kind), wanted);
+        }
+    }
+}
