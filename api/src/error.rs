@@ -33,6 +33,7 @@ crier_common::text_enum! {
         PostNotEditable = "post_not_editable",
         PostNotSubmittable = "post_not_submittable",
         PostNotPending = "post_not_pending",
+        ItemAlreadyScheduled = "item_already_scheduled",
         WebhookInactive = "webhook_inactive",
         PayloadTooLarge = "payload_too_large",
         UnsupportedMediaType = "unsupported_media_type",
@@ -78,6 +79,7 @@ impl Code {
             | Self::PostNotEditable
             | Self::PostNotSubmittable
             | Self::PostNotPending
+            | Self::ItemAlreadyScheduled
             | Self::WebhookInactive => StatusCode::CONFLICT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -307,7 +309,7 @@ mod tests {
         });
         assert_eq!(table[&400], ["idempotency_key_required", "idempotency_key_invalid", "invalid_json"]);
         assert_eq!(table[&403], ["insufficient_scope", "brand_forbidden", "test_mode_write_forbidden"]);
-        assert_eq!(table[&409].len(), 7);
+        assert_eq!(table[&409].len(), 8);
         assert_eq!(Code::PayloadTooLarge.kind(), Kind::InvalidRequest);
         assert_eq!(Code::PlatformUnavailable.kind(), Kind::Api);
         assert_eq!(Code::LimitReached.kind(), Kind::PlanLimit);

@@ -6,6 +6,7 @@ mod accounts;
 mod bodies;
 mod brands;
 mod checks;
+mod content_plans;
 mod idempotency;
 mod limits;
 mod lists;

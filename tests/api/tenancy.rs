@@ -15,6 +15,8 @@ struct Things {
     post: i64,
     webhook: i64,
     delivery: i64,
+    plan: i64,
+    item: i64,
 }
 
 impl Things {
@@ -26,7 +28,11 @@ impl Things {
         t.post("/brands", json!({ "name": "Told" })).await.expect(201);
         let deliveries = t.get(&format!("/webhooks/{webhook}/deliveries")).await.data(200);
         let delivery = deliveries[0]["id"].as_i64().expect("a delivery of brand.created");
-        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery }
+        let plan = json!({ "name": "mine", "items": [{ "title": "mine" }] });
+        let plan = t.post(&t.path("/content-plans"), plan).await.data(201);
+        let item = plan["items"][0]["id"].as_i64().unwrap();
+        let (post, plan) = (post["id"].as_i64().unwrap(), plan["id"].as_i64().unwrap());
+        Self { account, post, webhook, delivery, plan, item }
     }
 
     fn id(&self, name: &str) -> i64 {
@@ -35,6 +41,8 @@ impl Things {
             "post" => self.post,
             "webhook" => self.webhook,
             "delivery" => self.delivery,
+            "plan" => self.plan,
+            "item" => self.item,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -62,6 +70,8 @@ async fn another_tenants_ids_lead_nowhere(app: TestApp) {
     }
     let after = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
     assert_eq!(before, after);
+    let plan = victim.get(&victim.path(&format!("/content-plans/{}", things.plan))).await.data(200);
+    assert_eq!((&plan["name"], plan["items"][0]["id"].as_i64()), (&json!("mine"), Some(things.item)));
     victim.get(&format!("/webhooks/{}", things.webhook)).await.expect(200);
     assert_eq!(victim.get(&victim.path("/social-accounts")).await.data(200)[0]["id"], things.account);
 }
@@ -70,7 +80,12 @@ async fn lists_hold_ones_own(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     Things::of(&victim).await;
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
-    for path in [intruder.path("/posts"), intruder.path("/social-accounts"), "/webhooks".to_owned()] {
+    for path in [
+        intruder.path("/posts"),
+        intruder.path("/social-accounts"),
+        intruder.path("/content-plans"),
+        "/webhooks".to_owned(),
+    ] {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");
     }
 }
@@ -79,7 +94,11 @@ async fn another_brand_of_ones_own_is_another(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let things = Things::of(&owner).await;
     let second = owner.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    for path in [format!("/posts/{}", things.post), format!("/posts/{}/status", things.post)] {
+    for path in [
+        format!("/posts/{}", things.post),
+        format!("/posts/{}/status", things.post),
+        format!("/content-plans/{}", things.plan),
+    ] {
         owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
     }
     owner.delete(&format!("/brands/{second}/social-accounts/{}", things.account)).await.refused(404, "not_found");

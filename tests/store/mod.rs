@@ -7,6 +7,7 @@
 
 mod accounts;
 mod attempts;
+mod content_plans;
 mod deliveries;
 mod errors;
 mod events;

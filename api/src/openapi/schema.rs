@@ -103,6 +103,7 @@ plain! {
     Stamp => { "type": "string", "format": "date-time" },
     Planned => { "type": "string", "format": "date-time" },
     chrono::DateTime<chrono::Utc> => { "type": "string", "format": "date-time" },
+    chrono::NaiveDate => { "type": "string", "format": "date" },
     Value => {},
     Map<String, Value> => { "type": "object", "additionalProperties": true },
 }
@@ -164,6 +165,8 @@ words! {
     Feature in crier_common::domain::plan::Feature,
     FieldType in crier_common::domain::platform::FieldType,
     Mode in crier_common::domain::platform::Mode,
+    PlanDestination in crier_common::domain::content_plan::Destination,
+    PlanItemStatus in crier_common::domain::content_plan::ItemStatus,
     Platform in crier_common::domain::platform::Platform,
     PostStatus in crier_common::domain::post::PostStatus,
     Role in crier_common::domain::access::Role,

@@ -4,12 +4,13 @@ use crate::endpoint::Endpoint;
 
 pub mod accounts;
 mod brands;
+mod content_plans;
 mod posts;
 mod webhooks;
 
 /// All endpoints, in the order of the document.
 pub fn all() -> Vec<Endpoint> {
-    [brands::endpoints(), accounts::endpoints(), posts::endpoints(), webhooks::endpoints()]
+    [brands::endpoints(), accounts::endpoints(), posts::endpoints(), content_plans::endpoints(), webhooks::endpoints()]
         .into_iter()
         .flatten()
         .collect()

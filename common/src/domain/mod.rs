@@ -6,6 +6,7 @@ pub mod access;
 pub mod account;
 pub mod brand;
 pub mod circuit;
+pub mod content_plan;
 pub mod event;
 pub mod failure;
 pub mod job;

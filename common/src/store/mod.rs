@@ -22,6 +22,7 @@ pub mod accounts;
 pub mod bench;
 pub mod brands;
 pub mod calls;
+pub mod content_plans;
 pub mod db;
 pub mod deliveries;
 pub mod error;

@@ -33,11 +33,23 @@ pub async fn validate(
     change: &PostChange,
     problems: Problems,
 ) -> Result<()> {
+    gather(cx, conn, post, wanted, change, problems).await?.done()
+}
+
+/// Checks what is wanted, and adds what is wrong of it to the problems.
+pub async fn gather(
+    cx: &Context,
+    conn: &mut Conn,
+    post: &Post,
+    wanted: &Wanted,
+    change: &PostChange,
+    problems: Problems,
+) -> Result<Problems> {
     let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
     let found = accounts::find_many(conn, cx.brand()?.id, &ids).await?;
     let known = Known { platforms: &cx.app.platforms, accounts: &found, now: cx.now };
     check::check(post, wanted, change, &known, &problems);
-    problems.done()
+    Ok(problems)
 }
 
 /// Decides (409), counts (402), and writes. `post` has its row: for a new one, it was inserted just now. Gives the post as
