@@ -143,21 +143,22 @@ async fn a_deleted_plan_leaves_the_posts(s: TestStore) {
 async fn an_item_is_held_by_one_at_a_time(s: TestStore) {
     let w = s.world().await;
     let plan = plan(&s, w, "P").await.id;
-    let item = add(&s, plan, &[idea(&s, "a", None)]).await[0];
     let (post, _) = s.post(w, &[]).await;
-    let store = s.store.clone();
-    let made = at_once(8, move |_| {
-        let store = store.clone();
-        async move {
-            let mut tx = store.begin().await.unwrap();
-            let found = content_plans::find_item_for_update(&mut tx, w.brand, plan, item).await.unwrap().unwrap();
-            if found.post_id.is_some() {
-                return false;
+    // The first round opens the connections, so that those of the next ones are really at once.
+    for item in add(&s, plan, &["a", "b", "c"].map(|title| idea(&s, title, None))).await {
+        let made = at_once(8, |_| {
+            let store = s.store.clone();
+            async move {
+                let mut tx = store.begin().await.unwrap();
+                let found = content_plans::find_item_for_update(&mut tx, w.brand, plan, item).await.unwrap().unwrap();
+                if found.post_id.is_some() {
+                    return false;
+                }
+                content_plans::set_post(&mut tx, item, post).await.unwrap();
+                tx.commit().await.unwrap();
+                true
             }
-            content_plans::set_post(&mut tx, item, post).await.unwrap();
-            tx.commit().await.unwrap();
-            true
-        }
-    });
-    assert_eq!(made.await.into_iter().filter(|made| *made).count(), 1);
+        });
+        assert_eq!(made.await.into_iter().filter(|made| *made).count(), 1);
+    }
 }
