@@ -12,6 +12,8 @@ use crier_common::store::keys::{self, Caller};
 use crier_common::store::{Store, StoreError};
 use ipnet::IpNet;
 
+use crate::pages::bio::Bio;
+
 /// The API's state.
 pub struct App {
     pub store: Store,
@@ -24,6 +26,8 @@ pub struct App {
     pub limiter: Arc<dyn Limiter>,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Link-in-bio pages as they are shown, and their visitors.
+    pub(crate) bio: Bio,
     /// When this process last wrote a key's `last_used_at`.
     touched: Mutex<HashMap<i64, DateTime<Utc>>>,
 }
@@ -45,7 +49,22 @@ impl App {
         trusted_proxies: Vec<IpNet>,
     ) -> Self {
         let public_url = public_url.trim_end_matches('/').to_owned();
-        Self { store, platforms, plans, guard, public_url, limiter, trusted_proxies, touched: Mutex::default() }
+        Self {
+            store,
+            platforms,
+            plans,
+            guard,
+            public_url,
+            limiter,
+            trusted_proxies,
+            bio: Bio::default(),
+            touched: Mutex::default(),
+        }
+    }
+
+    /// Writes what visitors of link-in-bio pages were counted; [`crate::serve_on`] does so every few seconds.
+    pub async fn write_counts(&self) -> Result<(), StoreError> {
+        self.bio.counts.write(&self.store).await
     }
 
     /// Writes `last_used_at` at most once a minute, behind the request's back.

@@ -117,7 +117,7 @@ async fn the_items_given_are_all_that_a_plan_has(app: TestApp) {
         (json!([{ "id": NOWHERE }]), "items.0.id"),
         (json!([{ "id": stays }, { "id": stays }]), "items.1.id"),
         (json!([{ "content": "x" }]), "items.0.title"),
-        (json!([{ "id": "x", "title": "t" }]), "items.0.id"),
+        (json!([{ "id": "x" }]), "items.0.id"),
         (json!(vec![json!({ "title": "t" }); 1_001]), "items"),
     ] {
         assert_eq!(t.put(&path, json!({ "items": items })).await.invalid(), [wrong]);

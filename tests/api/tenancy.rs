@@ -15,6 +15,7 @@ struct Things {
     post: i64,
     webhook: i64,
     delivery: i64,
+    bio: i64,
     plan: i64,
     item: i64,
 }
@@ -28,11 +29,13 @@ impl Things {
         t.post("/brands", json!({ "name": "Told" })).await.expect(201);
         let deliveries = t.get(&format!("/webhooks/{webhook}/deliveries")).await.data(200);
         let delivery = deliveries[0]["id"].as_i64().expect("a delivery of brand.created");
+        let bio = json!({ "title": "mine", "links": [{ "title": "mine", "url": "https://example.com" }] });
+        let bio = t.post(&t.path("/link-in-bio"), bio).await.data(201)["id"].as_i64().unwrap();
         let plan = json!({ "name": "mine", "items": [{ "title": "mine" }] });
         let plan = t.post(&t.path("/content-plans"), plan).await.data(201);
         let item = plan["items"][0]["id"].as_i64().unwrap();
         let (post, plan) = (post["id"].as_i64().unwrap(), plan["id"].as_i64().unwrap());
-        Self { account, post, webhook, delivery, plan, item }
+        Self { account, post, webhook, delivery, bio, plan, item }
     }
 
     fn id(&self, name: &str) -> i64 {
@@ -41,6 +44,7 @@ impl Things {
             "post" => self.post,
             "webhook" => self.webhook,
             "delivery" => self.delivery,
+            "linkInBio" => self.bio,
             "plan" => self.plan,
             "item" => self.item,
             other => panic!("the test makes no {other} yet"),
@@ -70,6 +74,8 @@ async fn another_tenants_ids_lead_nowhere(app: TestApp) {
     }
     let after = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
     assert_eq!(before, after);
+    let bio = victim.get(&victim.path(&format!("/link-in-bio/{}", things.bio))).await.data(200);
+    assert_eq!((&bio["title"], &bio["links"][0]["title"]), (&json!("mine"), &json!("mine")));
     let plan = victim.get(&victim.path(&format!("/content-plans/{}", things.plan))).await.data(200);
     assert_eq!((&plan["name"], plan["items"][0]["id"].as_i64()), (&json!("mine"), Some(things.item)));
     victim.get(&format!("/webhooks/{}", things.webhook)).await.expect(200);
@@ -83,6 +89,7 @@ async fn lists_hold_ones_own(app: TestApp) {
     for path in [
         intruder.path("/posts"),
         intruder.path("/social-accounts"),
+        intruder.path("/link-in-bio"),
         intruder.path("/content-plans"),
         "/webhooks".to_owned(),
     ] {
@@ -98,6 +105,7 @@ async fn another_brand_of_ones_own_is_another(app: TestApp) {
         format!("/posts/{}", things.post),
         format!("/posts/{}/status", things.post),
         format!("/content-plans/{}", things.plan),
+        format!("/link-in-bio/{}", things.bio),
     ] {
         owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
     }

@@ -7,13 +7,13 @@
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crier_api::App;
 use crier_common::domain::access::{KeyMode, Role, Scopes};
-use crier_common::domain::plan::Plans;
+use crier_common::domain::plan::{Plan, Plans};
 use crier_common::http::{Guard, HttpClient};
 use crier_common::limits::memory::MemoryLimiter;
 use crier_common::platforms::{Clients, PlatformsConfig, Registry};
@@ -22,6 +22,7 @@ use crier_common::store::{Store, keys, users};
 use http::{HeaderMap, Method};
 use secrecy::ExposeSecret;
 use serde_json::Value;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::connector::FakeConnector;
@@ -48,6 +49,8 @@ macro_rules! on_both_apps {
 pub(crate) use on_both_apps;
 
 pub const BASE: &str = "/api/public/v1";
+/// A plan without any feature or limit.
+pub const BARE: &str = "bare";
 /// An id that nothing has.
 pub const NOWHERE: i64 = 999_999_999;
 
@@ -57,6 +60,9 @@ pub struct TestApp {
     pub connector: Arc<FakeConnector>,
     pub url: String,
     pub address: std::net::SocketAddr,
+    /// What is being served.
+    pub api: Arc<App>,
+    serving: Mutex<Option<JoinHandle<std::io::Result<()>>>>,
     http: HttpClient,
     stop: CancellationToken,
     sent: AtomicU64,
@@ -83,8 +89,18 @@ pub fn app_over(store: &Store, connector: Arc<FakeConnector>, public_url: &str) 
     let mut registry = Registry::new(PlatformsConfig::default(), &clients, store.clock());
     registry.register(connector);
     let limiter = Arc::new(MemoryLimiter::new(store.clock().clone()));
-    let plans = Arc::new(Plans::default());
+    let bare = Plan { name: BARE.to_owned(), ..Plan::default() };
+    let plans = Arc::new(Plans::new(Plans::default().iter().cloned().chain([bare])));
     App::new(store.clone(), Arc::new(registry), plans, guard, public_url, limiter, Vec::new())
+}
+
+fn serve(
+    api: &Arc<App>,
+    listener: tokio::net::TcpListener,
+    stop: &CancellationToken,
+) -> JoinHandle<std::io::Result<()>> {
+    let (api, stop, drain) = (api.clone(), stop.clone(), Duration::from_secs(1));
+    tokio::spawn(async move { crier_api::serve_on(api, listener, stop, drain).await })
 }
 
 impl TestApp {
@@ -93,12 +109,38 @@ impl TestApp {
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let app = Arc::new(app_over(&store.store, connector.clone(), &url));
+        let api = Arc::new(app_over(&store.store, connector.clone(), &url));
         let stop = CancellationToken::new();
-        let (stopping, drain) = (stop.clone(), Duration::from_secs(1));
-        tokio::spawn(async move { crier_api::serve_on(app, listener, stopping, drain).await });
+        let serving = Mutex::new(Some(serve(&api, listener, &stop)));
         let http = HttpClient::trusted(Duration::from_secs(30), 16 << 20);
-        Self { store, connector, url, address, http, stop, sent: AtomicU64::new(0) }
+        Self { store, connector, url, address, api, serving, http, stop, sent: AtomicU64::new(0) }
+    }
+
+    /// Stops as a process does, and waits until that has been done.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        let serving = self.serving.lock().expect("no test panics while it stops").take();
+        serving.expect("it is stopped once").await.expect("no panic").expect("an orderly stop");
+    }
+
+    /// Another process on the same database: its own connections, its own memory, the same clock. Gives its URL.
+    pub async fn replica(&self) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let api = Arc::new(app_over(&self.store.another().await, self.connector.clone(), &self.url));
+        serve(&api, listener, &self.stop);
+        url
+    }
+
+    /// A visitor's request, at this process or another; the path is from the host's root.
+    pub fn web(&self, method: &str, url: &str, path: &str) -> Request<'_> {
+        Request {
+            app: self,
+            method: Method::from_bytes(method.as_bytes()).expect("a method"),
+            url: format!("{url}{path}"),
+            headers: HeaderMap::new(),
+            body: None,
+        }
     }
 
     /// A workspace on the plan with a user who owns a brand, and a live key with all scopes.
@@ -292,6 +334,19 @@ impl Reply {
     pub fn invalid(&self) -> Vec<String> {
         let error = self.refused(422, "validation_failed");
         error["fields"].as_object().expect("fields").keys().cloned().collect()
+    }
+
+    /// An answer to a visitor has this status.
+    #[track_caller]
+    pub fn is(&self, status: u16) {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+    }
+
+    /// A page that says that there is none.
+    #[track_caller]
+    pub fn not_found(&self) {
+        self.is(404);
+        assert!(self.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{self:?}");
     }
 
     pub fn replayed(&self) -> bool {

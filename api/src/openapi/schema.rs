@@ -150,6 +150,7 @@ macro_rules! words {
 
 words! {
     AuthorizationTarget in crate::routes::accounts::authorize::Target,
+    Theme in crier_common::domain::bio_page::Theme,
     AccountKind in crier_common::domain::platform::AccountKind,
     AccountStatus in crier_common::domain::account::AccountStatus,
     AttemptOutcome in crier_common::domain::post::AttemptOutcome,

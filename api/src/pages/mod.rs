@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode};
 use salvo::writing::Text;
 use salvo::{Response, Router};
 
+pub mod bio;
 mod sandbox;
 
 /// Nothing but our own styles, and forms to ourselves.
@@ -16,7 +17,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
 
 /// Every page, at the root of the host.
 pub fn router() -> Router {
-    sandbox::router()
+    Router::new().push(bio::router()).push(sandbox::router())
 }
 
 /// Renders a page.

@@ -5,13 +5,21 @@ use crate::endpoint::Endpoint;
 pub mod accounts;
 mod brands;
 mod content_plans;
+mod link_in_bio;
 mod posts;
 mod webhooks;
 
 /// All endpoints, in the order of the document.
 pub fn all() -> Vec<Endpoint> {
-    [brands::endpoints(), accounts::endpoints(), posts::endpoints(), content_plans::endpoints(), webhooks::endpoints()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        brands::endpoints(),
+        accounts::endpoints(),
+        posts::endpoints(),
+        content_plans::endpoints(),
+        link_in_bio::endpoints(),
+        webhooks::endpoints(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -55,7 +55,8 @@ pub fn endpoint() -> Endpoint {
 /// An unreadable entry keeps its place, so that the places of the others are those of the request.
 fn read_entry(f: &Fields<'_>, zone: &str) -> PlanItemEntry {
     let (id, title) = (f.id("id"), f.text("title", items::TITLE));
-    if matches!(id, Given::Absent | Given::Null) {
+    let is_new = matches!(id, Given::Absent | Given::Null) && !f.problems.has(&f.path("id"));
+    if is_new {
         f.required("title", title.clone());
     }
     PlanItemEntry {
