@@ -1,6 +1,10 @@
 //! Link-in-bio pages and their links.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crier_common::domain::bio_page::{BioPage, Theme};
+use crier_common::store::Tx;
 use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
 
 use crate::support::store::{TestStore, World, at_once, on_both};
@@ -14,6 +18,7 @@ on_both![
     every_change_raises_the_version,
     counts_are_added_and_change_nothing_else,
     many_that_count_at_once_lose_nothing,
+    what_is_for_after_the_commit_is_not_done_without_one,
 ];
 
 async fn make(s: &TestStore, w: World, slug: &str) -> Option<BioPage> {
@@ -146,6 +151,25 @@ async fn counts_are_added_and_change_nothing_else(s: TestStore) {
     let (found, links) = bio_pages::by_slug(&mut s.conn().await, "acme").await.unwrap().unwrap();
     assert_eq!((found.views, found.version, found.updated_at), (6, page.version, page.updated_at));
     assert_eq!(links.iter().map(|l| l.clicks).collect::<Vec<_>>(), [0, 4]);
+}
+
+async fn what_is_for_after_the_commit_is_not_done_without_one(s: TestStore) {
+    let done = Arc::<AtomicBool>::default();
+    let later = |tx: &mut Tx| {
+        let done = done.clone();
+        tx.after_commit(move || done.store(true, Ordering::SeqCst));
+    };
+    let mut tx = s.begin().await.unwrap();
+    later(&mut tx);
+    tx.rollback().await.unwrap();
+    let mut tx = s.begin().await.unwrap();
+    later(&mut tx);
+    drop(tx);
+    let mut tx = s.begin().await.unwrap();
+    later(&mut tx);
+    assert!(!done.load(Ordering::SeqCst));
+    tx.commit().await.unwrap();
+    assert!(done.load(Ordering::SeqCst));
 }
 
 async fn many_that_count_at_once_lose_nothing(s: TestStore) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crier_common::domain::bio_page::is_slug;
-use crier_common::store::{Result, bio_pages};
+use crier_common::store::{Result, StoreError, bio_pages};
 use crier_common::telemetry::metrics;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_AGENT};
 use http::{HeaderValue, Method, StatusCode};
@@ -139,7 +139,8 @@ async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<Shown>>> {
             Ok(Some(shown))
         }
         (Ok(Err(error)), None) => Err(error),
-        (Err(_), known) => Ok(known),
+        (Err(_), Some(shown)) => Ok(Some(shown)),
+        (Err(error), None) => Err(StoreError::Decode(format!("a look-up did not end: {error}"))),
     }
 }
 
@@ -155,7 +156,13 @@ async fn ask(app: &App, slug: &str, known: Option<Arc<Shown>>) -> Result<Option<
     }
     let found = bio_pages::by_slug(&mut conn, slug).await?;
     drop(conn);
-    let shown = found.and_then(|(page, links)| view::render(&app.public_url, &page, &links)).map(Arc::new);
+    let shown = match found {
+        None => None,
+        Some((row, links)) => {
+            let rendered = view::render(&app.public_url, &row, &links);
+            Some(Arc::new(rendered.map_err(|error| StoreError::Decode(format!("a page was not rendered: {error}")))?))
+        }
+    };
     app.bio.cache.keep(slug, shown.clone(), turn, now);
     Ok(shown)
 }

@@ -49,8 +49,8 @@ impl Default for Missing {
     }
 }
 
-/// The page as it is sent; `None` where it could not be rendered, which the log tells.
-pub fn render(public_url: &str, page: &BioPage, links: &[BioLink]) -> Option<Shown> {
+/// The page as it is sent.
+pub fn render(public_url: &str, page: &BioPage, links: &[BioLink]) -> askama::Result<Shown> {
     let view = Page {
         page,
         links,
@@ -60,11 +60,11 @@ pub fn render(public_url: &str, page: &BioPage, links: &[BioLink]) -> Option<Sho
         frame: frame(page.theme.as_str()).unwrap_or("#ffffff"),
         version: &VERSION,
     };
-    let html =
-        view.render().map_err(|error| tracing::error!(%error, "a link-in-bio page could not be rendered")).ok()?;
+    // To size: it is kept.
+    let html = view.render()?.into_bytes().into_boxed_slice();
     let leads = links.iter().filter_map(|link| Some((link.id, location(&link.url)?)));
     let links: HashMap<i64, HeaderValue> = leads.collect();
-    Some(Shown { page_id: page.id, version: page.version, html: html.into(), links })
+    Ok(Shown { page_id: page.id, version: page.version, html: html.into(), links })
 }
 
 /// A URL as a header has it: as it was written, or where that has other letters than ASCII's, as browsers write it.
