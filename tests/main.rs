@@ -3,6 +3,7 @@
 mod api;
 mod architecture;
 mod bench;
+mod browser;
 mod commands;
 mod faults;
 mod feeds;

@@ -32,6 +32,8 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_platform_rate_limited_total", &["platform"], &[WORKER]),
     ("crier_webhook_endpoints", &["state"], &[SCHEDULER]),
     ("crier_scheduler_last_tick_timestamp_seconds", &["task"], &[SCHEDULER]),
+    ("crier_bio_clicks_total", &[], &[API]),
+    ("crier_bio_views_total", &[], &[API]),
     ("crier_http_requests_total", &["method", "route", "status"], &[API]),
     ("crier_http_request_duration_seconds", &["method", "route"], &[API]),
 ];
@@ -89,6 +91,16 @@ async fn shows_what_was_promised(crier: Installation) {
         (answer["data"]["status"] == "published").then_some(())
     })
     .await;
+    // Views are written every few seconds.
+    let pages = format!("/brands/{brand}/link-in-bio");
+    let url = crier.write(&pages, json!({ "title": "Metrics" })).await["url"].as_str().expect("a URL").to_owned();
+    let visit = crier.http.request(reqwest::Method::GET, &url);
+    assert_eq!(crier.http.send(visit).await.expect("an answer").status, 200);
+    until("the view is written", || async {
+        let answer = crier.read(&pages).await?;
+        (answer["data"][0]["views"] == 1).then_some(())
+    })
+    .await;
     crier.call("GET", "/no/such/41975/page", None, "-").await;
     for process in crier.names() {
         let one_process = process == "crier";
@@ -117,6 +129,9 @@ async fn shows_what_was_promised(crier: Installation) {
                     assert!(is_bounded(label, value), "{process}: {name}: {label}=\"{value}\"");
                 }
             }
+        }
+        if promised.contains_key("crier_bio_views_total") {
+            assert!(text.contains("\ncrier_bio_views_total 1\n"), "{text}");
         }
         if promised.contains_key("crier_worker_slots") {
             let free = format!("crier_worker_slots{{state=\"free\"}} {}", 64 * Kind::ALL.len());

@@ -13,6 +13,8 @@ use crier_common::store::keys::{self, Caller};
 use crier_common::store::{Store, StoreError};
 use ipnet::IpNet;
 
+use crate::pages::bio::Bio;
+
 /// What the API is made of.
 pub struct Parts {
     pub store: Store,
@@ -38,6 +40,8 @@ pub struct App {
     pub limiter: Arc<dyn Limiter>,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Link-in-bio pages as they are shown, and their visitors.
+    pub(crate) bio: Bio,
     /// When this process last wrote a key's `last_used_at`.
     touched: Mutex<HashMap<i64, DateTime<Utc>>>,
 }
@@ -61,8 +65,14 @@ impl App {
             public_url,
             limiter,
             trusted_proxies,
+            bio: Bio::default(),
             touched: Mutex::default(),
         }
+    }
+
+    /// Writes what visitors of link-in-bio pages were counted; [`crate::serve_on`] does so every few seconds.
+    pub async fn write_counts(&self) -> Result<(), StoreError> {
+        self.bio.counts.write(&self.store).await
     }
 
     /// Writes `last_used_at` at most once a minute, behind the request's back.

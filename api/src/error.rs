@@ -34,6 +34,7 @@ crier_common::text_enum! {
         PostNotEditable = "post_not_editable",
         PostNotSubmittable = "post_not_submittable",
         PostNotPending = "post_not_pending",
+        ItemAlreadyScheduled = "item_already_scheduled",
         WebhookInactive = "webhook_inactive",
         /// An extension's: a post that is still to go out shows the picture.
         MediaInUse = "media_in_use",
@@ -82,6 +83,7 @@ impl Code {
             | Self::PostNotEditable
             | Self::PostNotSubmittable
             | Self::PostNotPending
+            | Self::ItemAlreadyScheduled
             | Self::WebhookInactive
             | Self::MediaInUse => StatusCode::CONFLICT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use crier_common::domain::UnknownWord;
 use serde_json::{Map, Value};
 use unicode_normalization::{UnicodeNormalization, is_nfc};
@@ -68,6 +68,16 @@ impl Problems {
     pub fn has(&self, path: &str) -> bool {
         let within = format!("{path}.");
         self.0.borrow().keys().any(|k| k == path || k.starts_with(&within))
+    }
+
+    /// Takes what another has, under the path that `rename` makes of each; what is told of a field already is enough.
+    pub fn absorb(&self, other: Self, rename: impl Fn(&str) -> String) {
+        for (path, messages) in other.0.into_inner() {
+            let path = rename(&path);
+            if !self.has(path.split('.').next().unwrap_or_default()) {
+                messages.into_iter().for_each(|message| self.add(path.clone(), message));
+            }
+        }
     }
 
     /// Refuses the request if there is anything.
@@ -160,6 +170,17 @@ impl<'a> Fields<'a> {
             let zone = zone.parse().unwrap_or(chrono_tz::UTC);
             let found = value.as_str().and_then(|text| time::parse(text, zone));
             found.ok_or_else(|| "Must be a time such as 2026-05-01T09:30:00Z or 2026-05-01T09:30:00+02:00.".to_owned())
+        })
+    }
+
+    /// A day, without a time or a zone.
+    pub fn date(&self, name: &str) -> Given<NaiveDate> {
+        self.read(name, |value| {
+            let text = value.as_str().filter(|text| text.len() == 10);
+            let date = text.and_then(|text| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok());
+            // Years that ISO 8601 writes with four digits.
+            let fits = date.filter(|date| (1..=9999).contains(&date.year()));
+            fits.ok_or_else(|| "Must be a day such as 2026-05-01.".to_owned())
         })
     }
 

@@ -65,11 +65,19 @@ pub async fn serve_on(
         .with_request_body_timeout(STALLED);
     let server = Server::new(TcpAcceptor::try_from(listener)?).fuse_config(fuse);
     let handle = server.handle();
+    // Counts are written until the last request is answered.
+    let (served_all, counting) = (CancellationToken::new(), app.clone());
+    let until = served_all.clone();
+    let counts = tokio::spawn(async move { counting.bio.counts.keep_writing(&counting.store, until).await });
     let watch = tokio::spawn(async move {
         stop.cancelled().await;
         handle.stop_graceful(drain);
     });
     let served = server.try_serve(service(app)).await;
     watch.abort();
+    served_all.cancel();
+    if let Err(error) = counts.await {
+        tracing::error!(%error, "views and clicks were not written at the stop");
+    }
     served
 }

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use crier_common::domain::access::{KeyMode, Scope};
 use serde_json::Value;
 
-use crate::support::app::{NOWHERE, Reply, Request, Tenant, TestApp, on_both_apps};
+use crate::support::app::{BARE, NOWHERE, Reply, Request, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
     every_check_comes_in_its_turn,
@@ -81,7 +81,7 @@ fn wrong<'a>(app: &'a TestApp, e: &Described, path: &str) -> Request<'a> {
 
 /// Each mistake is told in its turn, whatever else is wrong.
 async fn every_check_comes_in_its_turn(app: TestApp) {
-    let (full, free, other) = (app.tenant("unlimited").await, app.tenant("free").await, app.tenant("unlimited").await);
+    let (full, bare, other) = (app.tenant("unlimited").await, app.tenant(BARE).await, app.tenant("unlimited").await);
     for e in all(&app).await {
         let name = format!("{} {}", e.method, e.path);
         app.clock.advance(TimeDelta::minutes(1));
@@ -107,8 +107,8 @@ async fn every_check_comes_in_its_turn(app: TestApp) {
             told(&name, &wrong(&app, &e, &nowhere).key(&full.key).send().await, 403, "brand_forbidden");
         }
         if e.feature {
-            let poor = e.at(free.brand, |_| NOWHERE);
-            told(&name, &wrong(&app, &e, &poor).key(&free.key).send().await, 402, "feature_not_available");
+            let poor = e.at(bare.brand, |_| NOWHERE);
+            told(&name, &wrong(&app, &e, &poor).key(&bare.key).send().await, 402, "feature_not_available");
         }
         then_the_request_itself(&app, &full, &e, &path, &name).await;
     }

@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod accounts;
+mod bio;
 mod bodies;
 mod brands;
 mod checks;
+mod content_plans;
 mod feeds;
 mod idempotency;
 mod limits;
+mod link_in_bio;
 mod lists;
 mod media;
 mod post_media;

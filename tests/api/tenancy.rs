@@ -20,6 +20,9 @@ struct Things {
     article: i64,
     media: i64,
     job: i64,
+    bio: i64,
+    plan: i64,
+    item: i64,
 }
 
 impl Things {
@@ -37,7 +40,13 @@ impl Things {
         let media = t.upload("a.png", &picture::png(3, 2), &[]).await.data(201)["id"].as_i64().unwrap();
         let source = json!({ "url": "https://8.8.8.8/a.png" });
         let job = t.post(&t.path("/media/from-url"), source).await.data(202)["id"].as_i64().unwrap();
-        Self { account, post: post["id"].as_i64().unwrap(), webhook, delivery, feed, article, media, job }
+        let bio = json!({ "title": "mine", "links": [{ "title": "mine", "url": "https://example.com" }] });
+        let bio = t.post(&t.path("/link-in-bio"), bio).await.data(201)["id"].as_i64().unwrap();
+        let plan = json!({ "name": "mine", "items": [{ "title": "mine" }] });
+        let plan = t.post(&t.path("/content-plans"), plan).await.data(201);
+        let item = plan["items"][0]["id"].as_i64().unwrap();
+        let (post, plan) = (post["id"].as_i64().unwrap(), plan["id"].as_i64().unwrap());
+        Self { account, post, webhook, delivery, feed, article, media, job, bio, plan, item }
     }
 
     fn id(&self, name: &str) -> i64 {
@@ -50,6 +59,9 @@ impl Things {
             "article" => self.article,
             "media" => self.media,
             "job" => self.job,
+            "linkInBio" => self.bio,
+            "plan" => self.plan,
+            "item" => self.item,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -77,6 +89,10 @@ async fn another_tenants_ids_lead_nowhere(app: TestApp) {
     }
     let after = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
     assert_eq!(before, after);
+    let bio = victim.get(&victim.path(&format!("/link-in-bio/{}", things.bio))).await.data(200);
+    assert_eq!((&bio["title"], &bio["links"][0]["title"]), (&json!("mine"), &json!("mine")));
+    let plan = victim.get(&victim.path(&format!("/content-plans/{}", things.plan))).await.data(200);
+    assert_eq!((&plan["name"], plan["items"][0]["id"].as_i64()), (&json!("mine"), Some(things.item)));
     victim.get(&format!("/webhooks/{}", things.webhook)).await.expect(200);
     assert_eq!(victim.get(&victim.path("/media")).await.data(200)[0]["alt_text"], json!(null));
     assert_eq!(victim.get(&victim.path("/social-accounts")).await.data(200)[0]["id"], things.account);
@@ -88,8 +104,8 @@ async fn lists_hold_ones_own(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     Things::of(&victim).await;
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
-    let nested = ["/posts", "/social-accounts", "/feeds", "/media"].map(|list| intruder.path(list));
-    for path in nested.into_iter().chain(["/webhooks".to_owned()]) {
+    let lists = ["/posts", "/social-accounts", "/feeds", "/media", "/link-in-bio", "/content-plans"];
+    for path in lists.map(|list| intruder.path(list)).into_iter().chain(["/webhooks".to_owned()]) {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");
     }
 }
@@ -104,6 +120,8 @@ async fn another_brand_of_ones_own_is_another(app: TestApp) {
         format!("/media/{}", things.media),
         format!("/jobs/{}", things.job),
         format!("/feeds/{}/articles", things.feed),
+        format!("/content-plans/{}", things.plan),
+        format!("/link-in-bio/{}", things.bio),
     ] {
         owner.get(&format!("/brands/{second}{path}")).await.refused(404, "not_found");
     }

@@ -7,6 +7,8 @@
 
 mod accounts;
 mod attempts;
+mod bio_pages;
+mod content_plans;
 mod deliveries;
 mod errors;
 mod events;

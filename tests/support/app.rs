@@ -7,13 +7,13 @@
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crier_api::{App, Parts};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
-use crier_common::domain::plan::Plans;
+use crier_common::domain::plan::{Plan, Plans};
 use crier_common::http::{Guard, HttpClient};
 use crier_common::limits::memory::MemoryLimiter;
 use crier_common::media::Library;
@@ -23,6 +23,7 @@ use crier_common::store::{Store, keys, users};
 use http::{HeaderMap, Method};
 use secrecy::ExposeSecret;
 use serde_json::Value;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::connector::FakeConnector;
@@ -49,6 +50,8 @@ macro_rules! on_both_apps {
 pub(crate) use on_both_apps;
 
 pub const BASE: &str = "/api/public/v1";
+/// A plan without any feature or limit.
+pub const BARE: &str = "bare";
 /// An id that nothing has.
 pub const NOWHERE: i64 = 999_999_999;
 
@@ -58,6 +61,9 @@ pub struct TestApp {
     pub connector: Arc<FakeConnector>,
     pub url: String,
     pub address: std::net::SocketAddr,
+    /// What is being served.
+    pub api: Arc<App>,
+    serving: Mutex<Option<JoinHandle<std::io::Result<()>>>>,
     http: HttpClient,
     stop: CancellationToken,
     sent: AtomicU64,
@@ -83,10 +89,11 @@ pub fn app_over(store: &Store, library: Library, connector: Arc<FakeConnector>, 
     let clients = Clients { trusted: http.clone(), guarded: http, addresses: Arc::new(guard.clone()) };
     let mut registry = Registry::new(PlatformsConfig::default(), &clients, store.clock());
     registry.register(connector);
+    let bare = Plan { name: BARE.to_owned(), ..Plan::default() };
     App::new(Parts {
         store: store.clone(),
         platforms: Arc::new(registry),
-        plans: Arc::new(Plans::default()),
+        plans: Arc::new(Plans::new(Plans::default().iter().cloned().chain([bare]))),
         library,
         guard,
         public_url: public_url.to_owned(),
@@ -95,18 +102,49 @@ pub fn app_over(store: &Store, library: Library, connector: Arc<FakeConnector>, 
     })
 }
 
+fn serve(
+    api: &Arc<App>,
+    listener: tokio::net::TcpListener,
+    stop: &CancellationToken,
+) -> JoinHandle<std::io::Result<()>> {
+    let (api, stop, drain) = (api.clone(), stop.clone(), Duration::from_secs(1));
+    tokio::spawn(async move { crier_api::serve_on(api, listener, stop, drain).await })
+}
+
 impl TestApp {
     pub async fn start(store: TestStore) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let app = Arc::new(app_over(&store.store, store.library(&url), connector.clone(), &url));
+        let api = Arc::new(app_over(&store.store, store.library(&url), connector.clone(), &url));
         let stop = CancellationToken::new();
-        let (stopping, drain) = (stop.clone(), Duration::from_secs(1));
-        tokio::spawn(async move { crier_api::serve_on(app, listener, stopping, drain).await });
+        let serving = Mutex::new(Some(serve(&api, listener, &stop)));
         let http = HttpClient::trusted(Duration::from_secs(30), 64 << 20);
-        Self { store, connector, url, address, http, stop, sent: AtomicU64::new(0) }
+        Self { store, connector, url, address, api, serving, http, stop, sent: AtomicU64::new(0) }
+    }
+
+    /// Stops as a process does, and waits until that has been done.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        let serving = self.serving.lock().expect("no test panics while it stops").take();
+        serving.expect("it is stopped once").await.expect("no panic").expect("an orderly stop");
+    }
+
+    /// Another process on the same database: its own connections, its own memory, the same files and the same clock. Gives
+    /// its URL; it stops with this one.
+    pub async fn replica(&self) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let store = self.store.another().await;
+        let api = Arc::new(app_over(&store, self.store.library(&self.url), self.connector.clone(), &self.url));
+        serve(&api, listener, &self.stop);
+        url
+    }
+
+    /// A visitor's request, at this process or another; the path is from the host's root.
+    pub fn web(&self, method: &str, url: &str, path: &str) -> Request<'_> {
+        self.visit(method, &format!("{url}{path}"))
     }
 
     /// A workspace on the plan with a user who owns a brand, and a live key with all scopes.
@@ -146,21 +184,9 @@ impl TestApp {
         Request { url: url.to_owned(), ..self.request(method, "") }
     }
 
-    /// Another replica of the API, over the same database and the same files, until the second value is dropped.
-    pub async fn replica(&self) -> (String, tokio_util::sync::DropGuard) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let store = self.store.another().await;
-        let app = Arc::new(app_over(&store, self.store.library(&self.url), self.connector.clone(), &self.url));
-        let stop = CancellationToken::new();
-        let stopping = stop.clone();
-        tokio::spawn(async move { crier_api::serve_on(app, listener, stopping, Duration::from_secs(1)).await });
-        (url, stop.drop_guard())
-    }
-
     /// A page for people.
     pub async fn page(&self, path: &str) -> Reply {
-        self.visit("GET", &format!("{}{path}", self.url)).send().await
+        self.web("GET", &self.url, path).send().await
     }
 
     /// A new `Idempotency-Key`.
@@ -349,6 +375,19 @@ impl Reply {
     pub fn invalid(&self) -> Vec<String> {
         let error = self.refused(422, "validation_failed");
         error["fields"].as_object().expect("fields").keys().cloned().collect()
+    }
+
+    /// An answer to a visitor has this status.
+    #[track_caller]
+    pub fn is(&self, status: u16) {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+    }
+
+    /// A page that says that there is none.
+    #[track_caller]
+    pub fn not_found(&self) {
+        self.is(404);
+        assert!(self.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{self:?}");
     }
 
     pub fn replayed(&self) -> bool {

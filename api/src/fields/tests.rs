@@ -64,6 +64,40 @@ fn objects_have_their_paths() {
 }
 
 #[test]
+fn a_date_is_a_day_of_the_calendar() {
+    for good in ["2026-05-01", "2024-02-29", "0001-01-01", "9999-12-31"] {
+        let (body, problems) = (json!({ "d": good }), Problems::default());
+        let read = Fields::new(body.as_object().unwrap(), &problems).date("d");
+        assert_eq!(read.value().map(|d| d.to_string()).as_deref(), Some(good));
+    }
+    for bad in [
+        "",
+        "2026-02-29",
+        "2026-5-1",
+        "31/01/2025",
+        "2026-05-01T00:00:00Z",
+        "+2026-05-01",
+        "0000-01-01",
+        "２０２６-05-01",
+    ] {
+        assert_eq!(paths(json!({ "d": bad }), |f| f.date("d")), ["d"], "{bad}");
+    }
+    assert_eq!(paths(json!({ "d": 5 }), |f| f.date("d")), ["d"]);
+}
+
+#[test]
+fn problems_of_another_are_told_under_other_names() {
+    let (mine, theirs) = (Problems::default(), Problems::default());
+    mine.add("ids.0", "Mine.");
+    for path in ["accounts.1", "content"] {
+        theirs.add(path, "Theirs.");
+    }
+    mine.absorb(theirs, |path| path.replace("accounts", "ids"));
+    let told = mine.0.into_inner();
+    assert_eq!(told.keys().collect::<Vec<_>>(), ["content", "ids.0"]);
+}
+
+#[test]
 fn urls_words_flags_and_zones() {
     for bad in ["nope", "ftp://example.org/", "javascript:alert(1)", "//example.org", "http://"] {
         assert_eq!(paths(json!({"u": bad}), |f| f.url("u")), ["u"], "{bad}");
@@ -91,6 +125,7 @@ proptest! {
                 f.url("v");
                 f.time("v", "Europe/Berlin");
                 f.timezone("v");
+                f.date("v");
                 f.ids("v");
                 f.flag("v");
                 f.object("v");

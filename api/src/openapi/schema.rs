@@ -103,6 +103,7 @@ plain! {
     Stamp => { "type": "string", "format": "date-time" },
     Planned => { "type": "string", "format": "date-time" },
     chrono::DateTime<chrono::Utc> => { "type": "string", "format": "date-time" },
+    chrono::NaiveDate => { "type": "string", "format": "date" },
     Value => {},
     Map<String, Value> => { "type": "object", "additionalProperties": true },
 }
@@ -149,6 +150,7 @@ macro_rules! words {
 
 words! {
     AuthorizationTarget in crate::routes::accounts::authorize::Target,
+    Theme in crier_common::domain::bio_page::Theme,
     AccountKind in crier_common::domain::platform::AccountKind,
     AccountStatus in crier_common::domain::account::AccountStatus,
     AssetType in crier_common::domain::media::AssetType,
@@ -170,6 +172,8 @@ words! {
     FeedType in crier_common::domain::feed::FeedType,
     FieldType in crier_common::domain::platform::FieldType,
     Mode in crier_common::domain::platform::Mode,
+    PlanDestination in crier_common::domain::content_plan::Destination,
+    PlanItemStatus in crier_common::domain::content_plan::ItemStatus,
     Platform in crier_common::domain::platform::Platform,
     PostStatus in crier_common::domain::post::PostStatus,
     Role in crier_common::domain::access::Role,

@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode};
 use salvo::writing::Text;
 use salvo::{Response, Router};
 
+pub mod bio;
 mod media;
 mod sandbox;
 
@@ -17,7 +18,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
 
 /// Every page, at the root of the host.
 pub fn router() -> Router {
-    Router::new().push(sandbox::router()).push(media::router())
+    Router::new().push(bio::router()).push(media::router()).push(sandbox::router())
 }
 
 /// Renders a page.

@@ -4,7 +4,9 @@ use crate::endpoint::Endpoint;
 
 pub mod accounts;
 mod brands;
+mod content_plans;
 mod feeds;
+mod link_in_bio;
 mod media;
 mod posts;
 mod webhooks;
@@ -17,6 +19,8 @@ pub fn all() -> Vec<Endpoint> {
         posts::endpoints(),
         media::endpoints(),
         feeds::endpoints(),
+        content_plans::endpoints(),
+        link_in_bio::endpoints(),
         webhooks::endpoints(),
     ]
     .into_iter()

@@ -4,8 +4,10 @@ mod text_enum;
 
 pub mod access;
 pub mod account;
+pub mod bio_page;
 pub mod brand;
 pub mod circuit;
+pub mod content_plan;
 pub mod event;
 pub mod failure;
 pub mod feed;

@@ -21,8 +21,10 @@ use crate::telemetry::metrics;
 pub mod accounts;
 pub mod articles;
 pub mod bench;
+pub mod bio_pages;
 pub mod brands;
 pub mod calls;
+pub mod content_plans;
 pub mod db;
 pub mod deliveries;
 pub mod error;
@@ -119,6 +121,7 @@ impl Store {
             rings: Vec::new(),
             enqueued: Vec::new(),
             lanes: Lanes::default(),
+            after: Vec::new(),
             now: self.clock.now(),
             cipher: self.cipher.clone(),
         }
@@ -135,10 +138,14 @@ pub struct Tx {
     rings: Vec<Ring>,
     enqueued: Vec<Kind>,
     lanes: Lanes,
+    after: Vec<After>,
     /// The time of the whole unit of work.
     pub now: DateTime<Utc>,
     pub cipher: Cipher,
 }
+
+/// What is done once a transaction is committed.
+type After = Box<dyn FnOnce() + Send + Sync>;
 
 /// What a transaction changed in lanes, to be looked after behind its commit.
 #[derive(Default)]
@@ -166,6 +173,13 @@ impl Tx {
     /// Remembers to ring for a job after the commit.
     pub fn ring_later(&mut self, ring: Ring) {
         self.rings.push(ring);
+    }
+
+    /// Does something in this process once the commit has succeeded: forgets what it kept in memory of what was changed. A
+    /// process that dies first, or whose client hangs up in this very moment, does not come to it, and nothing may depend on
+    /// it.
+    pub fn after_commit(&mut self, work: impl FnOnce() + Send + Sync + 'static) {
+        self.after.push(Box::new(work));
     }
 
     /// Counts a job once it is committed.
@@ -209,6 +223,7 @@ impl Tx {
         if self.firm {
             self.store.db.sync().await?;
         }
+        self.after.into_iter().for_each(|work| work());
         for kind in &self.enqueued {
             metrics::jobs_enqueued(kind.as_str(), 1);
         }

@@ -72,6 +72,8 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Gauge,
         "When a task of the scheduler last ran, as seconds since 1970.",
     ),
+    ("crier_bio_views_total", Counter, "Views of link-in-bio pages."),
+    ("crier_bio_clicks_total", Counter, "Clicks on links of link-in-bio pages."),
     ("crier_http_requests_total", Counter, "Requests that the API answered."),
     ("crier_http_request_duration_seconds", Histogram(HTTP), "How long the API took to answer."),
 ];
@@ -189,6 +191,10 @@ fn install() -> PrometheusHandle {
 fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str]) {
     for kind in kinds {
         jobs_enqueued(kind, 0);
+    }
+    if matches!(role, Role::Crier | Role::Api) {
+        counter!("crier_bio_views_total").increment(0);
+        counter!("crier_bio_clicks_total").increment(0);
     }
     if matches!(role, Role::Crier | Role::Worker) {
         for &kind in kinds {
@@ -348,6 +354,16 @@ pub fn storage_call(call: StorageCall, done: bool) {
 pub fn scheduler_tick(task: &'static str, at: DateTime<Utc>) {
     let seconds = at.timestamp_micros() as f64 / 1e6;
     gauge!("crier_scheduler_last_tick_timestamp_seconds", "task" => task).set(seconds);
+}
+
+/// A visitor saw a link-in-bio page.
+pub fn bio_viewed() {
+    counter!("crier_bio_views_total").increment(1);
+}
+
+/// A visitor went to a link of one.
+pub fn bio_clicked() {
+    counter!("crier_bio_clicks_total").increment(1);
 }
 
 /// One request to the API. `route` is the pattern that matched (`/brands/{brand}/posts`), never the path that was asked for;

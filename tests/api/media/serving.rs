@@ -159,7 +159,7 @@ async fn what_is_no_name_of_ours_is_nowhere(app: TestApp) {
 async fn any_replica_shows_what_another_took_in(s: TestStore) {
     let app = TestApp::start(s).await;
     let (url, thumbnail, body) = uploaded(&app).await;
-    let (other, _stop) = app.replica().await;
+    let other = app.replica().await;
     let there = url.replace(&app.url, &other);
     assert!(app.visit("GET", &there).send().await.body == body);
     let part = app.visit("GET", &there).header("range", "bytes=3-6").send().await;

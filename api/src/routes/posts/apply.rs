@@ -56,7 +56,7 @@ fn media_named(wanted: &Wanted, change: &PostChange) -> Vec<i64> {
     ids
 }
 
-/// Checks what is wanted: 422 with everything that is wrong. The pictures are held: none is deleted before this is written.
+/// Checks what is wanted: 422 with everything that is wrong.
 pub async fn validate(
     cx: &Context,
     tx: &mut Tx,
@@ -65,10 +65,23 @@ pub async fn validate(
     change: &PostChange,
     problems: Problems,
 ) -> Result<()> {
+    gather(cx, tx, post, wanted, change, problems).await?.done()
+}
+
+/// Checks what is wanted, and adds what is wrong of it to the problems. The pictures are held: none is deleted before this
+/// is written.
+pub async fn gather(
+    cx: &Context,
+    tx: &mut Tx,
+    post: &Post,
+    wanted: &Wanted,
+    change: &PostChange,
+    problems: Problems,
+) -> Result<Problems> {
     post_media::hold(tx, cx.brand()?.id, &media_named(wanted, change)).await?;
     let named = Named::find(cx, tx, wanted, change).await?;
     check::check(post, wanted, change, &named.known(cx), &problems);
-    problems.done()
+    Ok(problems)
 }
 
 /// Decides (409), counts (402), and writes. `post` has its row: for a new one, it was inserted just now. Gives the post as

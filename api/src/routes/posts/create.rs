@@ -48,14 +48,19 @@ pub fn empty(cx: &Context) -> Result<Post> {
     })
 }
 
+/// Stores a new post that was found valid; its `id` is ignored. 402 where the month's posts are used up.
+pub async fn store(cx: &Context, tx: &mut Tx, post: Post, wanted: &Wanted) -> Result<Post> {
+    let id = posts::insert(tx, &post).await?;
+    apply::carry_out(cx, tx, Post { id, ..post }, &[], wanted).await
+}
+
 async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
-    let mut post = Post { created_at: tx.now, updated_at: tx.now, ..empty(cx)? };
+    let post = Post { created_at: tx.now, updated_at: tx.now, ..empty(cx)? };
     let problems = Problems::default();
     let change = PostChange::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
     let wanted = Wanted::of(&post, &[], &change);
     apply::validate(cx, tx, &post, &wanted, &change, problems).await?;
-    post.id = posts::insert(tx, &post).await?;
-    let post = apply::carry_out(cx, tx, post, &[], &wanted).await?;
+    let post = store(cx, tx, post, &wanted).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     Answer::created(&path, PostDetail::load(tx, post).await?)
 }

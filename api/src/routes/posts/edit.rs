@@ -44,7 +44,7 @@ impl PostChange {
             scheduled_at: f.time("scheduled_at", zone),
             accounts: f.ids("accounts"),
             media: f.ids("media"),
-            overrides: f.objects("overrides", read_override),
+            overrides: read_overrides(f),
         }
     }
 
@@ -58,6 +58,11 @@ impl PostChange {
             overrides: Given::Absent,
         }
     }
+}
+
+/// `overrides`, for any body that has them.
+pub fn read_overrides(f: &Fields<'_>) -> Given<Vec<PostOverride>> {
+    f.objects("overrides", read_override)
 }
 
 /// An unreadable one keeps its place, so that the places of the others are those of the request.

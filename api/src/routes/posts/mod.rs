@@ -1,7 +1,8 @@
 //! Posts.
 //!
 //! `edit.rs` decides what a request makes of a post, `check.rs` what of it is not valid, both without a database;
-//! `apply.rs` carries it out. The endpoints are a few lines each.
+//! `apply.rs` carries it out. The endpoints are a few lines each. What makes posts elsewhere (a content plan) does so through
+//! the same three.
 
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::Platform;
@@ -14,14 +15,14 @@ use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::{described, record};
 
-mod apply;
+pub mod apply;
 mod approve;
 mod attempts;
 mod check;
-mod create;
+pub mod create;
 mod delete;
 mod draft;
-mod edit;
+pub mod edit;
 mod list;
 mod reject;
 mod show;
@@ -262,7 +263,7 @@ impl PostDetail {
     }
 
     /// With the targets as they are stored.
-    async fn load(conn: &mut Conn, p: post::Post) -> Result<Self> {
+    pub async fn load(conn: &mut Conn, p: post::Post) -> Result<Self> {
         let targets = targets::list(conn, p.id).await?;
         Ok(Self::new(p, targets))
     }

@@ -1,0 +1,238 @@
+//! Rendered pages in memory, by slug, and slugs that nobody has.
+//!
+//! What was looked up is trusted for [`TRUSTED`]; then the first visitor has it looked up again, and others are shown the
+//! old one meanwhile. Whoever changes a page has it forgotten; a look-up that began before that is not kept
+//! ([`Cache::turn`]). Bounded by the bytes that it holds: where there are more, those not seen for longest go.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use chrono::{DateTime, TimeDelta, Utc};
+use http::HeaderValue;
+
+/// For how long a page is shown without another look.
+pub const TRUSTED: TimeDelta = TimeDelta::seconds(2);
+/// How much all pages may take, with the addresses of their links.
+const MOST_BYTES: usize = 64 << 20;
+/// How many slugs are remembered that nobody has. They are kept apart, so that who tries slugs drives no page out.
+const MOST_MISSING: usize = 4_096;
+
+/// A page as it is sent.
+#[derive(Debug)]
+pub struct Shown {
+    pub page_id: i64,
+    pub version: i64,
+    pub html: Bytes,
+    /// Where each link leads, by its id.
+    pub links: HashMap<i64, HeaderValue>,
+}
+
+impl Shown {
+    /// What it takes, near enough.
+    fn size(&self) -> usize {
+        const ENTRY: usize = 64;
+        let links: usize = self.links.values().map(|to| to.len() + ENTRY).sum();
+        self.html.len() + links + 2 * ENTRY
+    }
+}
+
+/// What is known of a slug.
+#[derive(Debug)]
+pub enum Looked {
+    /// The page, or that there is none.
+    Fresh(Option<Arc<Shown>>),
+    /// What was shown last; the caller is the one who is to ask whether it is still true.
+    Stale(Arc<Shown>),
+    Unknown,
+}
+
+#[derive(Debug)]
+struct Entry {
+    shown: Arc<Shown>,
+    /// When it was last looked up, or somebody set out to do so.
+    checked: DateTime<Utc>,
+    /// Grows with each visit to any page.
+    seen: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pages: HashMap<String, Entry>,
+    missing: HashMap<String, DateTime<Utc>>,
+    bytes: usize,
+    seen: u64,
+    /// How often anything was forgotten.
+    turn: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Cache(Mutex<State>);
+
+/// A clock that was set back makes everything old, not fresh for longer.
+fn is_fresh(checked: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    (TimeDelta::zero()..TRUSTED).contains(&(now - checked))
+}
+
+impl Cache {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn look(&self, slug: &str, now: DateTime<Utc>) -> Looked {
+        let mut state = self.state();
+        state.seen += 1;
+        let seen = state.seen;
+        if let Some(entry) = state.pages.get_mut(slug) {
+            entry.seen = seen;
+            if is_fresh(entry.checked, now) {
+                return Looked::Fresh(Some(entry.shown.clone()));
+            }
+            // The others need not ask as well.
+            entry.checked = now;
+            return Looked::Stale(entry.shown.clone());
+        }
+        match state.missing.get(slug) {
+            Some(checked) if is_fresh(*checked, now) => Looked::Fresh(None),
+            _ => Looked::Unknown,
+        }
+    }
+
+    /// To be asked for before the database is, and given to [`Cache::keep`].
+    pub fn turn(&self) -> u64 {
+        self.state().turn
+    }
+
+    /// Keeps what a look-up found that began at `now`, unless something was forgotten since.
+    pub fn keep(&self, slug: &str, found: Option<Arc<Shown>>, turn: u64, now: DateTime<Utc>) {
+        let mut state = self.state();
+        state.remove(slug);
+        if state.turn != turn {
+            return;
+        }
+        match found {
+            Some(shown) => state.insert(slug, shown, now),
+            None => {
+                if state.missing.len() >= MOST_MISSING {
+                    state.missing.clear();
+                }
+                state.missing.insert(slug.to_owned(), now);
+            }
+        }
+    }
+
+    pub fn forget(&self, slug: &str) {
+        let mut state = self.state();
+        state.turn += 1;
+        state.remove(slug);
+    }
+}
+
+impl State {
+    fn remove(&mut self, slug: &str) {
+        self.missing.remove(slug);
+        if let Some(entry) = self.pages.remove(slug) {
+            self.bytes -= entry.shown.size() + slug.len();
+        }
+    }
+
+    fn insert(&mut self, slug: &str, shown: Arc<Shown>, now: DateTime<Utc>) {
+        self.bytes += shown.size() + slug.len();
+        self.seen += 1;
+        self.pages.insert(slug.to_owned(), Entry { shown, checked: now, seen: self.seen });
+        if self.bytes > MOST_BYTES {
+            self.make_room();
+        }
+    }
+
+    /// Lets go of those not seen for longest, until a quarter is free: the sorting is then seldom.
+    fn make_room(&mut self) {
+        let mut oldest: Vec<(u64, String)> =
+            self.pages.iter().map(|(slug, entry)| (entry.seen, slug.clone())).collect();
+        oldest.sort_unstable();
+        for (_, slug) in oldest {
+            if self.bytes <= MOST_BYTES / 4 * 3 {
+                break;
+            }
+            self.remove(&slug);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_781_000_000 + seconds, 0).unwrap()
+    }
+
+    fn page(page_id: i64, size: usize) -> Option<Arc<Shown>> {
+        Some(Arc::new(Shown { page_id, version: 1, html: vec![b'x'; size].into(), links: HashMap::new() }))
+    }
+
+    fn looked(cache: &Cache, slug: &str, now: i64) -> String {
+        match cache.look(slug, at(now)) {
+            Looked::Fresh(Some(shown)) => format!("fresh {}", shown.page_id),
+            Looked::Fresh(None) => "nobody".to_owned(),
+            Looked::Stale(shown) => format!("stale {}", shown.page_id),
+            Looked::Unknown => "unknown".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_page_is_trusted_for_a_while_and_then_asked_about_by_one() {
+        let cache = Cache::default();
+        assert_eq!(looked(&cache, "a", 0), "unknown");
+        cache.keep("a", page(1, 10), cache.turn(), at(0));
+        assert_eq!(looked(&cache, "a", 1), "fresh 1");
+        assert_eq!(looked(&cache, "a", 2), "stale 1");
+        assert_eq!(looked(&cache, "a", 2), "fresh 1", "somebody is asking");
+        assert_eq!(looked(&cache, "a", 4), "stale 1");
+        assert_eq!(looked(&cache, "a", -9), "stale 1", "the clock was set back");
+        cache.keep("b", None, cache.turn(), at(0));
+        assert_eq!(looked(&cache, "b", 1), "nobody");
+        assert_eq!(looked(&cache, "b", 2), "unknown");
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_brought_back_by_who_looked_before() {
+        let cache = Cache::default();
+        let turn = cache.turn();
+        cache.keep("a", page(1, 10), turn, at(0));
+        cache.forget("a");
+        assert_eq!(looked(&cache, "a", 0), "unknown");
+        cache.keep("a", page(1, 10), turn, at(0));
+        assert_eq!(looked(&cache, "a", 0), "unknown");
+        cache.keep("a", page(2, 10), cache.turn(), at(0));
+        assert_eq!(looked(&cache, "a", 0), "fresh 2");
+        cache.keep("a", None, cache.turn(), at(0));
+        assert_eq!(looked(&cache, "a", 0), "nobody", "the page is no more");
+        cache.forget("a");
+        assert_eq!(looked(&cache, "a", 0), "unknown", "and made again");
+        assert_eq!(cache.state().bytes, 0);
+    }
+
+    #[test]
+    fn it_holds_so_much_and_lets_go_of_what_was_not_seen_for_longest() {
+        let cache = Cache::default();
+        let size = MOST_BYTES / 100;
+        for n in 0..99 {
+            cache.keep(&format!("p{n}"), page(n, size), cache.turn(), at(0));
+        }
+        assert_eq!(looked(&cache, "p0", 1), "fresh 0");
+        for n in 99..200 {
+            cache.keep(&format!("p{n}"), page(n, size), cache.turn(), at(0));
+            assert!(cache.state().bytes <= MOST_BYTES);
+            looked(&cache, "p0", 1);
+        }
+        assert_eq!(looked(&cache, "p0", 1), "fresh 0");
+        assert_eq!(looked(&cache, "p199", 1), "fresh 199");
+        assert_eq!(looked(&cache, "p1", 1), "unknown");
+        for n in 0..3 * MOST_MISSING {
+            cache.keep(&format!("m{n}"), None, cache.turn(), at(0));
+        }
+        assert!(cache.state().missing.len() <= MOST_MISSING);
+        assert_eq!(looked(&cache, "p0", 1), "fresh 0");
+    }
+}

@@ -1,0 +1,225 @@
+//! `/@{slug}`: a link-in-bio page as the world sees it, and `/@{slug}/l/{id}`, the way to one of its links.
+//!
+//! A page is rendered once and kept in memory ([`cache`]); most visits cost no look at the database. How stale a page can
+//! be: on the replica that changed it, not at all; on the others it is looked up again once what they know is
+//! [two seconds](cache::TRUSTED) old, so at most that and the time of the look-up itself. While the database does not
+//! answer, what is known is shown on.
+//!
+//! Views and clicks are counted in memory and written every few seconds ([`counts`]): at an orderly stop none is lost, at
+//! `kill -9` or a crash those of the last [few seconds](counts::WRITTEN_EVERY). A view is a GET of the page by anything that
+//! does not call itself a bot, a click the same of a link.
+//!
+//! **To add a theme:** its word in `common/src/domain/bio_page.rs` (and in the table's `CHECK`, by a migration), its colours
+//! in `api/templates/bio.css`, where a test holds them to readable contrasts.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crier_common::domain::bio_page::is_slug;
+use crier_common::store::{Result, StoreError, bio_pages};
+use crier_common::telemetry::metrics;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_AGENT};
+use http::{HeaderValue, Method, StatusCode};
+use salvo::http::ResBody;
+use salvo::{Depot, Request, Response, Router, handler};
+
+use super::{headers, html, plain};
+use crate::app::App;
+
+pub mod cache;
+pub mod counts;
+mod view;
+
+use cache::{Cache, Looked, Shown};
+use counts::Counts;
+use view::Missing;
+
+/// What this process knows of pages and their visitors.
+#[derive(Debug, Default)]
+pub struct Bio {
+    cache: Cache,
+    pub counts: Counts,
+}
+
+impl Bio {
+    /// The page of this slug was changed, made or deleted by this process.
+    pub fn forget(&self, slug: &str) {
+        self.cache.forget(slug);
+    }
+}
+
+pub fn router() -> Router {
+    Router::new()
+        .push(Router::with_path("bio.css").get(styles).head(styles))
+        .push(Router::with_path("@{slug}").get(visit).head(visit))
+        .push(Router::with_path("@{slug}/l/{id}").get(follow).head(follow))
+}
+
+#[handler]
+async fn styles(res: &mut Response) {
+    let headers = res.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
+    // Pages name it with its version.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
+    res.body(ResBody::Once(Bytes::from_static(view::STYLES.as_bytes())));
+}
+
+#[handler]
+async fn visit(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some((app, shown)) = shown(req, depot, res).await else { return };
+    if *req.method() == Method::GET && !is_bot(req) {
+        app.bio.counts.view(shown.page_id);
+        metrics::bio_viewed();
+    }
+    res.status_code(StatusCode::OK);
+    headers(res);
+    res.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    res.body(ResBody::Once(shown.html.clone()));
+}
+
+#[handler]
+async fn follow(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    let Some((app, shown)) = shown(req, depot, res).await else { return };
+    let link = req.param::<i64>("id").and_then(|id| Some((id, shown.links.get(&id)?)));
+    let Some((id, to)) = link else { return missing(res) };
+    if *req.method() == Method::GET && !is_bot(req) {
+        app.bio.counts.click(id);
+        metrics::bio_clicked();
+    }
+    res.status_code(StatusCode::FOUND);
+    let headers = res.headers_mut();
+    headers.insert(LOCATION, to.clone());
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+}
+
+/// The page that is asked for; where there is none, the visitor has been told.
+async fn shown(req: &Request, depot: &Depot, res: &mut Response) -> Option<(Arc<App>, Arc<Shown>)> {
+    let app = depot.get_typed::<Arc<App>>().ok()?.clone();
+    // Phones begin what is typed with a capital.
+    let slug = req.param::<String>("slug").unwrap_or_default().to_ascii_lowercase();
+    if !is_slug(&slug) {
+        missing(res);
+        return None;
+    }
+    match find(&app, slug).await {
+        Ok(Some(shown)) => Some((app, shown)),
+        Ok(None) => {
+            missing(res);
+            None
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a link-in-bio page could not be read");
+            let sentence = "This page cannot be shown right now; try again in a moment.";
+            plain(res, StatusCode::SERVICE_UNAVAILABLE, sentence);
+            None
+        }
+    }
+}
+
+fn missing(res: &mut Response) {
+    html(res, StatusCode::NOT_FOUND, &Missing::default());
+}
+
+/// From memory where that is fresh.
+async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<Shown>>> {
+    let looked = app.bio.cache.look(&slug, app.store.now());
+    let known = match looked {
+        Looked::Fresh(known) => return Ok(known),
+        Looked::Stale(shown) => Some(shown),
+        Looked::Unknown => None,
+    };
+    let (asking, before) = (app.clone(), known.clone());
+    // A task of its own: a visitor who goes away in the middle must not leave the page unchecked for the next.
+    let asked = tokio::spawn(async move { ask(&asking, &slug, before).await }).await;
+    match (asked, known) {
+        (Ok(Ok(found)), _) => Ok(found),
+        (Ok(Err(error)), Some(shown)) => {
+            tracing::warn!(%error, "a link-in-bio page is shown as it was last known");
+            Ok(Some(shown))
+        }
+        (Ok(Err(error)), None) => Err(error),
+        (Err(_), Some(shown)) => Ok(Some(shown)),
+        (Err(error), None) => Err(StoreError::Decode(format!("a look-up did not end: {error}"))),
+    }
+}
+
+/// Asks the database: whether the page is still the one that is known, and if not, for the whole.
+async fn ask(app: &App, slug: &str, known: Option<Arc<Shown>>) -> Result<Option<Arc<Shown>>> {
+    let turn = app.bio.cache.turn();
+    let now = app.store.now();
+    let mut conn = app.store.read().await?;
+    if let Some(shown) = known
+        && bio_pages::version(&mut conn, slug).await? == Some((shown.page_id, shown.version))
+    {
+        return Ok(Some(shown));
+    }
+    let found = bio_pages::by_slug(&mut conn, slug).await?;
+    drop(conn);
+    let shown = match found {
+        None => None,
+        Some((row, links)) => {
+            let rendered = view::render(&app.public_url, &row, &links);
+            Some(Arc::new(rendered.map_err(|error| StoreError::Decode(format!("a page was not rendered: {error}")))?))
+        }
+    };
+    app.bio.cache.keep(slug, shown.clone(), turn, now);
+    Ok(shown)
+}
+
+/// Whether a client calls itself something that is no visitor.
+fn is_bot(req: &Request) -> bool {
+    let agent = req.headers().get(USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
+    calls_itself_a_bot(&String::from_utf8_lossy(agent).to_ascii_lowercase())
+}
+
+/// What the fetchers of search engines, of previews and of watchdogs have in their names.
+const BOTS: &[&str] = &[
+    "bot",
+    "crawl",
+    "spider",
+    "slurp",
+    "facebookexternalhit",
+    "facebookcatalog",
+    "preview",
+    "embedly",
+    "whatsapp",
+    "mediapartners",
+    "feedfetcher",
+    "lighthouse",
+    "pingdom",
+    "uptime",
+    "monitoring",
+];
+
+fn calls_itself_a_bot(agent: &str) -> bool {
+    BOTS.iter().any(|word| agent.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bots_are_known_by_what_they_call_themselves() {
+        for bot in [
+            "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+            "Mozilla/5.0 (compatible; Yahoo! Slurp)",
+            "facebookexternalhit/1.1",
+            "WhatsApp/2.23",
+            "Baiduspider",
+            "SkypeUriPreview",
+            "AHC-Crawler",
+        ] {
+            assert!(calls_itself_a_bot(&bot.to_ascii_lowercase()), "{bot}");
+        }
+        for visitor in [
+            "",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1",
+            "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+            "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile Safari/537.36 Instagram 390.0",
+        ] {
+            assert!(!calls_itself_a_bot(&visitor.to_ascii_lowercase()), "{visitor}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a page looks like: its template, its colours, its size.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use askama::Template;
+use crier_common::domain::bio_page::{BioLink, BioPage};
+use http::HeaderValue;
+use sha2::{Digest, Sha256};
+use url::Url;
+
+use super::cache::Shown;
+
+pub const STYLES: &str = include_str!("../../../templates/bio.css");
+
+/// Changes with the styles, so that browsers may keep them for ever.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let hash = Sha256::digest(STYLES);
+    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+});
+
+/// As much of the bio as previews show.
+const PREVIEW: usize = 200;
+
+#[derive(Template)]
+#[template(path = "bio.html")]
+struct Page<'a> {
+    page: &'a BioPage,
+    links: &'a [BioLink],
+    /// What stands in the place of a picture.
+    initial: String,
+    description: String,
+    url: String,
+    /// The colour of the browser's frame.
+    frame: &'static str,
+    version: &'static str,
+}
+
+/// There is no page here.
+#[derive(Template)]
+#[template(path = "bio_missing.html")]
+pub struct Missing {
+    version: &'static str,
+}
+
+impl Default for Missing {
+    fn default() -> Self {
+        Self { version: &VERSION }
+    }
+}
+
+/// The page as it is sent.
+pub fn render(public_url: &str, page: &BioPage, links: &[BioLink]) -> askama::Result<Shown> {
+    let view = Page {
+        page,
+        links,
+        initial: initial(&page.title),
+        description: description(page),
+        url: format!("{public_url}/@{}", page.slug),
+        frame: frame(page.theme.as_str()).unwrap_or("#ffffff"),
+        version: &VERSION,
+    };
+    // To size: it is kept.
+    let html = view.render()?.into_bytes().into_boxed_slice();
+    let leads = links.iter().filter_map(|link| Some((link.id, location(&link.url)?)));
+    let links: HashMap<i64, HeaderValue> = leads.collect();
+    Ok(Shown { page_id: page.id, version: page.version, html: html.into(), links })
+}
+
+/// A URL as a header has it: as it was written, or where that has other letters than ASCII's, as browsers write it.
+fn location(url: &str) -> Option<HeaderValue> {
+    if url.is_ascii() {
+        return HeaderValue::from_str(url).ok();
+    }
+    HeaderValue::from_str(Url::parse(url).ok()?.as_str()).ok()
+}
+
+/// The first letter or digit of the title, else its first character.
+fn initial(title: &str) -> String {
+    let first = title.chars().find(|c| c.is_alphanumeric()).or_else(|| title.chars().next());
+    first.map(|c| c.to_uppercase().collect()).unwrap_or_default()
+}
+
+/// What previews say of the page, in one line.
+fn description(page: &BioPage) -> String {
+    let bio = page.bio.as_deref().unwrap_or_default();
+    let line = bio.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(PREVIEW) {
+        _ if line.is_empty() => format!("The links of {}", page.title),
+        Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default().trim_end()),
+        None => line,
+    }
+}
+
+/// The top colour of a theme, from the styles.
+fn frame(theme: &str) -> Option<&'static str> {
+    let block = STYLES.split_once(&format!("[data-theme={theme}]"))?.1.split_once('}')?.0;
+    let value = block.split_once("--top:")?.1.split_once(';')?.0;
+    Some(value.trim())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use crier_common::domain::bio_page::Theme;
+
+use super::*;
+
+/// A colour of a theme, as three numbers from 0 to 255.
+fn colour(theme: Theme, name: &str) -> [f64; 3] {
+    let block = STYLES.split_once(&format!("[data-theme={theme}]")).expect("the theme").1.split_once('}').unwrap().0;
+    let value = block.split_once(&format!("--{name}:")).unwrap_or_else(|| panic!("{theme}: {name}")).1;
+    let hex = value.split_once(';').unwrap().0.trim().strip_prefix('#').expect("a colour as #rrggbb");
+    assert_eq!(hex.len(), 6, "{theme}: {name}");
+    [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()))
+}
+
+/// WCAG 2.2's relative luminance.
+fn luminance(colour: [f64; 3]) -> f64 {
+    let [r, g, b] = colour.map(|part| {
+        let part = part / 255.0;
+        if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+    });
+    0.2126 * r + 0.7152 * g + 0.0722 * b
+}
+
+fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
+    let (one, other) = (luminance(one), luminance(other));
+    (one.max(other) + 0.05) / (one.min(other) + 0.05)
+}
+
+#[test]
+fn contrast_is_as_wcag_counts_it() {
+    assert!((contrast([0.0; 3], [255.0; 3]) - 21.0).abs() < 1e-9);
+    assert!((contrast([119.0; 3], [255.0; 3]) - 4.478).abs() < 0.001);
+}
+
+/// WCAG AA: 4.5 for text, 3 for what shows where the focus is. A background that runs from one colour to another is read
+/// against at every step.
+#[test]
+fn every_theme_can_be_read() {
+    for theme in Theme::ALL.iter().copied() {
+        let colour = |name: &str| colour(theme, name);
+        let stops = [colour("top"), colour("middle"), colour("bottom")];
+        let steps = (0..=100).flat_map(|n| {
+            let at = f64::from(n) / 100.0;
+            let mix = move |a: [f64; 3], b: [f64; 3]| [0, 1, 2].map(|i| a[i] + (b[i] - a[i]) * at);
+            [mix(stops[0], stops[1]), mix(stops[1], stops[2])]
+        });
+        for step in steps {
+            for (name, least) in [("ink", 4.5), ("muted", 4.5), ("ring", 3.0)] {
+                let found = contrast(colour(name), step);
+                assert!(found >= least, "{theme}: {name} on {step:?}: {found:.2}");
+            }
+        }
+        for (ink, paper) in [("card-ink", "card"), ("card-ink", "card-hover"), ("badge-ink", "badge")] {
+            let found = contrast(colour(ink), colour(paper));
+            assert!(found >= 4.5, "{theme}: {ink} on {paper}: {found:.2}");
+        }
+        assert!(frame(theme.as_str()).is_some_and(|frame| frame.starts_with('#')));
+    }
+}
+
+fn page(title: &str, bio: Option<&str>) -> BioPage {
+    let now = chrono::DateTime::from_timestamp(1_781_000_000, 0).unwrap();
+    BioPage {
+        id: 1,
+        slug: "a".repeat(63),
+        title: title.to_owned(),
+        bio: bio.map(str::to_owned),
+        theme: Theme::Ocean,
+        views: 0,
+        version: 7,
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+fn links(count: i64, title: &str) -> Vec<BioLink> {
+    (1..=count)
+        .map(|n| BioLink {
+            id: 100_000_000 + n,
+            page_id: 1,
+            position: i32::try_from(n).unwrap(),
+            title: title.to_owned(),
+            url: "https://example.com/a".to_owned(),
+            clicks: 0,
+        })
+        .collect()
+}
+
+fn html(page: &BioPage, links: &[BioLink]) -> String {
+    let shown = render("https://crier.example", page, links).unwrap();
+    String::from_utf8(shown.html.to_vec()).unwrap()
+}
+
+/// Everything that a visitor's browser gets: the page and its styles.
+#[test]
+fn the_largest_page_is_small() {
+    let page = page(&"T".repeat(120), Some(&"b".repeat(500)));
+    let all = html(&page, &links(100, &"x".repeat(60))).len() + STYLES.len();
+    assert!(all <= 30_000, "{all} bytes");
+    let few = html(&page, &links(5, "Menu")).len() + STYLES.len();
+    assert!(few <= 10_000, "{few} bytes");
+}
+
+#[test]
+fn what_is_written_is_shown_and_not_run() {
+    let bad = "<script>alert(1)</script>\"'&";
+    let html = html(&page(bad, Some(bad)), &links(1, bad));
+    assert!(!html.contains("<script") && !html.contains("\"'&"), "{html}");
+    assert_eq!(html.matches("&#60;script&#62;alert(1)").count(), 9, "{html}");
+}
+
+#[test]
+fn a_link_goes_by_us_and_trusts_nobody() {
+    let html = html(&page("T", None), &links(1, "Menu"));
+    let slug = "a".repeat(63);
+    let link = format!("<a href=\"/@{slug}/l/100000001\" rel=\"noopener nofollow ugc\" dir=\"auto\">Menu</a>");
+    assert!(html.contains(&link), "{html}");
+    for tag in
+        ["og:title", "og:description", "og:url", "og:type", "twitter:card", "twitter:title", "twitter:description"]
+    {
+        assert!(html.contains(&format!("=\"{tag}\" content=\"")), "{tag} in {html}");
+    }
+    assert!(html.contains("<link rel=\"canonical\" href=\"https://crier.example/@aaa"), "{html}");
+}
+
+#[test]
+fn a_page_without_a_picture_has_a_letter() {
+    for (title, letter) in
+        [("acme", "A"), ("🥐 bakery", "B"), ("«été»", "É"), ("🥐", "🥐"), ("مرحبا", "م"), ("ß", "SS")]
+    {
+        assert_eq!(initial(title), letter);
+    }
+}
+
+#[test]
+fn a_preview_is_one_line_of_bounded_length() {
+    assert_eq!(description(&page("T", Some(" a\n\n b "))), "a b");
+    assert_eq!(description(&page("T", None)), "The links of T");
+    let long = description(&page("T", Some(&"é".repeat(500))));
+    assert_eq!((long.chars().count(), long.ends_with('…')), (PREVIEW + 1, true));
+}
+
+#[test]
+fn a_location_is_as_it_was_written_where_it_can_be() {
+    for (url, to) in [
+        ("https://example.com", "https://example.com"),
+        ("https://example.com/a?x=1&y=2", "https://example.com/a?x=1&y=2"),
+        ("https://münchen.example/straße", "https://xn--mnchen-3ya.example/stra%C3%9Fe"),
+        ("tel:+4930123", "tel:+4930123"),
+    ] {
+        assert_eq!(location(url).unwrap(), to);
+    }
+}

@@ -1,0 +1,67 @@
+//! `POST /brands/{brand}/content-plans`
+
+use chrono::NaiveDate;
+use crier_common::domain::access::Scope;
+use crier_common::store::Tx;
+use crier_common::store::content_plans::{self, NewPlan};
+use serde_json::json;
+
+use super::items::{self, NewPlanItem};
+use super::{ContentPlan, FEATURES, TAG, check_days};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::fields::Fields;
+use crate::openapi::schema::request;
+
+request! {
+    /// A content plan to be made.
+    pub struct NewContentPlan {
+        pub name: String { "minLength": 1, "maxLength": 120 },
+        pub description: Option<String> { "maxLength": 2000 },
+        pub starts_on: Option<NaiveDate>,
+        /// Not before `starts_on`.
+        pub ends_on: Option<NaiveDate>,
+        pub items: Option<Vec<NewPlanItem>> { "maxItems": 500 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/content-plans", "createContentPlan", Scope::ContentWrite)
+        .tag(TAG)
+        .summary("Create a content plan, with items or without")
+        .extension()
+        .features(FEATURES)
+        .body::<NewContentPlan>(json!({
+            "name": "Spring", "description": "Six weeks before Easter", "starts_on": "2027-02-15", "ends_on": "2027-03-28",
+            "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00" }]
+        }))
+        .answers::<ContentPlan>(201, Shape::One)
+        .writes(create)
+}
+
+fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
+    let name = f.required("name", f.text("name", 1..=120));
+    let description = f.text("description", 0..=2000).value();
+    let (starts_on, ends_on) = (f.date("starts_on").value(), f.date("ends_on").value());
+    check_days(f, starts_on, ends_on);
+    let items = items::read_all(f, zone).value();
+    Some(NewContentPlan { name: name?, description, starts_on, ends_on, items })
+}
+
+async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let brand = cx.brand()?;
+    let new = cx.read(|f| read(f, &brand.timezone))?;
+    let plan = NewPlan {
+        name: &new.name,
+        description: new.description.as_deref(),
+        starts_on: new.starts_on,
+        ends_on: new.ends_on,
+    };
+    let made = content_plans::create(tx, brand.id, &plan).await?;
+    let items: Vec<_> = new.items.unwrap_or_default().into_iter().map(Into::into).collect();
+    content_plans::add_items(tx, made.id, &items).await?;
+    let items = content_plans::items(tx, made.id).await?;
+    Answer::created(&format!("/brands/{}/content-plans/{}", brand.id, made.id), ContentPlan::new(made, items))
+}

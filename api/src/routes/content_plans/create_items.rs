@@ -1,0 +1,59 @@
+//! `POST /brands/{brand}/content-plans/{plan}/items/bulk`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, content_plans};
+use serde_json::json;
+
+use super::items::{self, NewPlanItem};
+use super::{FEATURES, PlanItem, TAG, hold};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::openapi::schema::request;
+
+request! {
+    /// Items to be made, all or none.
+    pub struct NewPlanItems {
+        pub items: Vec<NewPlanItem> { "minItems": 1, "maxItems": 500 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/content-plans/{plan}/items/bulk", "createPlanItems", Scope::ContentWrite)
+        .tag(TAG)
+        .summary("Add up to 500 items to a content plan at once, all or none")
+        .description("They are answered in the order of the request.")
+        .extension()
+        .features(FEATURES)
+        .body::<NewPlanItems>(json!({ "items": [
+            { "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00" },
+            { "title": "Opening hours at Easter" }
+        ] }))
+        .answers::<PlanItem>(201, Shape::Many)
+        .writes(create)
+}
+
+async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let plan = hold(cx, tx).await?;
+    let brand = cx.brand()?;
+    let there = content_plans::count_items(tx, plan.id).await?;
+    let new = cx.read(|f| {
+        let list = f.required("items", items::read_all(f, &brand.timezone));
+        match &list {
+            Some(list) if list.is_empty() && !f.problems.has("items") => {
+                f.problem("items", "Must have at least one item.")
+            }
+            Some(list) => items::check_count(f, there, list.len()),
+            None => {}
+        }
+        Some(NewPlanItems { items: list? })
+    })?;
+    let rows: Vec<_> = new.items.into_iter().map(Into::into).collect();
+    let ids = content_plans::add_items(tx, plan.id, &rows).await?;
+    let mut made = content_plans::items(tx, plan.id).await?;
+    made.retain(|item| ids.binary_search(&item.id).is_ok());
+    made.sort_by_key(|item| item.id);
+    let shown: Vec<PlanItem> = made.into_iter().map(Into::into).collect();
+    Answer::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)
+}

@@ -1,0 +1,27 @@
+//! `DELETE /brands/{brand}/content-plans/{plan}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, content_plans};
+
+use super::{FEATURES, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::delete("/brands/{brand}/content-plans/{plan}", "deleteContentPlan", Scope::ContentWrite)
+        .tag(TAG)
+        .summary("Delete a content plan with its items; posts made from them stay")
+        .extension()
+        .features(FEATURES)
+        .answers_nothing()
+        .writes(delete)
+}
+
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    if !content_plans::delete(tx, cx.brand()?.id, cx.id("plan")?).await? {
+        return Err(ApiError::not_found("content plan"));
+    }
+    Ok(Answer::nothing())
+}

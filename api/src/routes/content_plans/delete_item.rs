@@ -1,0 +1,27 @@
+//! `DELETE /brands/{brand}/content-plans/{plan}/items/{item}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, content_plans};
+
+use super::{FEATURES, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::delete("/brands/{brand}/content-plans/{plan}/items/{item}", "deletePlanItem", Scope::ContentWrite)
+        .tag(TAG)
+        .summary("Delete an item of a content plan; a post made from it stays")
+        .extension()
+        .features(FEATURES)
+        .answers_nothing()
+        .writes(delete)
+}
+
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    if !content_plans::delete_item(tx, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await? {
+        return Err(ApiError::not_found("plan item"));
+    }
+    Ok(Answer::nothing())
+}

@@ -1,0 +1,59 @@
+//! Items as bodies have them.
+
+use std::ops::RangeInclusive;
+
+use chrono::{DateTime, Utc};
+use crier_common::domain::content_plan::MOST_ITEMS;
+use crier_common::store::content_plans;
+
+use crate::fields::{Fields, Given};
+use crate::openapi::schema::request;
+use crate::routes::posts::edit::LONGEST_CONTENT;
+
+pub const TITLE: RangeInclusive<usize> = 1..=200;
+/// How many items one request makes at most.
+pub const MOST_NEW: usize = 500;
+
+request! {
+    /// An item to be made.
+    pub struct NewPlanItem {
+        pub title: String { "minLength": 1, "maxLength": 200 },
+        /// What a post made from it is to say.
+        pub content: Option<String> { "maxLength": 65535 },
+        /// Without an offset it is in the brand's time zone.
+        pub planned_at: Option<DateTime<Utc>>,
+    }
+}
+
+impl From<NewPlanItem> for content_plans::NewItem {
+    fn from(new: NewPlanItem) -> Self {
+        Self { title: new.title, content: new.content, planned_at: new.planned_at }
+    }
+}
+
+/// Reads one; `zone` is the brand's.
+pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
+    let title = f.required("title", f.text("title", TITLE));
+    let content = f.text("content", 0..=LONGEST_CONTENT).value();
+    let planned_at = f.time("planned_at", zone).value();
+    Some(NewPlanItem { title: title?, content, planned_at })
+}
+
+/// Reads the `items` of a body; too many in one request are refused.
+pub fn read_all(f: &Fields<'_>, zone: &str) -> Given<Vec<NewPlanItem>> {
+    let items = f.objects("items", |item| read(item, zone));
+    if let Given::Value(list) = &items
+        && list.len() > MOST_NEW
+    {
+        f.problem("items", format!("One request makes at most {MOST_NEW} items; this has {}.", list.len()));
+    }
+    items
+}
+
+/// Tells where a plan would have more items than one may.
+pub fn check_count(f: &Fields<'_>, there: usize, new: usize) {
+    if there.saturating_add(new) > MOST_ITEMS {
+        let message = format!("A plan has at most {MOST_ITEMS} items, and {there} are there. Begin another plan.");
+        f.problem("items", message);
+    }
+}

@@ -1,0 +1,32 @@
+//! `GET /brands/{brand}/content-plans`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, content_plans};
+
+use super::{ContentPlan, FEATURES, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/content-plans", "listContentPlans", Scope::ContentRead)
+        .tag(TAG)
+        .summary("List a brand's content plans with their items, newest first")
+        .features(FEATURES)
+        .answers::<ContentPlan>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let brand = cx.brand()?.id;
+    let plans = content_plans::list(conn, brand).await?;
+    let mut items = content_plans::items_of_brand(conn, brand).await?.into_iter().peekable();
+    // Both come by the plan, newest first. Items of a plan that was made between the two looks belong to none.
+    let shown = plans.into_iter().map(|plan| {
+        while items.next_if(|item| item.plan_id > plan.id).is_some() {}
+        let own: Vec<_> = std::iter::from_fn(|| items.next_if(|item| item.plan_id == plan.id)).collect();
+        ContentPlan::new(plan, own)
+    });
+    Answer::ok(shown.collect::<Vec<_>>())
+}

@@ -1,0 +1,127 @@
+//! Content plans: what is to be posted, before it is a post.
+//!
+//! `items.rs` reads items from bodies and checks how many there are; `schedule.rs` makes a post of one by the rules of
+//! posts (`routes/posts`). What was made is a post like any other: later changes of the item do not change it, and it stays
+//! when the item or the plan goes.
+
+use chrono::NaiveDate;
+use crier_common::domain::content_plan::{self, ItemStatus};
+use crier_common::domain::plan::Feature;
+use crier_common::store::{Tx, content_plans};
+
+use crate::answer::{Planned, Stamp};
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+use crate::fields::Fields;
+use crate::openapi::schema::record;
+
+mod create;
+mod create_item;
+mod create_items;
+mod delete;
+mod delete_item;
+mod items;
+mod list;
+mod schedule;
+mod show;
+mod update;
+mod update_item;
+
+pub const TAG: &str = "Content plans";
+const FEATURES: &[Feature] = &[Feature::ContentStrategy];
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![
+        list::endpoint(),
+        create::endpoint(),
+        show::endpoint(),
+        update::endpoint(),
+        delete::endpoint(),
+        create_item::endpoint(),
+        create_items::endpoint(),
+        update_item::endpoint(),
+        delete_item::endpoint(),
+        schedule::endpoint(),
+    ]
+}
+
+record! {
+    /// Something that is to be posted.
+    pub struct PlanItem {
+        pub id: i64,
+        pub title: String,
+        /// What the post made from it says.
+        pub content: Option<String>,
+        pub planned_at: Option<Planned>,
+        /// `scheduled` while there is a post made from it.
+        pub status: ItemStatus,
+        /// The post made from it; null where there is none, or where it was deleted.
+        pub post_id: Option<i64>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+
+    /// A content plan with its items, by their time; those without one come last.
+    pub struct ContentPlan {
+        pub id: i64,
+        pub name: String,
+        pub description: Option<String>,
+        pub starts_on: Option<NaiveDate>,
+        pub ends_on: Option<NaiveDate>,
+        pub items: Vec<PlanItem>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl From<content_plan::PlanItem> for PlanItem {
+    fn from(i: content_plan::PlanItem) -> Self {
+        Self {
+            id: i.id,
+            status: i.status(),
+            title: i.title,
+            content: i.content,
+            planned_at: i.planned_at.map(Into::into),
+            post_id: i.post_id,
+            created_at: i.created_at.into(),
+            updated_at: i.updated_at.into(),
+        }
+    }
+}
+
+impl ContentPlan {
+    fn new(plan: content_plan::ContentPlan, items: impl IntoIterator<Item = content_plan::PlanItem>) -> Self {
+        Self {
+            id: plan.id,
+            name: plan.name,
+            description: plan.description,
+            starts_on: plan.starts_on,
+            ends_on: plan.ends_on,
+            items: items.into_iter().map(Into::into).collect(),
+            created_at: plan.created_at.into(),
+            updated_at: plan.updated_at.into(),
+        }
+    }
+}
+
+/// A plan ends on the day that it starts, or later.
+fn check_days(f: &Fields<'_>, starts_on: Option<NaiveDate>, ends_on: Option<NaiveDate>) {
+    if let (Some(starts), Some(ends)) = (starts_on, ends_on)
+        && ends < starts
+    {
+        f.problem("ends_on", format!("Must not be before starts_on, {starts}."));
+    }
+}
+
+/// The plan in the path, its row held; 404 where it is not there.
+async fn hold(cx: &Context, tx: &mut Tx) -> Result<content_plan::ContentPlan> {
+    let found = content_plans::find_for_update(tx, cx.brand()?.id, cx.id("plan")?).await?;
+    found.ok_or_else(|| ApiError::not_found("content plan"))
+}
+
+/// The item in the path, its row held; 404 where it is not there.
+async fn hold_item(cx: &Context, tx: &mut Tx) -> Result<content_plan::PlanItem> {
+    let found = content_plans::find_item_for_update(tx, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await?;
+    found.ok_or_else(|| ApiError::not_found("plan item"))
+}

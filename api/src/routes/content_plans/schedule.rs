@@ -1,0 +1,170 @@
+//! `POST /brands/{brand}/content-plans/{plan}/items/{item}/schedule`
+//!
+//! A create of a post that takes its content and its time from the item. The item's row is held from the first look to the
+//! end, so of two requests at once one makes the post and the other finds it.
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::content_plan::{Destination, PlanItem};
+use crier_common::domain::plan::Feature;
+use crier_common::domain::post::{Post, PostStatus, ScheduleType};
+use crier_common::store::{Tx, content_plans};
+use serde_json::json;
+
+use super::{FEATURES, TAG, hold_item};
+use crate::answer::{Answer, Planned, Stamp};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Code, Result};
+use crate::fields::{Fields, Given, Problems};
+use crate::openapi::schema::{described, record};
+use crate::routes::posts::edit::{self, PostChange, PostOverride, Wanted};
+use crate::routes::posts::{Author, PostDetail, Target, TargetError, apply, create};
+
+described! {
+    /// Where an item's post is to go.
+    pub struct PlanScheduling {
+        /// Ids of accounts of the brand, at least one unless it becomes a draft.
+        pub account_ids: Option<Vec<i64>> { "uniqueItems": true },
+        /// `calendar`: a post at the item's time; `draft`: a draft; `approval`: a post that waits for approval.
+        pub destination: Option<Destination> { "default": "calendar" },
+        /// As those of a post.
+        pub overrides: Option<Vec<PostOverride>> { "x-extension": true },
+    }
+}
+
+record! {
+    /// A post that was made from an item of a content plan.
+    pub struct ScheduledPost {
+        pub id: i64,
+        pub plan_item_id: i64,
+        pub status: PostStatus,
+        pub content: String,
+        pub schedule_type: ScheduleType,
+        pub scheduled_at: Option<Planned>,
+        pub published_at: Option<Stamp>,
+        /// The ids of the accounts that it goes to, in order.
+        pub accounts: Vec<i64>,
+        /// The ids of the pictures, in order.
+        pub media: Vec<i64> { "x-extension": true },
+        /// The first failed target's, where one has failed for good.
+        pub error: Option<TargetError>,
+        pub targets: Vec<Target>,
+        /// Null where the user is no more.
+        pub author: Option<Author>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post(
+        "/brands/{brand}/content-plans/{plan}/items/{item}/schedule",
+        "schedulePlanItem",
+        Scope::ContentWrite,
+    )
+    .tag(TAG)
+    .summary("Make a post of an item of a content plan")
+    .description(
+        "`calendar` needs an item whose time is still to come. `draft` and `approval` keep the item's time, whatever it is. `approval` needs the plan feature `approvals`. An item that has a post has to wait until that is deleted.",
+    )
+    .features(FEATURES)
+    .body::<PlanScheduling>(json!({ "account_ids": [88], "destination": "calendar" }))
+    .answers::<ScheduledPost>(201, Shape::One)
+    .refuses(&[Code::FeatureNotAvailable, Code::ItemAlreadyScheduled, Code::LimitReached])
+    .writes(schedule)
+}
+
+async fn schedule(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    check_feature(cx)?;
+    let item = hold_item(cx, tx).await?;
+    let post = post_of(cx, tx, &item)?;
+    let (asked, problems) = read(cx, &item);
+    let wanted = Wanted { submits: asked.submits, ..Wanted::of(&post, &[], &asked.change) };
+    // With a destination that nobody knows it is not known either what of the rest is wrong.
+    if !problems.has("destination") {
+        let of_post = apply::gather(cx, tx, &post, &wanted, &asked.change, Problems::default()).await?;
+        problems.absorb(of_post, name_here);
+    }
+    problems.done()?;
+    if let Some(post) = item.post_id {
+        let message = format!("Post {post} was made from this item. Change that, or delete it to make another.");
+        return Err(ApiError::new(Code::ItemAlreadyScheduled, message));
+    }
+    let post = create::store(cx, tx, post, &wanted).await?;
+    content_plans::set_post(tx, item.id, post.id).await?;
+    let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
+    Answer::created(&path, ScheduledPost::of(item.id, PostDetail::load(tx, post).await?))
+}
+
+/// The one destination that needs a feature of its own is told of before the item is looked for, as features are.
+fn check_feature(cx: &Context) -> Result<()> {
+    let wants = cx.body.get("destination").and_then(|word| word.as_str()) == Some(Destination::Approval.as_str());
+    if wants && !cx.plan.has(Feature::Approvals) {
+        return Err(ApiError::feature(&[Feature::Approvals]));
+    }
+    Ok(())
+}
+
+/// The item as an empty draft has it.
+fn post_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
+    Ok(Post {
+        content: item.content.clone().unwrap_or_default(),
+        scheduled_at: item.planned_at,
+        created_at: tx.now,
+        updated_at: tx.now,
+        ..create::empty(cx)?
+    })
+}
+
+/// What the request asks of the post.
+struct Asked {
+    change: PostChange,
+    submits: bool,
+}
+
+fn read(cx: &Context, item: &PlanItem) -> (Asked, Problems) {
+    let problems = Problems::default();
+    let f = Fields::new(&cx.body, &problems);
+    let destination = f.word("destination").value().unwrap_or(Destination::Calendar);
+    let schedule_type = match destination {
+        Destination::Calendar => Given::Value(ScheduleType::Scheduled),
+        Destination::Draft | Destination::Approval => Given::Absent,
+    };
+    if destination == Destination::Calendar && item.planned_at.is_none() {
+        f.problem("planned_at", "The item has no time. Give it one, or choose another destination.");
+    }
+    let (accounts, overrides) = (f.ids("account_ids"), edit::read_overrides(&f));
+    let change = PostChange { schedule_type, accounts, overrides, ..PostChange::nothing() };
+    (Asked { change, submits: destination == Destination::Approval }, problems)
+}
+
+/// What a field of a post is called here.
+fn name_here(path: &str) -> String {
+    match path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest))) {
+        ("accounts", None) => "account_ids".to_owned(),
+        ("accounts", Some(rest)) => format!("account_ids.{rest}"),
+        ("scheduled_at", _) => "planned_at".to_owned(),
+        _ => path.to_owned(),
+    }
+}
+
+impl ScheduledPost {
+    fn of(plan_item_id: i64, post: PostDetail) -> Self {
+        Self {
+            id: post.id,
+            plan_item_id,
+            status: post.status,
+            content: post.content,
+            schedule_type: post.schedule_type,
+            scheduled_at: post.scheduled_at,
+            published_at: post.published_at,
+            accounts: post.accounts,
+            media: post.media,
+            error: post.error,
+            targets: post.targets,
+            author: post.author,
+            created_at: post.created_at,
+            updated_at: post.updated_at,
+        }
+    }
+}

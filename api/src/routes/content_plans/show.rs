@@ -1,0 +1,27 @@
+//! `GET /brands/{brand}/content-plans/{plan}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, content_plans};
+
+use super::{ContentPlan, FEATURES, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Result};
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/content-plans/{plan}", "getContentPlan", Scope::ContentRead)
+        .tag(TAG)
+        .summary("Read a content plan with its items")
+        .extension()
+        .features(FEATURES)
+        .answers::<ContentPlan>(200, Shape::One)
+        .reads(show)
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let plan = content_plans::find(conn, cx.brand()?.id, cx.id("plan")?).await?;
+    let plan = plan.ok_or_else(|| ApiError::not_found("content plan"))?;
+    let items = content_plans::items(conn, plan.id).await?;
+    Answer::ok(ContentPlan::new(plan, items))
+}

@@ -1,0 +1,152 @@
+//! `PUT /brands/{brand}/content-plans/{plan}`
+
+use chrono::{DateTime, NaiveDate, Utc};
+use crier_common::domain::access::Scope;
+use crier_common::domain::content_plan::{MOST_ITEMS, PlanItem};
+use crier_common::store::Tx;
+use crier_common::store::content_plans::{self, NewItem};
+use serde_json::json;
+
+use super::{ContentPlan, FEATURES, TAG, check_days, hold, items};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::fields::{Fields, Given};
+use crate::openapi::schema::request;
+use crate::routes::posts::edit::LONGEST_CONTENT;
+
+request! {
+    /// What may change of a content plan; what is absent stays, null empties.
+    pub struct ContentPlanChange {
+        pub name: Given<String> { "minLength": 1, "maxLength": 120 },
+        pub description: Given<String> { "maxLength": 2000 },
+        pub starts_on: Given<NaiveDate>,
+        /// Not before `starts_on`.
+        pub ends_on: Given<NaiveDate>,
+        /// In place of all that there were: one with an `id` stays and changes, one without is new, and what is not here goes.
+        pub items: Given<Vec<PlanItemEntry>> { "maxItems": 1000 },
+    }
+
+    /// An item among all those that a plan is to have.
+    pub struct PlanItemEntry {
+        /// One of the plan's; absent: a new one.
+        pub id: Option<i64>,
+        /// Required for a new one.
+        pub title: Given<String> { "minLength": 1, "maxLength": 200 },
+        pub content: Given<String> { "maxLength": 65535 },
+        /// Without an offset it is in the brand's time zone.
+        pub planned_at: Given<DateTime<Utc>>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/content-plans/{plan}", "updateContentPlan", Scope::ContentWrite)
+        .tag(TAG)
+        .summary("Change a content plan")
+        .description("Posts made from items that go stay.")
+        .extension()
+        .features(FEATURES)
+        .body::<ContentPlanChange>(json!({ "name": "Spring 2027", "ends_on": "2027-04-04" }))
+        .answers::<ContentPlan>(200, Shape::One)
+        .writes(update)
+}
+
+/// An unreadable entry keeps its place, so that the places of the others are those of the request.
+fn read_entry(f: &Fields<'_>, zone: &str) -> PlanItemEntry {
+    let (id, title) = (f.id("id"), f.text("title", items::TITLE));
+    let is_new = matches!(id, Given::Absent | Given::Null) && !f.problems.has(&f.path("id"));
+    if is_new {
+        f.required("title", title.clone());
+    }
+    PlanItemEntry {
+        id: id.value(),
+        title,
+        content: f.text("content", 0..=LONGEST_CONTENT),
+        planned_at: f.time("planned_at", zone),
+    }
+}
+
+fn check_entries(f: &Fields<'_>, entries: &[PlanItemEntry], there: &[PlanItem]) {
+    if entries.len() > MOST_ITEMS {
+        f.problem("items", format!("A plan has at most {MOST_ITEMS} items; this has {}.", entries.len()));
+    }
+    if f.problems.has("items") {
+        return;
+    }
+    for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
+        if !there.iter().any(|item| item.id == id) {
+            f.problem(&format!("items.{i}.id"), format!("There is no item {id} in this plan."));
+        } else if entries[..i].iter().any(|earlier| earlier.id == Some(id)) {
+            f.problem(&format!("items.{i}.id"), format!("{id} is there already; name each once."));
+        }
+    }
+}
+
+async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let mut plan = hold(cx, tx).await?;
+    let there = content_plans::items(tx, plan.id).await?;
+    let zone = &cx.brand()?.timezone;
+    let change = cx.read(|f| {
+        let change = ContentPlanChange {
+            name: f.text("name", 1..=120),
+            description: f.text("description", 0..=2000),
+            starts_on: f.date("starts_on"),
+            ends_on: f.date("ends_on"),
+            items: f.objects("items", |entry| Some(read_entry(entry, zone))),
+        };
+        let days = (change.starts_on.clone().map(Some), change.ends_on.clone().map(Some));
+        check_days(f, days.0.over(plan.starts_on, None), days.1.over(plan.ends_on, None));
+        if let Given::Value(entries) = &change.items {
+            check_entries(f, entries, &there);
+        }
+        Some(change)
+    })?;
+    plan.name = change.name.value().unwrap_or(plan.name);
+    plan.description = change.description.map(Some).over(plan.description, None);
+    plan.starts_on = change.starts_on.map(Some).over(plan.starts_on, None);
+    plan.ends_on = change.ends_on.map(Some).over(plan.ends_on, None);
+    plan.updated_at = tx.now;
+    content_plans::update(tx, &plan).await?;
+    match change.items {
+        Given::Absent => {}
+        Given::Null => replace(cx, tx, plan.id, there, Vec::new()).await?,
+        Given::Value(entries) => replace(cx, tx, plan.id, there, entries).await?,
+    }
+    let items = content_plans::items(tx, plan.id).await?;
+    Answer::ok(ContentPlan::new(plan, items))
+}
+
+/// Makes the items of the plan those of the entries.
+async fn replace(
+    cx: &Context,
+    tx: &mut Tx,
+    plan_id: i64,
+    there: Vec<PlanItem>,
+    entries: Vec<PlanItemEntry>,
+) -> Result<()> {
+    let brand = cx.brand()?.id;
+    let mut new = Vec::new();
+    let mut kept = Vec::new();
+    for entry in entries {
+        match there.iter().find(|item| entry.id == Some(item.id)) {
+            Some(item) => kept.push((item, entry)),
+            None => new.push(NewItem {
+                title: entry.title.value().unwrap_or_default(),
+                content: entry.content.value(),
+                planned_at: entry.planned_at.value(),
+            }),
+        }
+    }
+    for item in there.iter().filter(|item| !kept.iter().any(|(k, _)| k.id == item.id)) {
+        content_plans::delete_item(tx, brand, plan_id, item.id).await?;
+    }
+    for (item, entry) in kept {
+        let changed = super::update_item::changed(item.clone(), entry.title, entry.content, entry.planned_at);
+        if (&changed.title, &changed.content, changed.planned_at) != (&item.title, &item.content, item.planned_at) {
+            content_plans::update_item(tx, &changed).await?;
+        }
+    }
+    content_plans::add_items(tx, plan_id, &new).await?;
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! `PUT /brands/{brand}/content-plans/{plan}/items/{item}`
+
+use chrono::{DateTime, Utc};
+use crier_common::domain::access::Scope;
+use crier_common::domain::content_plan;
+use crier_common::store::{Tx, content_plans};
+use serde_json::json;
+
+use super::{FEATURES, PlanItem, TAG, hold_item, items};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::fields::Given;
+use crate::openapi::schema::request;
+use crate::routes::posts::edit::LONGEST_CONTENT;
+
+request! {
+    /// What may change of an item; what is absent stays, null empties.
+    pub struct PlanItemChange {
+        pub title: Given<String> { "minLength": 1, "maxLength": 200 },
+        pub content: Given<String> { "maxLength": 65535 },
+        /// Without an offset it is in the brand's time zone.
+        pub planned_at: Given<DateTime<Utc>>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/content-plans/{plan}/items/{item}", "updatePlanItem", Scope::ContentWrite)
+        .tag(TAG)
+        .summary("Change an item of a content plan")
+        .description("A post that was made from it stays as it is.")
+        .extension()
+        .features(FEATURES)
+        .body::<PlanItemChange>(json!({ "planned_at": "2027-03-02T07:00:00" }))
+        .answers::<PlanItem>(200, Shape::One)
+        .writes(update)
+}
+
+/// The item as it would be.
+pub fn changed(
+    item: content_plan::PlanItem,
+    title: Given<String>,
+    content: Given<String>,
+    planned_at: Given<DateTime<Utc>>,
+) -> content_plan::PlanItem {
+    content_plan::PlanItem {
+        title: title.value().unwrap_or(item.title),
+        content: content.map(Some).over(item.content, None),
+        planned_at: planned_at.map(Some).over(item.planned_at, None),
+        ..item
+    }
+}
+
+async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let item = hold_item(cx, tx).await?;
+    let zone = &cx.brand()?.timezone;
+    let change = cx.read(|f| {
+        Some(PlanItemChange {
+            title: f.text("title", items::TITLE),
+            content: f.text("content", 0..=LONGEST_CONTENT),
+            planned_at: f.time("planned_at", zone),
+        })
+    })?;
+    let item = changed(item, change.title, change.content, change.planned_at);
+    content_plans::update_item(tx, &item).await?;
+    Answer::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))
+}

@@ -1,0 +1,130 @@
+//! `POST /brands/{brand}/link-in-bio`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::bio_page::{self, BioPage, Theme};
+use crier_common::random;
+use crier_common::store::Tx;
+use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
+use serde_json::json;
+
+use super::fields::{self, NewBioLink};
+use super::{FEATURES, LinkInBioPage, TAG, forget_later, taken};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::{ApiError, Result};
+use crate::fields::{Fields, Given};
+use crate::openapi::schema::request;
+
+/// How much of a title a slug takes, so that there is room for a number behind it.
+const FROM_TITLE: usize = 56;
+/// How many slugs with a number are tried before a random one.
+const NUMBERED: u32 = 5;
+const RANDOM: usize = 8;
+
+request! {
+    /// A link-in-bio page to be made.
+    pub struct NewLinkInBioPage {
+        pub title: String { "minLength": 1, "maxLength": 120 },
+        /// Made from the title when absent.
+        pub slug: Option<String> { "pattern": "^[a-z0-9][a-z0-9-]{1,62}$" },
+        pub theme: Option<Theme> { "default": "light" },
+        pub bio: Option<String> { "maxLength": 500 },
+        pub links: Option<Vec<NewBioLink>> { "maxItems": 100 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/link-in-bio", "createLinkInBioPage", Scope::LinkinbioWrite)
+        .tag(TAG)
+        .summary("Create a link-in-bio page")
+        .description("The slug is unique on the installation.")
+        .features(FEATURES)
+        .body::<NewLinkInBioPage>(json!({
+            "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920",
+            "links": [{ "title": "Our shop", "url": "https://acme.example/shop" }, { "title": "Call us", "url": "tel:+4930123456" }]
+        }))
+        .answers::<LinkInBioPage>(201, Shape::One)
+        .writes(create)
+}
+
+fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
+    let title = f.required("title", f.text("title", fields::TITLE));
+    let url = f.required("url", fields::link_url(f));
+    Some(NewBioLink { title: title?, url: url? })
+}
+
+fn read(f: &Fields<'_>, is_taken: bool) -> Option<NewLinkInBioPage> {
+    let title = f.required("title", f.text("title", fields::TITLE));
+    let slug = fields::slug(f).value();
+    if slug.is_some() && is_taken {
+        f.problem("slug", fields::TAKEN);
+    }
+    let (theme, bio) = (f.word("theme").value(), f.text("bio", fields::BIO).value());
+    let links = f.objects("links", read_link);
+    if let Given::Value(list) = &links {
+        fields::check_count(f, list.len());
+    }
+    Some(NewLinkInBioPage { title: title?, slug, theme, bio, links: links.value() })
+}
+
+async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let brand = cx.brand()?.id;
+    let asked = cx.body.get("slug").and_then(|slug| slug.as_str()).filter(|slug| bio_page::is_slug(slug));
+    let is_taken = match asked {
+        Some(slug) => bio_pages::is_taken(tx, slug, None).await?,
+        None => false,
+    };
+    let new = cx.read(|f| read(f, is_taken))?;
+    let page = make(tx, brand, &new).await?;
+    let links: Vec<LinkEntry> = new.links.unwrap_or_default().into_iter().map(Into::into).collect();
+    bio_pages::set_links(tx, page.id, &links).await?;
+    forget_later(cx, tx, &page.slug);
+    let path = format!("/brands/{brand}/link-in-bio/{}", page.id);
+    Answer::created(&path, LinkInBioPage::load(cx, tx, page).await?)
+}
+
+/// Makes the page under the slug that is asked for, or under the first that is free of those that suit its title.
+async fn make(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) -> Result<BioPage> {
+    let page = NewPage { title: &new.title, bio: new.bio.as_deref(), theme: new.theme.unwrap_or(Theme::Light) };
+    if let Some(slug) = &new.slug {
+        return bio_pages::create(tx, brand, slug, &page).await?.ok_or_else(taken);
+    }
+    for slug in slugs_of(&new.title)? {
+        if let Some(made) = bio_pages::create(tx, brand, &slug, &page).await? {
+            return Ok(made);
+        }
+    }
+    Err(ApiError::bug("a random slug was taken"))
+}
+
+/// `fresh-bread`, `fresh-bread-2`, … and one that nobody has.
+fn slugs_of(title: &str) -> Result<Vec<String>> {
+    let random = random::text(RANDOM).map_err(|e| ApiError::bug(format!("no random slug: {e}")))?;
+    let base = bio_page::slug_of(title, FROM_TITLE);
+    let mut slugs: Vec<String> = Vec::new();
+    if let Some(base) = &base {
+        slugs.push(base.clone());
+        slugs.extend((2..=NUMBERED).map(|n| format!("{base}-{n}")));
+    }
+    // With the number's room: 54 letters are left of a long title.
+    let short = base.as_deref().map_or("page", |base| base.get(..54).unwrap_or(base).trim_end_matches('-'));
+    slugs.push(format!("{short}-{}", random.to_ascii_lowercase()));
+    Ok(slugs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slug_that_is_tried_is_one() {
+        for title in ["Fresh bread", "日本語", &"long ".repeat(24), "x", &"-a".repeat(60)] {
+            let slugs = slugs_of(title).unwrap();
+            assert!(slugs.iter().all(|slug| bio_page::is_slug(slug)), "{slugs:?}");
+        }
+        assert_eq!(slugs_of("Fresh bread").unwrap()[..2], ["fresh-bread", "fresh-bread-2"]);
+        let nameless = slugs_of("日本語").unwrap();
+        assert!(nameless.len() == 1 && nameless[0].starts_with("page-"), "{nameless:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! `DELETE /brands/{brand}/link-in-bio/{linkInBio}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Tx, bio_pages};
+
+use super::{FEATURES, TAG, forget_later, no_such_page};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::Result;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::delete("/brands/{brand}/link-in-bio/{linkInBio}", "deleteLinkInBioPage", Scope::LinkinbioWrite)
+        .tag(TAG)
+        .summary("Delete a link-in-bio page; its slug is free again")
+        .features(FEATURES)
+        .answers_nothing()
+        .writes(delete)
+}
+
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let slug = bio_pages::delete(tx, cx.brand()?.id, cx.id("linkInBio")?).await?.ok_or_else(no_such_page)?;
+    forget_later(cx, tx, &slug);
+    Ok(Answer::nothing())
+}

@@ -1,0 +1,124 @@
+//! Fields of pages as bodies have them.
+
+use std::ops::RangeInclusive;
+
+use crier_common::domain::bio_page::{self, LONGEST_SLUG, MOST_LINKS};
+use crier_common::store::bio_pages::LinkEntry;
+use url::Url;
+
+use crate::fields::{Fields, Given};
+use crate::openapi::schema::request;
+
+pub const TITLE: RangeInclusive<usize> = 1..=120;
+pub const BIO: RangeInclusive<usize> = 0..=500;
+const LONGEST_URL: usize = 2048;
+pub const TAKEN: &str = "Another page has this slug. Choose another one.";
+
+request! {
+    /// A link to be shown.
+    pub struct NewBioLink {
+        pub title: String { "minLength": 1, "maxLength": 120 },
+        /// http, https, mailto or tel.
+        pub url: String { "format": "uri", "maxLength": 2048 },
+    }
+}
+
+impl From<NewBioLink> for LinkEntry {
+    fn from(new: NewBioLink) -> Self {
+        Self { id: None, title: new.title, url: new.url }
+    }
+}
+
+pub fn slug(f: &Fields<'_>) -> Given<String> {
+    match f.text("slug", 2..=LONGEST_SLUG) {
+        Given::Value(slug) if !bio_page::is_slug(&slug) => {
+            f.problem("slug", "Must be of the letters a-z, digits and -, and begin with a letter or a digit.");
+            Given::Absent
+        }
+        other => other,
+    }
+}
+
+/// A URL that a page may link to, as it was written.
+pub fn link_url(f: &Fields<'_>) -> Given<String> {
+    match f.text("url", 1..=LONGEST_URL) {
+        Given::Value(url) if !is_link(&url) => {
+            f.problem("url", "Must be a URL that begins with http://, https://, mailto: or tel:, without spaces.");
+            Given::Absent
+        }
+        other => other,
+    }
+}
+
+/// Tells where there are more links than a page may have.
+pub fn check_count(f: &Fields<'_>, count: usize) {
+    if count > MOST_LINKS {
+        f.problem("links", format!("A page has at most {MOST_LINKS} links; this has {count}."));
+    }
+}
+
+/// Whether it can be linked to just as it stands: browsers mend much (they drop line ends, turn `\` into `/`, add slashes),
+/// and nobody is to be shown one address and led to another.
+fn is_link(url: &str) -> bool {
+    let odd = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '\\' | '"' | '<' | '>');
+    if url.chars().any(odd) {
+        return false;
+    }
+    let Ok(parsed) = Url::parse(url) else { return false };
+    let rest = url.get(parsed.scheme().len() + 1..).unwrap_or_default();
+    match parsed.scheme() {
+        "http" | "https" => rest.strip_prefix("//").is_some_and(|rest| !rest.starts_with('/')) && parsed.has_host(),
+        "mailto" => !rest.trim_start_matches('/').is_empty(),
+        "tel" => rest.bytes().any(|b| b.is_ascii_digit()) && !rest.starts_with('/'),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_an_address_as_it_stands_is_linked_to() {
+        for good in [
+            "https://example.com",
+            "HTTP://example.com:8080/a?x=1&y=2#z",
+            "https://münchen.example/straße",
+            "https://[2001:db8::1]/",
+            "mailto:a@example.com?subject=Hi%20there",
+            "tel:+4930123456",
+            "tel:112;ext=5",
+        ] {
+            assert!(is_link(good), "{good}");
+        }
+        for bad in [
+            "",
+            "example.com",
+            "//example.com",
+            "/path",
+            "javascript:alert(1)",
+            "JavaScript:alert(1)",
+            "java\tscript:alert(1)",
+            "data:text/html,x",
+            "vbscript:x",
+            "file:///etc/passwd",
+            "ftp://example.com/",
+            "http:example.com",
+            "http:/example.com",
+            "https:///example.com",
+            "https:\\\\example.com",
+            "https://exam\nple.com",
+            " https://example.com",
+            "https://example.com ",
+            "https://example.com/a b",
+            "https://example.com/\u{2028}",
+            "https://",
+            "mailto:",
+            "tel:",
+            "tel:abc",
+            "blob:https://example.com/x",
+        ] {
+            assert!(!is_link(bad), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `GET /brands/{brand}/link-in-bio`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, bio_pages};
+
+use super::{FEATURES, LinkInBioPage, TAG};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/link-in-bio", "listLinkInBioPages", Scope::LinkinbioRead)
+        .tag(TAG)
+        .summary("List a brand's link-in-bio pages, newest first")
+        .features(FEATURES)
+        .answers::<LinkInBioPage>(200, Shape::Many)
+        .reads(list)
+}
+
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let brand = cx.brand()?.id;
+    let pages = bio_pages::list(conn, brand).await?;
+    let mut links = bio_pages::links_of_brand(conn, brand).await?.into_iter().peekable();
+    // Both come by the page, newest first. Links of a page that was made between the two looks belong to none.
+    let shown = pages.into_iter().map(|page| {
+        while links.next_if(|link| link.page_id > page.id).is_some() {}
+        let own: Vec<_> = std::iter::from_fn(|| links.next_if(|link| link.page_id == page.id)).collect();
+        LinkInBioPage::new(cx, page, own)
+    });
+    Answer::ok(shown.collect::<Vec<_>>())
+}

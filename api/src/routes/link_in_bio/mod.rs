@@ -1,0 +1,99 @@
+//! Link-in-bio pages, as their owners see them. What visitors see is in `pages/bio`.
+
+use crier_common::domain::bio_page::{self, Theme};
+use crier_common::domain::plan::Feature;
+use crier_common::store::{Conn, Tx, bio_pages};
+
+use crate::answer::Stamp;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+use crate::openapi::schema::record;
+
+mod create;
+mod delete;
+mod fields;
+mod list;
+mod show;
+mod update;
+
+pub const TAG: &str = "Link-in-bio";
+const FEATURES: &[Feature] = &[Feature::LinkInBio];
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![list::endpoint(), create::endpoint(), show::endpoint(), update::endpoint(), delete::endpoint()]
+}
+
+record! {
+    /// A link of a page.
+    pub struct BioLink {
+        pub id: i64,
+        pub title: String,
+        /// As it was written.
+        pub url: String { "format": "uri" },
+        /// From 1.
+        pub position: i32,
+        /// How often visitors went there; a few seconds late.
+        pub clicks: i64,
+    }
+
+    /// A link-in-bio page.
+    pub struct LinkInBioPage {
+        pub id: i64,
+        pub title: String,
+        pub slug: String,
+        pub theme: Theme,
+        pub bio: Option<String>,
+        /// In the order in which they are shown.
+        pub links: Vec<BioLink>,
+        /// Where the world sees it.
+        pub url: String { "format": "uri" },
+        /// How often visitors saw it, bots aside; a few seconds late.
+        pub views: i64,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl From<bio_page::BioLink> for BioLink {
+    fn from(l: bio_page::BioLink) -> Self {
+        Self { id: l.id, title: l.title, url: l.url, position: l.position, clicks: l.clicks }
+    }
+}
+
+impl LinkInBioPage {
+    fn new(cx: &Context, page: bio_page::BioPage, links: impl IntoIterator<Item = bio_page::BioLink>) -> Self {
+        Self {
+            id: page.id,
+            title: page.title,
+            url: format!("{}/@{}", cx.app.public_url, page.slug),
+            slug: page.slug,
+            theme: page.theme,
+            bio: page.bio,
+            links: links.into_iter().map(Into::into).collect(),
+            views: page.views,
+            created_at: page.created_at.into(),
+            updated_at: page.updated_at.into(),
+        }
+    }
+
+    /// With the links as they are stored.
+    async fn load(cx: &Context, conn: &mut Conn, page: bio_page::BioPage) -> Result<Self> {
+        let links = bio_pages::links(conn, page.id).await?;
+        Ok(Self::new(cx, page, links))
+    }
+}
+
+/// What this process shows under the slug is looked up anew once the transaction is committed.
+fn forget_later(cx: &Context, tx: &mut Tx, slug: &str) {
+    let (app, slug) = (cx.app.clone(), slug.to_owned());
+    tx.after_commit(move || app.bio.forget(&slug));
+}
+
+fn no_such_page() -> ApiError {
+    ApiError::not_found("link-in-bio page")
+}
+
+fn taken() -> ApiError {
+    ApiError::field("slug", fields::TAKEN)
+}

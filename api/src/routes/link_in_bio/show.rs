@@ -1,0 +1,25 @@
+//! `GET /brands/{brand}/link-in-bio/{linkInBio}`
+
+use crier_common::domain::access::Scope;
+use crier_common::store::{Conn, bio_pages};
+
+use super::{FEATURES, LinkInBioPage, TAG, no_such_page};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::get("/brands/{brand}/link-in-bio/{linkInBio}", "getLinkInBioPage", Scope::LinkinbioRead)
+        .tag(TAG)
+        .summary("Read a link-in-bio page")
+        .extension()
+        .features(FEATURES)
+        .answers::<LinkInBioPage>(200, Shape::One)
+        .reads(show)
+}
+
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let page = bio_pages::find(conn, cx.brand()?.id, cx.id("linkInBio")?).await?.ok_or_else(no_such_page)?;
+    Answer::ok(LinkInBioPage::load(cx, conn, page).await?)
+}

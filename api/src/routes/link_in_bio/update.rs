@@ -1,0 +1,134 @@
+//! `PUT /brands/{brand}/link-in-bio/{linkInBio}`
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::bio_page::{self, BioLink, Theme};
+use crier_common::store::Tx;
+use crier_common::store::bio_pages::{self, LinkEntry};
+use serde_json::json;
+
+use super::fields;
+use super::{FEATURES, LinkInBioPage, TAG, forget_later, no_such_page, taken};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Shape};
+use crate::error::Result;
+use crate::fields::{Fields, Given};
+use crate::openapi::schema::request;
+
+request! {
+    /// What may change of a link-in-bio page; what is absent stays.
+    pub struct LinkInBioPageChange {
+        pub title: Given<String> { "minLength": 1, "maxLength": 120 },
+        pub slug: Given<String> { "pattern": "^[a-z0-9][a-z0-9-]{1,62}$" },
+        pub theme: Given<Theme>,
+        pub bio: Given<String> { "maxLength": 500, "x-extension": true },
+        /// In place of all that there were, in this order: one with an `id` stays and keeps its clicks, one without is new, and what is not here goes.
+        pub links: Given<Vec<BioLinkEntry>> { "maxItems": 100, "x-extension": true },
+    }
+
+    /// A link among all those that a page is to have.
+    pub struct BioLinkEntry {
+        /// One of the page's; absent: a new one.
+        pub id: Option<i64>,
+        /// Required for a new one.
+        pub title: Given<String> { "minLength": 1, "maxLength": 120 },
+        /// http, https, mailto or tel. Required for a new one.
+        pub url: Given<String> { "format": "uri", "maxLength": 2048 },
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::put("/brands/{brand}/link-in-bio/{linkInBio}", "updateLinkInBioPage", Scope::LinkinbioWrite)
+        .tag(TAG)
+        .summary("Change a link-in-bio page")
+        .description("Visitors see the change within two seconds. An old slug is free for others at once.")
+        .features(FEATURES)
+        .body::<LinkInBioPageChange>(json!({ "title": "Acme Bakery & Café", "theme": "sunset" }))
+        .answers::<LinkInBioPage>(200, Shape::One)
+        .writes(update)
+}
+
+/// An unreadable entry keeps its place, so that the places of the others are those of the request.
+fn read_entry(f: &Fields<'_>) -> BioLinkEntry {
+    let (id, title, url) = (f.id("id"), f.text("title", fields::TITLE), fields::link_url(f));
+    let is_new = matches!(id, Given::Absent | Given::Null) && !f.problems.has(&f.path("id"));
+    if is_new {
+        f.required("title", title.clone());
+        f.required("url", url.clone());
+    }
+    BioLinkEntry { id: id.value(), title, url }
+}
+
+fn check_entries(f: &Fields<'_>, entries: &[BioLinkEntry], there: &[BioLink]) {
+    fields::check_count(f, entries.len());
+    if f.problems.has("links") {
+        return;
+    }
+    for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
+        if !there.iter().any(|link| link.id == id) {
+            f.problem(&format!("links.{i}.id"), format!("There is no link {id} on this page."));
+        } else if entries[..i].iter().any(|earlier| earlier.id == Some(id)) {
+            f.problem(&format!("links.{i}.id"), format!("{id} is there already; name each once."));
+        }
+    }
+}
+
+fn read(f: &Fields<'_>, there: &[BioLink], is_taken: bool) -> LinkInBioPageChange {
+    let slug = fields::slug(f);
+    if is_taken && matches!(slug, Given::Value(_)) {
+        f.problem("slug", fields::TAKEN);
+    }
+    let links = f.objects("links", |entry| Some(read_entry(entry)));
+    if let Given::Value(entries) = &links {
+        check_entries(f, entries, there);
+    }
+    LinkInBioPageChange {
+        title: f.text("title", fields::TITLE),
+        slug,
+        theme: f.word("theme"),
+        bio: f.text("bio", fields::BIO),
+        links,
+    }
+}
+
+async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let page = bio_pages::find_for_update(tx, cx.brand()?.id, cx.id("linkInBio")?).await?;
+    let mut page = page.ok_or_else(no_such_page)?;
+    let there = bio_pages::links(tx, page.id).await?;
+    let asked = cx.body.get("slug").and_then(|slug| slug.as_str()).filter(|slug| bio_page::is_slug(slug));
+    let is_taken = match asked {
+        Some(slug) => bio_pages::is_taken(tx, slug, Some(page.id)).await?,
+        None => false,
+    };
+    let change = cx.read(|f| Some(read(f, &there, is_taken)))?;
+    forget_later(cx, tx, &page.slug);
+    page.title = change.title.value().unwrap_or(page.title);
+    page.slug = change.slug.value().unwrap_or(page.slug);
+    page.theme = change.theme.value().unwrap_or(page.theme);
+    page.bio = change.bio.map(Some).over(page.bio, None);
+    page.updated_at = tx.now;
+    if !bio_pages::update(tx, &page).await? {
+        return Err(taken());
+    }
+    forget_later(cx, tx, &page.slug);
+    match change.links {
+        Given::Absent => {}
+        Given::Null => bio_pages::set_links(tx, page.id, &[]).await?,
+        Given::Value(entries) => {
+            let entries: Vec<LinkEntry> = entries.into_iter().map(|entry| merged(entry, &there)).collect();
+            bio_pages::set_links(tx, page.id, &entries).await?;
+        }
+    }
+    Answer::ok(LinkInBioPage::load(cx, tx, page).await?)
+}
+
+/// What an entry leaves out is that of the link that it names.
+fn merged(entry: BioLinkEntry, there: &[BioLink]) -> LinkEntry {
+    let was = there.iter().find(|link| entry.id == Some(link.id));
+    let old = |field: fn(&BioLink) -> &String| was.map(|link| field(link).clone()).unwrap_or_default();
+    LinkEntry {
+        id: entry.id,
+        title: entry.title.value().unwrap_or_else(|| old(|link| &link.title)),
+        url: entry.url.value().unwrap_or_else(|| old(|link| &link.url)),
+    }
+}

@@ -1,0 +1,122 @@
+//! Link-in-bio pages: a title, a few words, and links, shown to the world under a short name (the slug).
+
+use chrono::{DateTime, Utc};
+use unicode_normalization::UnicodeNormalization;
+
+crate::text_enum! {
+    /// The colours of a page; they are in `api/templates/bio.css`.
+    pub enum Theme { Light = "light", Dark = "dark", Ocean = "ocean", Sunset = "sunset", Forest = "forest" }
+}
+
+/// How many links a page may have.
+pub const MOST_LINKS: usize = 100;
+/// How long a slug may be.
+pub const LONGEST_SLUG: usize = 63;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct BioPage {
+    pub id: i64,
+    pub slug: String,
+    pub title: String,
+    pub bio: Option<String>,
+    pub theme: Theme,
+    pub views: i64,
+    /// Rises with each change.
+    pub version: i64,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct BioLink {
+    pub id: i64,
+    pub page_id: i64,
+    /// From 1.
+    pub position: i32,
+    pub title: String,
+    pub url: String,
+    pub clicks: i64,
+}
+
+/// Whether this can be a slug: `^[a-z0-9][a-z0-9-]{1,62}$`.
+pub fn is_slug(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    (2..=LONGEST_SLUG).contains(&text.len())
+        && text.bytes().all(|b| plain(b) || b == b'-')
+        && text.bytes().next().is_some_and(plain)
+}
+
+/// A slug from a title, in at most `length` letters: what of it can be written in `a-z0-9`, the rest as `-` or not at all.
+/// `None` where too little is left.
+pub fn slug_of(title: &str, length: usize) -> Option<String> {
+    let mut slug = String::new();
+    for c in title.nfkd().flat_map(char::to_lowercase) {
+        match c {
+            'a'..='z' | '0'..='9' => slug.push(c),
+            'ß' => slug.push_str("ss"),
+            'æ' => slug.push_str("ae"),
+            'œ' => slug.push_str("oe"),
+            'ø' => slug.push('o'),
+            'ł' => slug.push('l'),
+            'đ' | 'ð' => slug.push('d'),
+            'þ' => slug.push_str("th"),
+            'ı' => slug.push('i'),
+            '\'' | '’' => {}
+            // What a letter was taken apart into: its accents.
+            c if unicode_normalization::char::is_combining_mark(c) => {}
+            _ if slug.ends_with('-') => {}
+            _ => slug.push('-'),
+        }
+    }
+    let trimmed = slug.trim_matches('-');
+    // All of it is ASCII, so any place is between two letters.
+    let cut = trimmed.get(..length).unwrap_or(trimmed).trim_end_matches('-');
+    is_slug(cut).then(|| cut.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_slug_is_of_plain_letters() {
+        for good in ["ab", "a-", "0-0", "a--b", &"a".repeat(63)] {
+            assert!(is_slug(good), "{good}");
+        }
+        for bad in ["", "a", "-ab", "Ab", "a b", "a/b", "a_b", "ä1", "a.b", &"a".repeat(64), "ab\n"] {
+            assert!(!is_slug(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_title_is_written_in_plain_letters() {
+        for (title, slug) in [
+            ("Hello World", "hello-world"),
+            ("  Café — Löwe!  ", "cafe-lowe"),
+            ("Straße & Söhne", "strasse-sohne"),
+            ("Ann’s cakes", "anns-cakes"),
+            ("Ærøskøbing Łódź", "aeroskobing-lodz"),
+            ("ﬁne ① ２０２６", "fine-1-2026"),
+            ("東京 Bar 🍜", "bar"),
+            ("İstanbul", "istanbul"),
+        ] {
+            assert_eq!(slug_of(title, 56).as_deref(), Some(slug), "{title}");
+        }
+        for nothing in ["", "日本語", "🥐", "a", "--", "مرحبا"] {
+            assert_eq!(slug_of(nothing, 56), None, "{nothing}");
+        }
+        assert_eq!(slug_of("abc def", 4).as_deref(), Some("abc"));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_title_is_the_slug_is_one(title in "\\PC*") {
+            if let Some(slug) = slug_of(&title, 56) {
+                prop_assert!(is_slug(&slug) && slug.len() <= 56, "{}", slug);
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Link-in-bio pages and their links.
+//!
+//! A slug is unique on the installation. Everything that changes what a page shows raises its version; views and clicks do
+//! not.
+
+use serde_json::json;
+
+use super::db::{execute, run};
+use super::jobs::id_list;
+use super::{Conn, Result, StoreError, Tx};
+use crate::domain::bio_page::{BioLink, BioPage, Theme};
+
+const PAGE: &str = "id, slug, title, bio, theme, views, version, created_at, updated_at";
+const LINK: &str = "id, page_id, position, title, url, clicks";
+
+/// A page as it comes from a client.
+#[derive(Clone, Debug)]
+pub struct NewPage<'a> {
+    pub title: &'a str,
+    pub bio: Option<&'a str>,
+    pub theme: Theme,
+}
+
+/// A link as it is to be. With the id of one that the page has it is that one, changed.
+#[derive(Clone, Debug)]
+pub struct LinkEntry {
+    pub id: Option<i64>,
+    pub title: String,
+    pub url: String,
+}
+
+/// Makes a page; `None` where the slug is taken. Of two at once that want one slug, one gets it.
+pub async fn create(tx: &mut Tx, brand_id: i64, slug: &str, page: &NewPage<'_>) -> Result<Option<BioPage>> {
+    let sql = format!(
+        "INSERT INTO bio_pages (brand_id, slug, title, bio, theme, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (slug) DO NOTHING RETURNING {PAGE}"
+    );
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(slug).bind(page.title).bind(page.bio)
+        .bind(page.theme).bind(now).fetch_optional(c))?)
+}
+
+/// The brand's pages, newest first.
+pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioPage>> {
+    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 ORDER BY id DESC");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+}
+
+/// The links of all of the brand's pages, each page's in order.
+pub async fn links_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioLink>> {
+    let sql = format!(
+        "SELECT {LINK} FROM bio_links WHERE page_id IN (SELECT id FROM bio_pages WHERE brand_id = $1) ORDER BY page_id DESC, position, id"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+}
+
+pub async fn find(conn: &mut Conn, brand_id: i64, page_id: i64) -> Result<Option<BioPage>> {
+    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page_id).fetch_optional(c))?)
+}
+
+/// The same, holding the page's row.
+pub async fn find_for_update(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<BioPage>> {
+    let held = tx.spelt("FOR UPDATE", "");
+    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2 {held}");
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page_id).fetch_optional(c))?)
+}
+
+/// The links of a page, in order.
+pub async fn links(conn: &mut Conn, page_id: i64) -> Result<Vec<BioLink>> {
+    let sql = format!("SELECT {LINK} FROM bio_links WHERE page_id = $1 ORDER BY position, id");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(page_id).fetch_all(c))?)
+}
+
+/// Whether another page has the slug.
+pub async fn is_taken(conn: &mut Conn, slug: &str, but: Option<i64>) -> Result<bool> {
+    const SQL: &str = "SELECT id FROM bio_pages WHERE slug = $1";
+    let found: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(slug).fetch_optional(c))?;
+    Ok(found.is_some_and(|id| Some(id) != but))
+}
+
+/// Stores what may change of a page, and that it changed. `false` where another page has got the slug meanwhile; the
+/// transaction is then of no more use.
+pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
+    const SQL: &str = "UPDATE bio_pages SET slug = $2, title = $3, bio = $4, theme = $5, version = version + 1, updated_at = $6 WHERE id = $1";
+    let now = tx.now;
+    let written = execute!(tx, SQL, page.id, &page.slug, &page.title, &page.bio, page.theme, now);
+    match written.map_err(StoreError::from) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_unique_violation() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the links of a page, whose row is held or new, those of the entries, in their order: one that is named stays and
+/// keeps its clicks, one that is not goes.
+pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Result<()> {
+    let kept: Vec<i64> = entries.iter().filter_map(|entry| entry.id).collect();
+    let gone = tx.spelt(
+        "DELETE FROM bio_links WHERE page_id = $2 AND id NOT IN (SELECT value::bigint FROM json_array_elements_text($1::json))",
+        "DELETE FROM bio_links WHERE page_id = $2 AND id NOT IN (SELECT value FROM json_each($1))",
+    );
+    execute!(tx, gone, id_list(&kept), page_id)?;
+    let rows = |new: bool| {
+        let rows = (1..).zip(entries).filter(move |(_, entry): &(i32, _)| entry.id.is_none() == new);
+        let rows: Vec<_> = rows.map(|(position, entry)| json!([entry.id, position, entry.title, entry.url])).collect();
+        serde_json::Value::from(rows).to_string()
+    };
+    let now = tx.now;
+    let change = tx.spelt(
+        "UPDATE bio_links SET position = e.position, title = e.title, url = e.url, updated_at = $3 FROM (SELECT (value ->> 0)::bigint AS id, (value ->> 1)::integer AS position, value ->> 2 AS title, value ->> 3 AS url FROM json_array_elements($1::json)) e WHERE bio_links.id = e.id AND bio_links.page_id = $2",
+        "UPDATE bio_links SET position = e.position, title = e.title, url = e.url, updated_at = $3 FROM (SELECT value ->> 0 AS id, value ->> 1 AS position, value ->> 2 AS title, value ->> 3 AS url FROM json_each($1)) e WHERE bio_links.id = e.id AND bio_links.page_id = $2",
+    );
+    if !kept.is_empty() {
+        execute!(tx, change, rows(false), page_id, now)?;
+    }
+    let add = tx.spelt(
+        "INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at) SELECT $2, (value ->> 1)::integer, value ->> 2, value ->> 3, $3, $3 FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n) ORDER BY n",
+        "INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at) SELECT $2, value ->> 1, value ->> 2, value ->> 3, $3, $3 FROM json_each($1) ORDER BY key",
+    );
+    if kept.len() < entries.len() {
+        execute!(tx, add, rows(true), page_id, now)?;
+    }
+    Ok(())
+}
+
+/// Deletes a page with its links, and gives the slug that is free again; `None` where it was not there.
+pub async fn delete(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<String>> {
+    const SQL: &str = "DELETE FROM bio_pages WHERE brand_id = $1 AND id = $2 RETURNING slug";
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(page_id).fetch_optional(c))?)
+}
+
+/// For visitors, who ask for no brand: a page and its links. The version is that of both, or an older one: the page is read
+/// first, and a change in between is found by the next look.
+pub async fn by_slug(conn: &mut Conn, slug: &str) -> Result<Option<(BioPage, Vec<BioLink>)>> {
+    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE slug = $1");
+    let page: Option<BioPage> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(slug).fetch_optional(c))?;
+    match page {
+        None => Ok(None),
+        Some(page) => {
+            let links = links(conn, page.id).await?;
+            Ok(Some((page, links)))
+        }
+    }
+}
+
+/// Which page has the slug, and its version.
+pub async fn version(conn: &mut Conn, slug: &str) -> Result<Option<(i64, i64)>> {
+    const SQL: &str = "SELECT id, version FROM bio_pages WHERE slug = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(slug).fetch_optional(c))?)
+}
+
+/// Adds views of pages and clicks on links, each as an id and a number. What is gone is not counted.
+pub async fn count(tx: &mut Tx, views: &[(i64, u64)], clicks: &[(i64, u64)]) -> Result<()> {
+    add(tx, "UPDATE bio_pages SET views = views + c.n", "bio_pages", views).await?;
+    add(tx, "UPDATE bio_links SET clicks = clicks + c.n", "bio_links", clicks).await
+}
+
+/// The rows are held in one order first: two replicas that count at once then wait, and do not stand in each other's way.
+async fn add(tx: &mut Tx, update: &str, table: &str, counts: &[(i64, u64)]) -> Result<()> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let mut sorted = counts.to_vec();
+    sorted.sort_unstable();
+    if tx.is_postgres() {
+        let ids: Vec<i64> = sorted.iter().map(|(id, _)| *id).collect();
+        let hold = format!(
+            "SELECT id FROM {table} WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json)) ORDER BY id FOR NO KEY UPDATE"
+        );
+        let list = id_list(&ids);
+        let _: Vec<i64> = run!(tx, c => sqlx::query_scalar(sqlx::AssertSqlSafe(hold)).bind(&list).fetch_all(c))?;
+    }
+    let from = tx.spelt(
+        "(SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS n FROM json_array_elements($1::json)) c",
+        "(SELECT value ->> 0 AS id, value ->> 1 AS n FROM json_each($1)) c",
+    );
+    let sql = format!("{update} FROM {from} WHERE {table}.id = c.id");
+    let list = json!(sorted).to_string();
+    execute!(tx, sqlx::AssertSqlSafe(sql.as_str()), &list)?;
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Content plans and their items.
+//!
+//! Who changes a plan, or which items it has, holds the plan's row; who changes one item or makes a post of it holds that
+//! item's row. Nobody takes a plan's row while holding an item's.
+
+use chrono::{DateTime, NaiveDate, Utc};
+use serde_json::json;
+
+use super::db::{execute, run, time_text};
+use super::{Conn, Result, Tx};
+use crate::domain::content_plan::{ContentPlan, PlanItem};
+
+const PLAN: &str = "id, name, description, starts_on, ends_on, created_at, updated_at";
+
+/// A deleted post is none, though its row may stay for a while.
+const ITEM: &str = "SELECT i.id, i.plan_id, i.title, i.content, i.planned_at, p.id AS post_id, i.created_at, i.updated_at FROM content_plan_items i LEFT JOIN posts p ON p.id = i.post_id AND p.deleted_at IS NULL";
+
+/// As they are shown: by their time, those without one last.
+const IN_ORDER: &str = "ORDER BY i.plan_id DESC, i.planned_at IS NULL, i.planned_at, i.id";
+
+/// A plan as it comes from a client.
+#[derive(Clone, Debug)]
+pub struct NewPlan<'a> {
+    pub name: &'a str,
+    pub description: Option<&'a str>,
+    pub starts_on: Option<NaiveDate>,
+    pub ends_on: Option<NaiveDate>,
+}
+
+/// An item as it comes from a client.
+#[derive(Clone, Debug)]
+pub struct NewItem {
+    pub title: String,
+    pub content: Option<String>,
+    pub planned_at: Option<DateTime<Utc>>,
+}
+
+/// The brand's plans, newest first.
+pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<ContentPlan>> {
+    let sql = format!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 ORDER BY id DESC");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+}
+
+/// The items of all of the brand's plans, each plan's together and in order.
+pub async fn items_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<PlanItem>> {
+    let sql = format!("{ITEM} WHERE i.plan_id IN (SELECT id FROM content_plans WHERE brand_id = $1) {IN_ORDER}");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+}
+
+pub async fn find(conn: &mut Conn, brand_id: i64, plan_id: i64) -> Result<Option<ContentPlan>> {
+    let sql = format!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan_id).fetch_optional(c))?)
+}
+
+/// The same, holding the plan's row.
+pub async fn find_for_update(tx: &mut Tx, brand_id: i64, plan_id: i64) -> Result<Option<ContentPlan>> {
+    let held = tx.spelt("FOR UPDATE", "");
+    let sql = format!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2 {held}");
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan_id).fetch_optional(c))?)
+}
+
+/// The items of a plan, in order.
+pub async fn items(conn: &mut Conn, plan_id: i64) -> Result<Vec<PlanItem>> {
+    let sql = format!("{ITEM} WHERE i.plan_id = $1 {IN_ORDER}");
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(plan_id).fetch_all(c))?)
+}
+
+pub async fn create(tx: &mut Tx, brand_id: i64, plan: &NewPlan<'_>) -> Result<ContentPlan> {
+    let sql = format!(
+        "INSERT INTO content_plans (brand_id, name, description, starts_on, ends_on, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6) RETURNING {PLAN}"
+    );
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan.name).bind(plan.description)
+        .bind(plan.starts_on).bind(plan.ends_on).bind(now).fetch_one(c))?)
+}
+
+/// Stores what may change of a plan.
+pub async fn update(tx: &mut Tx, plan: &ContentPlan) -> Result<()> {
+    const SQL: &str = "UPDATE content_plans SET name = $2, description = $3, starts_on = $4, ends_on = $5, updated_at = $6 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, plan.id, &plan.name, &plan.description, plan.starts_on, plan.ends_on, now)?;
+    Ok(())
+}
+
+/// Deletes a plan with its items; posts made from them stay. `false` where it was not there.
+pub async fn delete(tx: &mut Tx, brand_id: i64, plan_id: i64) -> Result<bool> {
+    Ok(execute!(tx, "DELETE FROM content_plans WHERE brand_id = $1 AND id = $2", brand_id, plan_id)? > 0)
+}
+
+/// Adds items to a plan whose row is held; gives their ids, in the order of the items.
+pub async fn add_items(tx: &mut Tx, plan_id: i64, items: &[NewItem]) -> Result<Vec<i64>> {
+    let rows: Vec<_> =
+        items.iter().map(|item| json!([item.title, item.content, item.planned_at.map(time_text)])).collect();
+    let sql = tx.spelt(
+        "INSERT INTO content_plan_items (plan_id, title, content, planned_at, created_at, updated_at) SELECT $2, value ->> 0, value ->> 1, (value ->> 2)::timestamptz, $3, $3 FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n) ORDER BY n RETURNING id",
+        "INSERT INTO content_plan_items (plan_id, title, content, planned_at, created_at, updated_at) SELECT $2, value ->> 0, value ->> 1, value ->> 2, $3, $3 FROM json_each($1) ORDER BY key RETURNING id",
+    );
+    let (list, now) = (serde_json::Value::from(rows).to_string(), tx.now);
+    let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(plan_id).bind(now).fetch_all(c))?;
+    // Ids are given out in the order of the rows, and told in any.
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// An item of the brand's plan.
+pub async fn find_item(conn: &mut Conn, brand_id: i64, plan_id: i64, item_id: i64) -> Result<Option<PlanItem>> {
+    let sql = format!(
+        "{ITEM} WHERE i.id = $3 AND i.plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan_id).bind(item_id)
+        .fetch_optional(c))?)
+}
+
+/// The same, holding the item's row: it is read once nobody else has it, so that a post that another request made of it in
+/// the meantime is seen.
+pub async fn find_item_for_update(tx: &mut Tx, brand_id: i64, plan_id: i64, item_id: i64) -> Result<Option<PlanItem>> {
+    const HOLD: &str = "UPDATE content_plan_items SET updated_at = updated_at WHERE id = $3 AND plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)";
+    execute!(tx, HOLD, brand_id, plan_id, item_id)?;
+    find_item(tx, brand_id, plan_id, item_id).await
+}
+
+/// Stores what a client may change of an item.
+pub async fn update_item(tx: &mut Tx, item: &PlanItem) -> Result<()> {
+    const SQL: &str =
+        "UPDATE content_plan_items SET title = $2, content = $3, planned_at = $4, updated_at = $5 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, item.id, &item.title, &item.content, item.planned_at, now)?;
+    Ok(())
+}
+
+/// Remembers the post that was made of an item whose row is held.
+pub async fn set_post(tx: &mut Tx, item_id: i64, post_id: i64) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE content_plan_items SET post_id = $2, updated_at = $3 WHERE id = $1", item_id, post_id, now)?;
+    Ok(())
+}
+
+/// Deletes an item; a post made from it stays. `false` where it was not there.
+pub async fn delete_item(tx: &mut Tx, brand_id: i64, plan_id: i64, item_id: i64) -> Result<bool> {
+    const SQL: &str = "DELETE FROM content_plan_items WHERE id = $3 AND plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)";
+    Ok(execute!(tx, SQL, brand_id, plan_id, item_id)? > 0)
+}
+
+/// How many items a plan has.
+pub async fn count_items(conn: &mut Conn, plan_id: i64) -> Result<usize> {
+    const SQL: &str = "SELECT count(*) FROM content_plan_items WHERE plan_id = $1";
+    let count: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(plan_id).fetch_one(c))?;
+    Ok(usize::try_from(count).unwrap_or_default())
+}

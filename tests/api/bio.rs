@@ -1,0 +1,222 @@
+//! Link-in-bio pages, as visitors see them.
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+
+use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    the_world_sees_a_page,
+    a_link_leads_where_it_says,
+    nobody_is_at_an_unknown_address,
+    views_and_clicks_are_counted_but_not_those_of_bots,
+    counts_are_written_at_the_stop_and_after_a_failure,
+    a_change_is_seen_at_once_here_and_soon_elsewhere,
+    a_page_is_shown_while_the_database_does_not_answer,
+    visits_do_not_ask_the_database,
+);
+
+async fn make(t: &Tenant<'_>, body: Value) -> Value {
+    t.post(&t.path("/link-in-bio"), body).await.data(201)
+}
+
+fn links() -> Value {
+    json!([
+        { "title": "Menu <1>", "url": "https://example.com/a?x=1&y=2" },
+        { "title": "Mail", "url": "mailto:a@example.com" },
+        { "title": "Straße", "url": "https://example.com/straße" },
+    ])
+}
+
+async fn get(app: &TestApp, path: &str) -> Reply {
+    app.web("GET", &app.url, path).send().await
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8(reply.body.clone()).unwrap()
+}
+
+async fn the_world_sees_a_page(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = make(&t, json!({ "title": "Café <i>Löwe</i>", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links() })).await;
+    let reply = get(&app, "/@loewe").await;
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    let policy = reply.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'self';"), "{policy}");
+    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    assert!(reply.header("set-cookie").is_none());
+    let page = text(&reply);
+    assert!(
+        page.contains("<h1 dir=\"auto\">Café &#60;i&#62;Löwe&#60;/i&#62;</h1>") && page.contains("Best &#38; only"),
+        "{page}"
+    );
+    assert!(page.contains("data-theme=\"ocean\"") && !page.contains("<script"), "{page}");
+    let link = &made["links"][0]["id"];
+    assert!(
+        page.contains(&format!(
+            "<a href=\"/@loewe/l/{link}\" rel=\"noopener nofollow ugc\" dir=\"auto\">Menu &#60;1&#62;</a>"
+        )),
+        "{page}"
+    );
+    assert!(page.contains(&format!("<meta property=\"og:url\" content=\"{}/@loewe\">", app.url)), "{page}");
+    for other in ["/@Loewe", "/%40loewe"] {
+        assert_eq!(get(&app, other).await.body, reply.body, "{other}");
+    }
+    let styles = page.split("href=\"/bio.css").nth(1).unwrap().split('"').next().unwrap();
+    let styles = get(&app, &format!("/bio.css{styles}")).await;
+    assert_eq!((styles.status, styles.header("content-type")), (200, Some("text/css; charset=utf-8")));
+    assert!(styles.body.len() + reply.body.len() < 30_000);
+    let head = app.web("HEAD", &app.url, "/@loewe").send().await;
+    assert_eq!((head.status, head.body.len(), head.header("content-type")), (200, 0, reply.header("content-type")));
+    app.web("POST", &app.url, "/@loewe").send().await.is(405);
+}
+
+async fn a_link_leads_where_it_says(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = make(&t, json!({ "title": "T", "slug": "mine", "links": links() })).await;
+    let other = make(&t, json!({ "title": "T", "slug": "other", "links": links() })).await;
+    let expected = ["https://example.com/a?x=1&y=2", "mailto:a@example.com", "https://example.com/stra%C3%9Fe"];
+    for (link, to) in made["links"].as_array().unwrap().iter().zip(expected) {
+        let path = format!("/@mine/l/{}", link["id"]);
+        for method in ["GET", "HEAD"] {
+            let reply = app.web(method, &app.url, &path).send().await;
+            assert_eq!((reply.status, reply.header("location")), (302, Some(to)));
+            assert_eq!(reply.header("cache-control"), Some("no-store"));
+            assert_eq!(reply.header("referrer-policy"), Some("no-referrer"));
+        }
+    }
+    for path in [
+        format!("/@mine/l/{}", other["links"][0]["id"]),
+        "/@mine/l/999999".to_owned(),
+        "/@mine/l/x".to_owned(),
+        "/@mine/l/-1".to_owned(),
+        format!("/@nobody/l/{}", made["links"][0]["id"]),
+    ] {
+        get(&app, &path).await.not_found();
+    }
+}
+
+async fn nobody_is_at_an_unknown_address(app: TestApp) {
+    for path in
+        ["/@nobody", "/@n", "/@-x", "/@a%20b", "/@%F0%9F%A5%90", "/@nobody.html", &format!("/@{}", "a".repeat(64))]
+    {
+        let reply = get(&app, path).await;
+        reply.not_found();
+        assert!(text(&reply).contains("Nobody here"), "{path}");
+        assert_eq!(app.web("HEAD", &app.url, path).send().await.status, 404);
+    }
+}
+
+async fn views_and_clicks_are_counted_but_not_those_of_bots(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = make(&t, json!({ "title": "T", "slug": "counted", "links": links() })).await;
+    let (page, link) = ("/@counted", format!("/@counted/l/{}", made["links"][1]["id"]));
+    let agents = ["Mozilla/5.0 (iPhone)", "", "Mozilla/5.0 (compatible; Googlebot/2.1)", "facebookexternalhit/1.1"];
+    for agent in agents {
+        for path in [page, &link] {
+            app.web("GET", &app.url, path).header("user-agent", agent).send().await;
+            app.web("HEAD", &app.url, path).header("user-agent", agent).send().await;
+        }
+    }
+    get(&app, page).await;
+    get(&app, "/@counted/l/999").await.not_found();
+    let shown = async || {
+        let page = t.get(&t.path("/link-in-bio")).await.data(200)[0].take();
+        (page["views"].clone(), page["links"][0]["clicks"].clone(), page["links"][1]["clicks"].clone())
+    };
+    assert_eq!(shown().await, (json!(0), json!(0), json!(0)), "a visit is no write");
+    app.api.write_counts().await.unwrap();
+    assert_eq!(shown().await, (json!(3), json!(0), json!(2)));
+    app.api.write_counts().await.unwrap();
+    assert_eq!(shown().await, (json!(3), json!(0), json!(2)), "each is written once");
+    let after = t.get(&t.path("/link-in-bio")).await.data(200)[0].take();
+    assert_eq!(after["updated_at"], made["updated_at"], "a visit is no change");
+}
+
+async fn counts_are_written_at_the_stop_and_after_a_failure(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = make(&t, json!({ "title": "T", "slug": "stopped", "links": links() })).await;
+    let visit = async || {
+        get(&app, "/@stopped").await.is(200);
+        get(&app, &format!("/@stopped/l/{}", made["links"][0]["id"])).await.is(302);
+    };
+    visit().await;
+    app.sql("ALTER TABLE bio_links RENAME TO away").await;
+    app.api.write_counts().await.unwrap_err();
+    app.sql("ALTER TABLE away RENAME TO bio_links").await;
+    visit().await;
+    app.stop().await;
+    assert_eq!(app.number("SELECT views FROM bio_pages").await, 2);
+    assert_eq!(app.number("SELECT cast(sum(clicks) AS bigint) FROM bio_links").await, 2);
+}
+
+async fn a_change_is_seen_at_once_here_and_soon_elsewhere(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let there = app.replica().await;
+    let seen = async |path: &str| {
+        let mut titles = Vec::new();
+        for url in [&app.url, &there] {
+            let reply = app.web("GET", url, path).send().await;
+            let page = text(&reply);
+            titles.push(page.split("<h1 dir=\"auto\">").nth(1).map(|rest| rest.split('<').next().unwrap().to_owned()));
+        }
+        titles.iter().map(|title| title.clone().unwrap_or_else(|| "-".to_owned())).collect::<Vec<_>>().join(" ")
+    };
+    let soon = || app.clock.advance(TimeDelta::seconds(2));
+    assert_eq!(seen("/@page").await, "- -");
+    let made = make(&t, json!({ "title": "one", "slug": "page" })).await;
+    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    assert_eq!(seen("/@page").await, "one -", "that there is no page is known for a while");
+    soon();
+    assert_eq!(seen("/@page").await, "one one");
+    t.put(&path, json!({ "title": "two" })).await.expect(200);
+    assert_eq!(seen("/@page").await, "two one");
+    app.clock.advance(TimeDelta::milliseconds(1_999));
+    assert_eq!(seen("/@page").await, "two one");
+    app.clock.advance(TimeDelta::milliseconds(1));
+    assert_eq!(seen("/@page").await, "two two");
+    t.put(&path, json!({ "slug": "moved" })).await.expect(200);
+    assert_eq!((seen("/@page").await, seen("/@moved").await), ("- two".to_owned(), "two two".to_owned()));
+    soon();
+    assert_eq!((seen("/@page").await, seen("/@moved").await), ("- -".to_owned(), "two two".to_owned()));
+    t.delete(&path).await.expect(204);
+    assert_eq!(seen("/@moved").await, "- two");
+    soon();
+    assert_eq!(seen("/@moved").await, "- -");
+    make(&t, json!({ "title": "three", "slug": "moved" })).await;
+    soon();
+    assert_eq!(seen("/@moved").await, "three three");
+}
+
+async fn a_page_is_shown_while_the_database_does_not_answer(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = make(&t, json!({ "title": "T", "slug": "shown" })).await;
+    let before = get(&app, "/@shown").await;
+    app.sql("ALTER TABLE bio_pages RENAME TO away").await;
+    app.clock.advance(TimeDelta::minutes(5));
+    for _ in 0..3 {
+        let now = get(&app, "/@shown").await;
+        assert_eq!((now.status, &now.body), (200, &before.body));
+    }
+    get(&app, "/@unknown").await.is(503);
+    app.sql("ALTER TABLE away RENAME TO bio_pages").await;
+    get(&app, "/@unknown").await.not_found();
+    t.delete(&t.path(&format!("/link-in-bio/{}", made["id"]))).await.expect(204);
+    get(&app, "/@shown").await.not_found();
+}
+
+/// What another changes behind everybody's back is not seen as long as nobody asks.
+async fn visits_do_not_ask_the_database(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    make(&t, json!({ "title": "T", "slug": "kept" })).await;
+    let before = get(&app, "/@kept").await;
+    app.sql("UPDATE bio_pages SET title = 'changed', version = version + 1").await;
+    app.clock.advance(TimeDelta::milliseconds(1_900));
+    assert_eq!(get(&app, "/@kept").await.body, before.body);
+    app.clock.advance(TimeDelta::milliseconds(100));
+    assert!(text(&get(&app, "/@kept").await).contains("changed"));
+    // One that did not change is not read anew: its version is enough.
+    app.sql("UPDATE bio_pages SET title = 'not told'").await;
+    app.clock.advance(TimeDelta::seconds(2));
+    assert!(text(&get(&app, "/@kept").await).contains("changed"));
+}

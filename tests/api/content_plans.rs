@@ -1,0 +1,388 @@
+//! Content plans: made, changed, and scheduled into posts.
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+
+use crate::support::app::{NOWHERE, Reply, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    a_plan_is_made_with_its_items,
+    a_plan_changes_and_what_is_absent_stays,
+    the_items_given_are_all_that_a_plan_has,
+    what_is_not_valid_is_told,
+    many_items_are_made_at_once_or_none,
+    a_plan_has_so_many_items_and_no_more,
+    an_item_goes_to_the_calendar,
+    an_item_becomes_a_draft_or_waits_for_approval,
+    an_item_is_scheduled_by_the_rules_of_posts,
+    an_item_has_one_post_until_that_is_deleted,
+    many_at_once_schedule_an_item_once,
+    scheduling_counts_against_the_cap,
+    approval_is_a_feature_of_its_own,
+    posts_stay_when_their_plan_goes,
+);
+
+fn hours(app: &TestApp, n: i64) -> String {
+    (app.now() + TimeDelta::hours(n)).to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+}
+
+fn id(record: &Value) -> i64 {
+    record["id"].as_i64().expect("an id")
+}
+
+async fn plan(t: &Tenant<'_>, body: Value) -> Reply {
+    t.post(&t.path("/content-plans"), body).await
+}
+
+/// A plan with one item: the path of the item, and its id.
+async fn item(t: &Tenant<'_>, item: Value) -> (String, i64) {
+    let made = plan(t, json!({ "name": "Plan", "items": [item] })).await.data(201);
+    let item = id(&made["items"][0]);
+    (t.path(&format!("/content-plans/{}/items/{item}", made["id"])), item)
+}
+
+async fn posts(app: &TestApp) -> i64 {
+    app.number("SELECT count(*) FROM posts").await
+}
+
+async fn a_plan_is_made_with_its_items(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    assert_eq!(t.get(&t.path("/content-plans")).await.expect(200), json!({ "data": [] }));
+    let reply = plan(
+        &t,
+        json!({
+            "name": "Spring", "starts_on": "2030-01-01", "ends_on": "2030-01-31",
+            "items": [{ "title": "Later" }, { "title": "Noon", "content": "Lunch", "planned_at": "2030-07-01T12:00" }]
+        }),
+    );
+    let reply = reply.await;
+    let made = reply.data(201);
+    let path = t.path(&format!("/content-plans/{}", made["id"]));
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
+    assert_eq!((&made["description"], &made["starts_on"]), (&Value::Null, &json!("2030-01-01")));
+    let noon = &made["items"][0];
+    assert_eq!((&noon["title"], &noon["planned_at"]), (&json!("Noon"), &json!("2030-07-01T10:00:00Z")));
+    assert_eq!(
+        (&noon["status"], &noon["post_id"], &noon["content"]),
+        (&json!("planned"), &Value::Null, &json!("Lunch"))
+    );
+    assert_eq!((&made["items"][1]["content"], &made["items"][1]["planned_at"]), (&Value::Null, &Value::Null));
+    assert_eq!(t.get(&path).await.data(200), made);
+    let second = plan(&t, json!({ "name": "Second" })).await.data(201);
+    assert_eq!(t.get(&t.path("/content-plans")).await.expect(200), json!({ "data": [second, made] }));
+    t.delete(&path).await.expect(204);
+    t.get(&path).await.refused(404, "not_found");
+    t.delete(&path).await.refused(404, "not_found");
+    assert_eq!(t.get(&t.path("/content-plans")).await.data(200), json!([second]));
+}
+
+async fn a_plan_changes_and_what_is_absent_stays(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let body = json!({ "name": "A", "description": "d", "starts_on": "2030-01-01", "ends_on": "2030-01-31", "items": [{ "title": "i" }] });
+    let made = plan(&t, body).await.data(201);
+    let path = t.path(&format!("/content-plans/{}", made["id"]));
+    let renamed = t.put(&path, json!({ "name": "B" })).await.data(200);
+    assert_eq!(
+        (&renamed["name"], &renamed["description"], &renamed["ends_on"]),
+        (&json!("B"), &json!("d"), &json!("2030-01-31"))
+    );
+    assert_eq!(renamed["items"], made["items"]);
+    let emptied = t.put(&path, json!({ "description": null, "starts_on": null })).await.data(200);
+    assert_eq!((&emptied["description"], &emptied["starts_on"]), (&Value::Null, &Value::Null));
+    assert_eq!(t.put(&path, json!({ "starts_on": "2030-02-01" })).await.invalid(), ["ends_on"]);
+    let items = format!("{path}/items");
+    let reply = t.post(&items, json!({ "title": "New" })).await;
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
+    let one = format!("{items}/{}", reply.data(201)["id"]);
+    let changed = t.put(&one, json!({ "content": "c", "planned_at": "2030-03-01T00:00:00Z" })).await.data(200);
+    assert_eq!(
+        (&changed["title"], &changed["content"], &changed["planned_at"]),
+        (&json!("New"), &json!("c"), &json!("2030-03-01T00:00:00Z"))
+    );
+    let emptied = t.put(&one, json!({ "planned_at": null })).await.data(200);
+    assert_eq!((&emptied["content"], &emptied["planned_at"]), (&json!("c"), &Value::Null));
+    assert_eq!(t.get(&path).await.data(200)["items"][1], emptied);
+    t.delete(&one).await.expect(204);
+    t.delete(&one).await.refused(404, "not_found");
+    assert_eq!(t.get(&path).await.data(200)["items"], made["items"]);
+}
+
+async fn the_items_given_are_all_that_a_plan_has(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let items = json!([{ "title": "goes" }, { "title": "stays", "content": "c" }]);
+    let made = plan(&t, json!({ "name": "A", "items": items })).await.data(201);
+    let (goes, stays) = (id(&made["items"][0]), id(&made["items"][1]));
+    let path = t.path(&format!("/content-plans/{}", made["id"]));
+    for (items, wrong) in [
+        (json!([{ "id": NOWHERE }]), "items.0.id"),
+        (json!([{ "id": stays }, { "id": stays }]), "items.1.id"),
+        (json!([{ "content": "x" }]), "items.0.title"),
+        (json!([{ "id": "x" }]), "items.0.id"),
+        (json!(vec![json!({ "title": "t" }); 1_001]), "items"),
+    ] {
+        assert_eq!(t.put(&path, json!({ "items": items })).await.invalid(), [wrong]);
+    }
+    assert_eq!(t.get(&path).await.data(200), made);
+    let body = json!({ "items": [{ "id": stays, "title": "changed" }, { "title": "new" }] });
+    let changed = t.put(&path, body).await.data(200);
+    let shown: Vec<_> =
+        changed["items"].as_array().unwrap().iter().map(|i| (i["title"].clone(), i["content"].clone())).collect();
+    assert_eq!(shown, [(json!("changed"), json!("c")), (json!("new"), Value::Null)]);
+    assert_eq!(id(&changed["items"][0]), stays);
+    t.put(&format!("{path}/items/{goes}"), json!({})).await.refused(404, "not_found");
+    assert_eq!(t.put(&path, json!({ "items": null })).await.data(200)["items"], json!([]));
+}
+
+async fn what_is_not_valid_is_told(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for (body, wrong) in [
+        (json!({}), vec!["name"]),
+        (json!({ "name": "" }), vec!["name"]),
+        (json!({ "name": "x".repeat(121), "description": "x".repeat(2_001) }), vec!["description", "name"]),
+        (json!({ "name": "x", "starts_on": "31/01/2025", "ends_on": 5 }), vec!["ends_on", "starts_on"]),
+        (json!({ "name": "x", "starts_on": "2030-02-01", "ends_on": "2030-01-31" }), vec!["ends_on"]),
+        (json!({ "name": "x", "items": "x" }), vec!["items"]),
+        (
+            json!({ "name": "x", "items": [{}, 5, { "title": "t", "content": 5, "planned_at": "tomorrow" }] }),
+            vec!["items.0.title", "items.1", "items.2.content", "items.2.planned_at"],
+        ),
+    ] {
+        assert_eq!(plan(&t, body.clone()).await.invalid(), wrong, "{body}");
+    }
+    assert_eq!(app.number("SELECT count(*) FROM content_plans").await, 0);
+    plan(&t, json!({ "name": "x", "starts_on": "2030-02-01", "ends_on": "2030-02-01" })).await.expect(201);
+    let (path, _) = item(&t, json!({ "title": "t" })).await;
+    for (body, wrong) in [
+        (json!({ "title": "" }), "title"),
+        (json!({ "title": "x".repeat(201) }), "title"),
+        (json!({ "content": "x".repeat(65_536) }), "content"),
+        (json!({ "planned_at": 5 }), "planned_at"),
+    ] {
+        assert_eq!(t.put(&path, body.clone()).await.invalid(), [wrong], "{body}");
+    }
+}
+
+async fn many_items_are_made_at_once_or_none(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = plan(&t, json!({ "name": "Bulk" })).await.data(201);
+    let path = t.path(&format!("/content-plans/{}", made["id"]));
+    let bulk = async |items: Value| t.post(&format!("{path}/items/bulk"), json!({ "items": items })).await;
+    let many = |n: i64| {
+        (0..n).map(|i| json!({ "title": format!("item {i}"), "planned_at": hours(&app, n - i) })).collect::<Vec<_>>()
+    };
+    let mut bad = many(3);
+    bad[1] = json!({ "title": "" });
+    for (items, wrong) in [
+        (json!(bad), "items.1.title"),
+        (json!([]), "items"),
+        (json!(null), "items"),
+        (json!(many(501)), "items"),
+        (json!([5]), "items.0"),
+    ] {
+        assert_eq!(bulk(items).await.invalid(), [wrong]);
+    }
+    assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 0);
+    let made = bulk(json!(many(500))).await.data(201);
+    let titles: Vec<&str> = made.as_array().unwrap().iter().map(|i| i["title"].as_str().unwrap()).collect();
+    assert_eq!((titles.len(), titles[0], titles[499]), (500, "item 0", "item 499"), "in the request's order");
+    let shown = t.get(&path).await.data(200);
+    assert_eq!((&shown["items"][0], &shown["items"][499]), (&made[499], &made[0]), "by their time");
+}
+
+async fn a_plan_has_so_many_items_and_no_more(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let many = |n: usize| json!(vec![json!({ "title": "t" }); n]);
+    let made = plan(&t, json!({ "name": "Full", "items": many(500) })).await.data(201);
+    let items = t.path(&format!("/content-plans/{}/items", made["id"]));
+    t.post(&format!("{items}/bulk"), json!({ "items": many(499) })).await.expect(201);
+    assert_eq!(t.post(&format!("{items}/bulk"), json!({ "items": many(2) })).await.invalid(), ["items"]);
+    t.post(&items, json!({ "title": "the last" })).await.expect(201);
+    assert_eq!(t.post(&items, json!({ "title": "one more" })).await.invalid(), ["items"]);
+    assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 1_000);
+}
+
+async fn an_item_goes_to_the_calendar(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let at = hours(&app, 2);
+    let (path, item) = item(&t, json!({ "title": "Bread", "content": "Fresh bread", "planned_at": at })).await;
+    let reply = t.post(&format!("{path}/schedule"), json!({ "account_ids": [account] })).await;
+    let mut made = reply.data(201);
+    let post = t.path(&format!("/posts/{}", made["id"]));
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1{post}").as_str()));
+    assert_eq!((&made["status"], &made["schedule_type"]), (&json!("scheduled"), &json!("scheduled")));
+    assert_eq!((&made["scheduled_at"], &made["content"]), (&json!(at), &json!("Fresh bread")));
+    assert_eq!((&made["accounts"], &made["plan_item_id"]), (&json!([account]), &json!(item)));
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
+    let plan = t.get(&t.path("/content-plans")).await.data(200)[0]["items"][0].clone();
+    assert_eq!((&plan["status"], &plan["post_id"]), (&json!("scheduled"), &made["id"]));
+    made.as_object_mut().unwrap().remove("plan_item_id");
+    assert_eq!(t.get(&post).await.data(200), made, "it is a post like any other");
+    t.put(&path, json!({ "content": "Stale bread" })).await.expect(200);
+    assert_eq!(t.get(&post).await.data(200), made, "the item is no longer what the post says");
+}
+
+async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    for at in [json!(hours(&app, 2)), json!(hours(&app, -2)), Value::Null] {
+        let new = json!({ "title": "t", "content": "c", "planned_at": at });
+        let (draft, _) = item(&t, new.clone()).await;
+        let made = t.post(&format!("{draft}/schedule"), json!({ "destination": "draft" })).await.data(201);
+        assert_eq!((&made["status"], &made["scheduled_at"]), (&json!("draft"), &at));
+        assert_eq!(made["accounts"], json!([]));
+        let (waits, _) = item(&t, new).await;
+        let body = json!({ "account_ids": [account], "destination": "approval" });
+        let made = t.post(&format!("{waits}/schedule"), body).await.data(201);
+        assert_eq!((&made["status"], &made["scheduled_at"]), (&json!("pending_approval"), &at));
+        let approved = t.request("POST", &t.path(&format!("/posts/{}/approve", made["id"]))).send().await.data(200);
+        let to_come = at == json!(hours(&app, 2));
+        assert_eq!(approved["status"], if to_come { "scheduled" } else { "publishing" });
+    }
+}
+
+async fn an_item_is_scheduled_by_the_rules_of_posts(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let (account, theirs) = (t.account("demo").await, other.account("theirs").await);
+    let long = "x".repeat(60_000);
+    let at = hours(&app, 2);
+    for (new, body, wrong) in [
+        (json!({ "content": "c", "planned_at": at }), json!({}), vec!["account_ids"]),
+        (json!({ "content": "c", "planned_at": at }), json!({ "account_ids": [] }), vec!["account_ids"]),
+        (json!({ "content": "c", "planned_at": at }), json!({ "account_ids": "x" }), vec!["account_ids"]),
+        (
+            json!({ "content": "c", "planned_at": at }),
+            json!({ "account_ids": [account, NOWHERE] }),
+            vec!["account_ids.1"],
+        ),
+        (
+            json!({ "content": "c", "planned_at": at }),
+            json!({ "account_ids": [account, theirs] }),
+            vec!["account_ids.1"],
+        ),
+        (
+            json!({ "content": "c", "planned_at": at }),
+            json!({ "account_ids": [account, account] }),
+            vec!["account_ids.1"],
+        ),
+        (json!({ "content": "c" }), json!({ "account_ids": [theirs], "destination": "draft" }), vec!["account_ids.0"]),
+        (json!({ "content": "c" }), json!({ "destination": "approval" }), vec!["account_ids"]),
+        (
+            json!({ "content": "c", "planned_at": at }),
+            json!({ "account_ids": [account], "destination": "moon" }),
+            vec!["destination"],
+        ),
+        (
+            json!({ "content": "c", "planned_at": at }),
+            json!({ "account_ids": [account], "destination": 5 }),
+            vec!["destination"],
+        ),
+        (json!({ "content": "c" }), json!({ "account_ids": [account] }), vec!["planned_at"]),
+        (
+            json!({ "content": "c", "planned_at": hours(&app, -1) }),
+            json!({ "account_ids": [account] }),
+            vec!["planned_at"],
+        ),
+        (
+            json!({ "content": "c", "planned_at": hours(&app, 24 * 366 * 6) }),
+            json!({ "account_ids": [account] }),
+            vec!["planned_at"],
+        ),
+        (json!({ "planned_at": at }), json!({ "account_ids": [account] }), vec!["content"]),
+        (json!({ "content": "" }), json!({ "account_ids": [account], "destination": "draft" }), vec!["content"]),
+        (json!({ "content": long, "planned_at": at }), json!({ "account_ids": [account] }), vec!["content"]),
+        (
+            json!({ "content": "c", "planned_at": at }),
+            json!({ "account_ids": [account], "overrides": [{ "account_id": theirs }] }),
+            vec!["overrides.0.account_id"],
+        ),
+    ] {
+        let mut new = new;
+        new["title"] = json!("t");
+        let (path, _) = item(&t, new.clone()).await;
+        let told = t.post(&format!("{path}/schedule"), body.clone()).await.invalid();
+        assert_eq!(told, wrong, "{} with {body}", new.to_string().chars().take(80).collect::<String>());
+    }
+    assert_eq!(posts(&app).await, 0);
+    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": at })).await;
+    let body = json!({ "account_ids": [account], "overrides": [{ "account_id": account, "content": "mine" }] });
+    let made = t.post(&format!("{path}/schedule"), body).await.data(201);
+    assert_eq!(made["targets"][0]["content"], "mine");
+}
+
+async fn an_item_has_one_post_until_that_is_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
+    let schedule = async || t.post(&format!("{path}/schedule"), json!({ "account_ids": [account] })).await;
+    let first = schedule().await.data(201);
+    schedule().await.refused(409, "item_already_scheduled");
+    t.delete(&t.path(&format!("/posts/{}", first["id"]))).await.expect(204);
+    let plan = t.get(&t.path("/content-plans")).await.data(200)[0]["items"][0].clone();
+    assert_eq!((&plan["status"], &plan["post_id"]), (&json!("planned"), &Value::Null));
+    let second = schedule().await.data(201);
+    assert_ne!(first["id"], second["id"]);
+    schedule().await.refused(409, "item_already_scheduled");
+}
+
+async fn many_at_once_schedule_an_item_once(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
+    let path = &format!("{path}/schedule");
+    let calls = (0..12).map(|n| {
+        let destination = ["calendar", "draft", "approval"][n % 3];
+        t.post(path, json!({ "account_ids": [account], "destination": destination }))
+    });
+    let replies = futures::future::join_all(calls).await;
+    let made: Vec<&Reply> = replies.iter().filter(|r| r.status == 201).collect();
+    assert_eq!(made.len(), 1);
+    for reply in replies.iter().filter(|r| r.status != 201) {
+        reply.refused(409, "item_already_scheduled");
+    }
+    assert_eq!(posts(&app).await, 1);
+    assert_eq!(
+        app.number("SELECT posts FROM usage UNION ALL SELECT 0 ORDER BY 1 DESC LIMIT 1").await,
+        i64::from(made[0].data(201)["status"] != "draft")
+    );
+}
+
+async fn scheduling_counts_against_the_cap(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let account = t.account("demo").await;
+    app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', 1000)", t.workspace)).await;
+    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
+    let body = json!({ "account_ids": [account] });
+    t.post(&format!("{path}/schedule"), body).await.refused(402, "limit_reached");
+    assert_eq!(posts(&app).await, 0);
+    let draft = json!({ "account_ids": [account], "destination": "draft" });
+    t.post(&format!("{path}/schedule"), draft).await.expect(201);
+}
+
+async fn approval_is_a_feature_of_its_own(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let account = t.account("demo").await;
+    let (path, _) = item(&t, json!({ "title": "t", "content": "c" })).await;
+    let body = json!({ "account_ids": [account], "destination": "approval" });
+    t.post(&format!("{path}/schedule"), body.clone()).await.refused(402, "feature_not_available");
+    t.post(&t.path("/content-plans/1/items/999999/schedule"), body).await.refused(402, "feature_not_available");
+    assert_eq!(posts(&app).await, 0);
+}
+
+async fn posts_stay_when_their_plan_goes(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made =
+        plan(&t, json!({ "name": "P", "items": [{ "title": "a", "content": "a" }, { "title": "b", "content": "b" }] }));
+    let made = made.await.data(201);
+    let plan = t.path(&format!("/content-plans/{}", made["id"]));
+    let mut posts = Vec::new();
+    for item in made["items"].as_array().unwrap() {
+        let path = format!("{plan}/items/{}/schedule", item["id"]);
+        posts.push(id(&t.post(&path, json!({ "destination": "draft" })).await.data(201)));
+    }
+    t.delete(&format!("{plan}/items/{}", made["items"][0]["id"])).await.expect(204);
+    t.delete(&plan).await.expect(204);
+    for post in posts {
+        t.get(&t.path(&format!("/posts/{post}"))).await.expect(200);
+    }
+}

@@ -1,0 +1,200 @@
+//! Link-in-bio pages, as their owners see them.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{NOWHERE, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    a_page_is_made_read_and_deleted,
+    a_slug_is_made_from_the_title,
+    a_slug_is_unique_on_the_installation,
+    many_at_once_get_slugs_of_their_own,
+    what_is_not_valid_is_told,
+    a_page_changes_and_what_is_absent_stays,
+    links_are_put_in_order_and_keep_their_clicks,
+);
+
+async fn make(t: &Tenant<'_>, body: Value) -> Value {
+    t.post(&t.path("/link-in-bio"), body).await.data(201)
+}
+
+fn link(title: &str) -> Value {
+    json!({ "title": title, "url": "https://example.com" })
+}
+
+async fn a_page_is_made_read_and_deleted(app: TestApp) {
+    let t = app.tenant("free").await;
+    assert_eq!(t.get(&t.path("/link-in-bio")).await.expect(200), json!({ "data": [] }));
+    let links = json!([{ "title": "Menu <1>", "url": "https://example.com/a?x=1&y=2" }, { "title": "Call", "url": "tel:+4930123" }]);
+    let body =
+        json!({ "title": "Café <i>Löwe</i>", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links });
+    let reply = t.post(&t.path("/link-in-bio"), body).await;
+    let made = reply.data(201);
+    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
+    assert_eq!((&made["title"], &made["bio"]), (&json!("Café <i>Löwe</i>"), &json!("Best & only")));
+    assert_eq!((&made["slug"], &made["theme"], &made["views"]), (&json!("loewe"), &json!("ocean"), &json!(0)));
+    assert_eq!(made["url"], format!("{}/@loewe", app.url));
+    let shown: Vec<_> = made["links"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|l| (l["title"].clone(), l["url"].clone(), l["position"].clone(), l["clicks"].clone()))
+        .collect();
+    assert_eq!(shown[0], (json!("Menu <1>"), json!("https://example.com/a?x=1&y=2"), json!(1), json!(0)));
+    assert_eq!(shown[1], (json!("Call"), json!("tel:+4930123"), json!(2), json!(0)));
+    assert_eq!(t.get(&path).await.data(200), made);
+    let second = make(&t, json!({ "title": "Second", "bio": null, "links": null })).await;
+    assert_eq!((&second["theme"], &second["bio"], &second["links"]), (&json!("light"), &Value::Null, &json!([])));
+    assert_eq!(t.get(&t.path("/link-in-bio")).await.expect(200), json!({ "data": [second, made] }));
+    t.delete(&path).await.expect(204);
+    t.delete(&path).await.refused(404, "not_found");
+    t.get(&path).await.refused(404, "not_found");
+    t.put(&path, json!({ "title": "x" })).await.refused(404, "not_found");
+    assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200), json!([second]));
+    let again = make(&t, json!({ "title": "Again", "slug": "loewe" })).await;
+    assert_eq!(again["slug"], "loewe", "it is free again");
+}
+
+async fn a_slug_is_made_from_the_title(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let slug = async |title: &str| {
+        make(&t, json!({ "title": title, "slug": null })).await["slug"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(slug("Café Löwe!").await, "cafe-lowe");
+    assert_eq!(slug("Cafe Lowe").await, "cafe-lowe-2");
+    for _ in 0..3 {
+        slug("Cafe Lowe").await;
+    }
+    let random = slug("Cafe Lowe").await;
+    assert!(random.starts_with("cafe-lowe-") && random.len() == "cafe-lowe-".len() + 8, "{random}");
+    assert!(slug("日本語").await.starts_with("page-"));
+    let long = slug(&"long title ".repeat(10)).await;
+    assert!(long.len() <= 63 && !long.ends_with('-'), "{long}");
+}
+
+async fn a_slug_is_unique_on_the_installation(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let mine = make(&t, json!({ "title": "Mine", "slug": "acme" })).await;
+    for who in [&t, &other] {
+        let reply = who.post(&who.path("/link-in-bio"), json!({ "title": "", "slug": "acme" })).await;
+        assert_eq!(reply.invalid(), ["slug", "title"]);
+    }
+    let theirs = make(&other, json!({ "title": "Theirs", "slug": "other" })).await;
+    let path = other.path(&format!("/link-in-bio/{}", theirs["id"]));
+    assert_eq!(other.put(&path, json!({ "slug": "acme" })).await.invalid(), ["slug"]);
+    assert_eq!(other.put(&path, json!({ "slug": "other" })).await.data(200)["slug"], "other", "it is its own");
+    let path = t.path(&format!("/link-in-bio/{}", mine["id"]));
+    t.put(&path, json!({ "slug": "new" })).await.expect(200);
+    make(&other, json!({ "title": "x", "slug": "acme" })).await;
+}
+
+async fn many_at_once_get_slugs_of_their_own(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let path = &t.path("/link-in-bio");
+    let named =
+        futures::future::join_all((0..8).map(|_| t.post(path, json!({ "title": "T", "slug": "wanted" })))).await;
+    assert_eq!(named.iter().filter(|r| r.status == 201).count(), 1);
+    named.iter().filter(|r| r.status != 201).for_each(|r| assert_eq!(r.invalid(), ["slug"]));
+    let titled = futures::future::join_all((0..8).map(|_| t.post(path, json!({ "title": "Fresh bread" })))).await;
+    let mut slugs: Vec<String> = titled.iter().map(|r| r.data(201)["slug"].as_str().unwrap().to_owned()).collect();
+    slugs.sort();
+    slugs.dedup();
+    assert_eq!((slugs.len(), slugs[0].as_str()), (8, "fresh-bread"));
+    let mut pages = Vec::new();
+    for n in 0..8 {
+        pages.push(make(&t, json!({ "title": "T", "slug": format!("page-{n}") })).await["id"].clone());
+    }
+    let change = async |id: &Value| t.put(&format!("{path}/{id}"), json!({ "slug": "renamed" })).await;
+    let renamed = futures::future::join_all(pages.iter().map(change)).await;
+    assert_eq!(renamed.iter().filter(|r| r.status == 200).count(), 1);
+    renamed.iter().filter(|r| r.status != 200).for_each(|r| assert_eq!(r.invalid(), ["slug"]));
+}
+
+async fn what_is_not_valid_is_told(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let with = |field: &str, value: Value| {
+        let mut body = json!({ "title": "T", "links": [link("a")] });
+        body[field] = value;
+        body
+    };
+    let url = |url: &str| with("links", json!([link("a"), { "title": "x", "url": url }]));
+    for (body, wrong) in [
+        (json!({}), vec!["title"]),
+        (with("title", json!("")), vec!["title"]),
+        (with("title", json!("x".repeat(121))), vec!["title"]),
+        (with("slug", json!("Upper")), vec!["slug"]),
+        (with("slug", json!("a")), vec!["slug"]),
+        (with("slug", json!("-ab")), vec!["slug"]),
+        (with("slug", json!("a b")), vec!["slug"]),
+        (with("slug", json!("a".repeat(64))), vec!["slug"]),
+        (with("slug", json!(5)), vec!["slug"]),
+        (with("theme", json!("neon")), vec!["theme"]),
+        (with("bio", json!("x".repeat(501))), vec!["bio"]),
+        (with("links", json!("x")), vec!["links"]),
+        (with("links", json!(vec![link("a"); 101])), vec!["links"]),
+        (with("links", json!(["x", {}])), vec!["links.0", "links.1.title", "links.1.url"]),
+        (with("links", json!([{ "title": "x".repeat(121), "url": 5 }])), vec!["links.0.title", "links.0.url"]),
+        (url("javascript:alert(1)"), vec!["links.1.url"]),
+        (url("https://exa\tmple.com"), vec!["links.1.url"]),
+        (url(&format!("https://example.com/{}", "x".repeat(2_048))), vec!["links.1.url"]),
+    ] {
+        let told = t.post(&t.path("/link-in-bio"), body.clone()).await.invalid();
+        assert_eq!(told, wrong, "{}", body.to_string().chars().take(100).collect::<String>());
+    }
+    assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 0);
+    let made = make(&t, json!({ "title": "T", "links": [link("a")] })).await;
+    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let id = &made["links"][0]["id"];
+    for (body, wrong) in [
+        (json!({ "title": "", "slug": "Upper", "theme": 5, "bio": 5 }), vec!["bio", "slug", "theme", "title"]),
+        (json!({ "links": [{ "id": NOWHERE }] }), vec!["links.0.id"]),
+        (json!({ "links": [{ "id": id }, { "id": id }] }), vec!["links.1.id"]),
+        (json!({ "links": [{ "id": "x", "title": "t" }, { "title": "t" }] }), vec!["links.0.id", "links.1.url"]),
+        (json!({ "links": [{ "id": id, "url": "javascript:alert(1)" }] }), vec!["links.0.url"]),
+    ] {
+        assert_eq!(t.put(&path, body.clone()).await.invalid(), wrong, "{body}");
+    }
+    assert_eq!(t.get(&path).await.data(200), made);
+    make(&t, with("links", json!(vec![link("a"); 100]))).await;
+}
+
+async fn a_page_changes_and_what_is_absent_stays(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = make(&t, json!({ "title": "T", "bio": "b", "theme": "forest", "links": [link("a")] })).await;
+    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let changed = t.put(&path, json!({ "title": "New", "slug": "new", "theme": "dark" })).await.data(200);
+    assert_eq!(
+        (&changed["title"], &changed["slug"], &changed["theme"]),
+        (&json!("New"), &json!("new"), &json!("dark"))
+    );
+    assert_eq!((&changed["bio"], &changed["links"]), (&made["bio"], &made["links"]));
+    assert_eq!(changed["url"], format!("{}/@new", app.url));
+    let same = t.put(&path, json!({ "title": null, "slug": null, "theme": null })).await.data(200);
+    assert_eq!((&same["title"], &same["slug"], &same["theme"]), (&json!("New"), &json!("new"), &json!("dark")));
+    let emptied = t.put(&path, json!({ "bio": null, "links": null })).await.data(200);
+    assert_eq!((&emptied["bio"], &emptied["links"]), (&Value::Null, &json!([])));
+}
+
+async fn links_are_put_in_order_and_keep_their_clicks(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = make(&t, json!({ "title": "T", "slug": "order", "links": [link("a"), link("b"), link("c")] })).await;
+    let id = |n: usize| made["links"][n]["id"].clone();
+    app.web("GET", &app.url, &format!("/@order/l/{}", id(2))).send().await;
+    app.api.write_counts().await.unwrap();
+    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let links = json!([{ "id": id(2) }, link("new"), { "id": id(0), "title": "A" }]);
+    let changed = t.put(&path, json!({ "links": links })).await.data(200);
+    let shown: Vec<_> = changed["links"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|l| (l["title"].clone(), l["position"].clone(), l["clicks"].clone()))
+        .collect();
+    assert_eq!(
+        shown,
+        [(json!("c"), json!(1), json!(1)), (json!("new"), json!(2), json!(0)), (json!("A"), json!(3), json!(0))]
+    );
+    assert_eq!((&changed["links"][0]["id"], &changed["links"][2]["id"]), (&id(2), &id(0)));
+    app.web("GET", &app.url, &format!("/@order/l/{}", id(1))).send().await.not_found();
+}

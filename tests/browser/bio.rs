@@ -1,0 +1,73 @@
+//! Link-in-bio pages.
+
+use crier_common::domain::bio_page::Theme;
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use super::Browser;
+use crate::support::app::TestApp;
+use crate::support::store::TestStore;
+
+const PHONE: (u32, u32) = (390, 844);
+const DESKTOP: (u32, u32) = (1280, 800);
+
+fn link(title: &str) -> Value {
+    json!({ "title": title, "url": "https://example.com/" })
+}
+
+/// Pages that are hard to show, by the words that their pictures are found by.
+fn odd_pages() -> Vec<(&'static str, Value)> {
+    let many: Vec<Value> = (1..=100).map(|n| link(&format!("Link number {n}"))).collect();
+    vec![
+        ("one-link", json!({ "title": "One link", "links": [link("The only one")] })),
+        ("no-link", json!({ "title": "Nothing yet", "bio": "Soon there will be something here." })),
+        ("many-links", json!({ "title": "A hundred links", "theme": "ocean", "links": many })),
+        (
+            "long",
+            json!({
+                "title": "The Incorporated Society of Very Long Names That Do Not Fit Into One Line of a Telephone Held Upright, Founded 1820s",
+                "bio": format!("{} {}", "A bio of five hundred characters. ".repeat(12), "Donaudampfschifffahrtsgesellschaftskapitän".repeat(2)),
+                "theme": "sunset",
+                "links": [link(&"A very long name of a link that goes on ".repeat(3)), link(&"Unbreakable".repeat(10)), link("ok")],
+            }),
+        ),
+        (
+            "emoji",
+            json!({ "title": "🥐 Bäckerei 👩‍👩‍👧‍👦 🇪🇺", "bio": "🍞🥖🥨\n\nFresh\nevery\nday", "theme": "forest", "links": [link("🛒 Shop"), link("📍"), link("👩🏽‍🍳 The bakers")] }),
+        ),
+        (
+            "right-to-left",
+            json!({ "title": "مخبز الحي", "bio": "خبز طازج كل صباح! من السابعة.", "theme": "dark", "links": [link("القائمة (PDF)"), link("מתכונים שלנו"), link("Mixed مرحبا text!")] }),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_look_as_they_should_in_every_theme() {
+    let Some(browser) = Browser::find() else { return };
+    let app = TestApp::start(TestStore::sqlite().await).await;
+    let t = app.tenant("unlimited").await;
+    let links =
+        json!([link("Our shop"), link("This week's menu"), link("Book a table"), link("Instagram"), link("Call us")]);
+    let mut pages = odd_pages();
+    pages.extend(Theme::ALL.iter().map(|theme| {
+        let bio = "Bread and cakes from our own oven, every day from seven. Come in, or have it brought to you.";
+        (theme.as_str(), json!({ "title": "Acme Bakery", "bio": bio, "theme": theme.as_str(), "links": links }))
+    }));
+    let mut pictures = Vec::new();
+    for (name, mut body) in pages {
+        body["slug"] = json!(format!("x-{name}"));
+        t.post(&t.path("/link-in-bio"), body).await.expect(201);
+        let sizes = if name.parse::<Theme>().is_ok() { vec![PHONE, DESKTOP] } else { vec![PHONE] };
+        pictures.extend(sizes.into_iter().map(|size| (name, size)));
+    }
+    let (app, browser) = (&app, &browser);
+    let taken = stream::iter(pictures).map(|(name, size)| async move {
+        browser.picture(&format!("{}/@x-{name}", app.url), &format!("bio-{name}"), size).await
+    });
+    assert_eq!(taken.buffer_unordered(2).collect::<Vec<_>>().await.len(), 2 * Theme::ALL.len() + odd_pages().len());
+    browser.picture(&format!("{}/@nobody", app.url), "bio-missing", PHONE).await;
+    let page = browser.dom(&format!("{}/@x-ocean", app.url)).await;
+    assert!(page.contains("<title>Acme Bakery</title>") && page.contains("This week's menu"), "{page}");
+    assert_eq!(page.matches("rel=\"noopener nofollow ugc\"").count(), 5, "{page}");
+}

@@ -1,0 +1,82 @@
+//! Pages in a real browser: Debian's chromium, without a window. Where there is none, the tests say so and pass.
+//!
+//! Pictures are left in `target/screenshots`, to be looked at.
+//!
+//! **To add one:** a file here that opens its pages with [`Browser`].
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+mod bio;
+
+const PROGRAMS: &[&str] = &["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+/// For one page; it takes a second or two.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+pub struct Browser {
+    program: &'static str,
+    profile: tempfile::TempDir,
+}
+
+impl Browser {
+    /// `None` where there is no browser on this machine, which is told.
+    #[expect(clippy::print_stderr, reason = "whoever runs the tests is to see what was left out")]
+    pub fn find() -> Option<Self> {
+        let Some(program) = PROGRAMS.iter().find(|program| Path::new(program).exists()) else {
+            eprintln!("\n*** NOT TESTED: no chromium on this machine (apt-get install chromium) ***\n");
+            return None;
+        };
+        Some(Self { program, profile: tempfile::tempdir().unwrap() })
+    }
+
+    /// Opens a page and gives what it printed, after the console was found empty.
+    async fn run(&self, url: &str, arguments: &[String]) -> String {
+        // Pages of one browser share nothing and may be opened at once.
+        let profile = tempfile::tempdir_in(self.profile.path()).unwrap();
+        let child = Command::new(self.program)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"])
+            .args(["--disable-dev-shm-usage", "--disable-extensions", "--enable-logging=stderr"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .args(arguments)
+            .arg(url)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(PATIENCE, child).await.expect("the browser ends").unwrap();
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{url}: {log}");
+        let told: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+        assert!(told.is_empty(), "{url}: the browser complains: {told:#?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The page as the browser understood it.
+    pub async fn dom(&self, url: &str) -> String {
+        self.run(url, &["--dump-dom".to_owned()]).await
+    }
+
+    /// A picture of the page in a window of this size.
+    pub async fn picture(&self, url: &str, name: &str, (width, height): (u32, u32)) -> PathBuf {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots");
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(format!("{name}-{width}x{height}.png"));
+        let _ = std::fs::remove_file(&file);
+        let arguments = [format!("--screenshot={}", file.display()), format!("--window-size={width},{height}")];
+        self.run(url, &arguments).await;
+        let picture = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert_eq!(size_of_png(&picture), Some((width, height)), "{}", file.display());
+        file
+    }
+}
+
+/// Width and height, from a PNG's head.
+fn size_of_png(bytes: &[u8]) -> Option<(u32, u32)> {
+    let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    bytes.starts_with(b"\x89PNG\r\n\x1a\n").then_some(())?;
+    Some((number(16)?, number(20)?))
+}

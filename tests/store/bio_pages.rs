@@ -1,0 +1,194 @@
+//! Link-in-bio pages and their links.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crier_common::domain::bio_page::{BioPage, Theme};
+use crier_common::store::Tx;
+use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
+
+use crate::support::store::{TestStore, World, at_once, on_both};
+
+on_both![
+    a_page_comes_back_as_it_was_stored,
+    a_page_is_of_its_brand,
+    a_slug_is_had_by_one,
+    of_many_at_once_one_gets_a_slug,
+    links_are_replaced_and_those_that_are_named_stay,
+    every_change_raises_the_version,
+    counts_are_added_and_change_nothing_else,
+    many_that_count_at_once_lose_nothing,
+    what_is_for_after_the_commit_is_not_done_without_one,
+];
+
+async fn make(s: &TestStore, w: World, slug: &str) -> Option<BioPage> {
+    let new = NewPage { title: "Grüße 🥐 '\"\\", bio: Some("a\nb"), theme: Theme::Ocean };
+    s.write(async |tx| bio_pages::create(tx, w.brand, slug, &new).await).await
+}
+
+fn link(id: Option<i64>, title: &str) -> LinkEntry {
+    LinkEntry { id, title: title.to_owned(), url: format!("https://example.com/?{title}") }
+}
+
+async fn set(s: &TestStore, page: i64, entries: &[LinkEntry]) -> Vec<(i64, i32, String)> {
+    s.write(async |tx| bio_pages::set_links(tx, page, entries).await).await;
+    let links = bio_pages::links(&mut s.conn().await, page).await.unwrap();
+    links.into_iter().map(|l| (l.id, l.position, l.title)).collect()
+}
+
+async fn a_page_comes_back_as_it_was_stored(s: TestStore) {
+    let w = s.world().await;
+    let made = make(&s, w, "acme").await.unwrap();
+    let found = bio_pages::find(&mut s.conn().await, w.brand, made.id).await.unwrap().unwrap();
+    assert_eq!((found.slug.as_str(), found.title.as_str()), ("acme", "Grüße 🥐 '\"\\"));
+    assert_eq!((found.bio.as_deref(), found.theme, found.views), (Some("a\nb"), Theme::Ocean, 0));
+    assert_eq!((found.created_at, found.updated_at), (s.now(), s.now()));
+    s.advance(9);
+    let change = BioPage { title: "T".into(), slug: "new".into(), bio: None, theme: Theme::Dark, ..found };
+    assert!(s.write(async |tx| bio_pages::update(tx, &change).await).await);
+    assert!(bio_pages::by_slug(&mut s.conn().await, "acme").await.unwrap().is_none());
+    let (found, links) = bio_pages::by_slug(&mut s.conn().await, "new").await.unwrap().unwrap();
+    assert_eq!((found.title.as_str(), found.bio, found.theme, links.len()), ("T", None, Theme::Dark, 0));
+    assert_eq!((found.created_at, found.updated_at), (s.later(-9), s.now()));
+    let second = make(&s, w, "second").await.unwrap();
+    let ids: Vec<i64> = bio_pages::list(&mut s.conn().await, w.brand).await.unwrap().iter().map(|p| p.id).collect();
+    assert_eq!(ids, [second.id, made.id]);
+}
+
+async fn a_page_is_of_its_brand(s: TestStore) {
+    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+    let mine = make(&s, w, "mine").await.unwrap().id;
+    set(&s, mine, &[link(None, "a")]).await;
+    let conn = &mut s.conn().await;
+    assert!(bio_pages::find(conn, other.brand, mine).await.unwrap().is_none());
+    assert!(bio_pages::list(conn, other.brand).await.unwrap().is_empty());
+    assert!(bio_pages::links_of_brand(conn, other.brand).await.unwrap().is_empty());
+    assert_eq!(bio_pages::links_of_brand(conn, w.brand).await.unwrap().len(), 1);
+    assert!(s.write(async |tx| bio_pages::find_for_update(tx, other.brand, mine).await).await.is_none());
+    assert!(s.write(async |tx| bio_pages::find_for_update(tx, w.brand, mine).await).await.is_some());
+    assert_eq!(s.write(async |tx| bio_pages::delete(tx, other.brand, mine).await).await, None);
+    assert_eq!(s.write(async |tx| bio_pages::delete(tx, w.brand, mine).await).await.as_deref(), Some("mine"));
+    assert_eq!(s.number("SELECT count(*) FROM bio_links").await, 0);
+}
+
+async fn a_slug_is_had_by_one(s: TestStore) {
+    let (w, other) = (s.world().await, s.world_of("bob@example.com").await);
+    let mine = make(&s, w, "acme").await.unwrap();
+    assert!(make(&s, other, "acme").await.is_none());
+    let theirs = make(&s, other, "other").await.unwrap();
+    let conn = &mut s.conn().await;
+    assert!(bio_pages::is_taken(conn, "acme", None).await.unwrap());
+    assert!(!bio_pages::is_taken(conn, "acme", Some(mine.id)).await.unwrap());
+    assert!(!bio_pages::is_taken(conn, "free", None).await.unwrap());
+    let wants = BioPage { slug: "acme".into(), ..theirs };
+    let mut tx = s.begin().await.unwrap();
+    assert!(!bio_pages::update(&mut tx, &wants).await.unwrap());
+    tx.rollback().await.unwrap();
+    s.write(async |tx| bio_pages::delete(tx, w.brand, mine.id).await).await;
+    assert!(s.write(async |tx| bio_pages::update(tx, &wants).await).await);
+}
+
+async fn of_many_at_once_one_gets_a_slug(s: TestStore) {
+    let w = s.world().await;
+    // The first round opens the connections, so that those of the next ones are really at once.
+    for slug in ["one", "two", "three"] {
+        let made = at_once(8, |_| {
+            let store = s.store.clone();
+            async move {
+                let mut tx = store.begin().await.unwrap();
+                let new = NewPage { title: "T", bio: None, theme: Theme::Light };
+                let made = bio_pages::create(&mut tx, w.brand, slug, &new).await.unwrap();
+                tx.commit().await.unwrap();
+                made.is_some()
+            }
+        });
+        assert_eq!(made.await.into_iter().filter(|made| *made).count(), 1);
+    }
+}
+
+async fn links_are_replaced_and_those_that_are_named_stay(s: TestStore) {
+    let w = s.world().await;
+    let (page, other) = (make(&s, w, "one").await.unwrap().id, make(&s, w, "two").await.unwrap().id);
+    let theirs = set(&s, other, &[link(None, "theirs")]).await;
+    let made = set(&s, page, &[link(None, "a 'b' \"c\" \\"), link(None, "b"), link(None, "c")]).await;
+    assert_eq!(made.iter().map(|l| l.1).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(made[0].2, "a 'b' \"c\" \\");
+    s.write(async |tx| bio_pages::count(tx, &[], &[(made[2].0, 5)]).await).await;
+    let entries = [link(Some(made[2].0), "c again"), link(None, "new"), link(Some(made[0].0), "a")];
+    let after = set(&s, page, &entries).await;
+    assert_eq!((after[0].0, after[0].2.as_str(), after[2].0), (made[2].0, "c again", made[0].0));
+    assert_eq!((after[1].2.as_str(), after.iter().map(|l| l.1).collect::<Vec<_>>()), ("new", vec![1, 2, 3]));
+    assert!(made.iter().all(|l| l.0 != after[1].0), "an id is not used again");
+    let links = bio_pages::links(&mut s.conn().await, page).await.unwrap();
+    assert_eq!(links.iter().map(|l| l.clicks).collect::<Vec<_>>(), [5, 0, 0]);
+    // A link of another page cannot be named, and is left alone.
+    set(&s, page, &[link(Some(theirs[0].0), "stolen")]).await;
+    assert_eq!(bio_pages::links(&mut s.conn().await, other).await.unwrap()[0].title, "theirs");
+    assert!(set(&s, page, &[]).await.is_empty());
+}
+
+async fn every_change_raises_the_version(s: TestStore) {
+    let w = s.world().await;
+    let page = make(&s, w, "acme").await.unwrap();
+    let version = async || bio_pages::version(&mut s.conn().await, "acme").await.unwrap();
+    assert_eq!(version().await, Some((page.id, 1)));
+    s.write(async |tx| bio_pages::update(tx, &page).await).await;
+    s.write(async |tx| bio_pages::update(tx, &page).await).await;
+    assert_eq!(version().await, Some((page.id, 3)));
+    assert_eq!(bio_pages::version(&mut s.conn().await, "nobody").await.unwrap(), None);
+}
+
+async fn counts_are_added_and_change_nothing_else(s: TestStore) {
+    let w = s.world().await;
+    let page = make(&s, w, "acme").await.unwrap();
+    let links = set(&s, page.id, &[link(None, "a"), link(None, "b")]).await;
+    s.advance(60);
+    for _ in 0..2 {
+        let (views, clicks) = ([(page.id, 3), (999_999, 1)], [(links[1].0, 2), (999_999, 1)]);
+        s.write(async |tx| bio_pages::count(tx, &views, &clicks).await).await;
+    }
+    s.write(async |tx| bio_pages::count(tx, &[], &[]).await).await;
+    let (found, links) = bio_pages::by_slug(&mut s.conn().await, "acme").await.unwrap().unwrap();
+    assert_eq!((found.views, found.version, found.updated_at), (6, page.version, page.updated_at));
+    assert_eq!(links.iter().map(|l| l.clicks).collect::<Vec<_>>(), [0, 4]);
+}
+
+async fn what_is_for_after_the_commit_is_not_done_without_one(s: TestStore) {
+    let done = Arc::<AtomicBool>::default();
+    let later = |tx: &mut Tx| {
+        let done = done.clone();
+        tx.after_commit(move || done.store(true, Ordering::SeqCst));
+    };
+    let mut tx = s.begin().await.unwrap();
+    later(&mut tx);
+    tx.rollback().await.unwrap();
+    let mut tx = s.begin().await.unwrap();
+    later(&mut tx);
+    drop(tx);
+    let mut tx = s.begin().await.unwrap();
+    later(&mut tx);
+    assert!(!done.load(Ordering::SeqCst));
+    tx.commit().await.unwrap();
+    assert!(done.load(Ordering::SeqCst));
+}
+
+async fn many_that_count_at_once_lose_nothing(s: TestStore) {
+    let w = s.world().await;
+    let mut pages = Vec::new();
+    for n in 0..20 {
+        pages.push(make(&s, w, &format!("p{n}")).await.unwrap().id);
+    }
+    for round in 0..3 {
+        at_once(8, |n| {
+            let (store, mut counts) = (s.store.clone(), pages.iter().map(|id| (*id, 1)).collect::<Vec<_>>());
+            counts.rotate_left((n * 7 + round) % 20);
+            async move {
+                let mut tx = store.begin().await.unwrap();
+                bio_pages::count(&mut tx, &counts, &[]).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+        })
+        .await;
+    }
+    assert_eq!(s.number("SELECT count(*) FROM bio_pages WHERE views = 24").await, 20);
+}
