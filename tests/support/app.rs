@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crier_api::{App, Parts};
+use crier_common::ai::Ai;
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::plan::Plans;
 use crier_common::http::{Guard, HttpClient};
@@ -77,7 +78,7 @@ impl Drop for TestApp {
 }
 
 /// The API over a store, with the connector in the sandbox's place.
-pub fn app_over(store: &Store, library: Library, connector: Arc<FakeConnector>, public_url: &str) -> App {
+pub fn app_over(store: &Store, library: Library, ai: Ai, connector: Arc<FakeConnector>, public_url: &str) -> App {
     let http = HttpClient::trusted(Duration::from_secs(5), 1 << 20);
     let guard = Guard::new(Vec::new());
     let clients = Clients { trusted: http.clone(), guarded: http, addresses: Arc::new(guard.clone()) };
@@ -88,6 +89,7 @@ pub fn app_over(store: &Store, library: Library, connector: Arc<FakeConnector>, 
         platforms: Arc::new(registry),
         plans: Arc::new(Plans::default()),
         library,
+        ai,
         guard,
         public_url: public_url.to_owned(),
         limiter: Arc::new(MemoryLimiter::new(store.clock().clone())),
@@ -97,11 +99,16 @@ pub fn app_over(store: &Store, library: Library, connector: Arc<FakeConnector>, 
 
 impl TestApp {
     pub async fn start(store: TestStore) -> Self {
+        Self::start_with(store, Ai::none()).await
+    }
+
+    /// The same with an AI.
+    pub async fn start_with(store: TestStore, ai: Ai) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let app = Arc::new(app_over(&store.store, store.library(&url), connector.clone(), &url));
+        let app = Arc::new(app_over(&store.store, store.library(&url), ai, connector.clone(), &url));
         let stop = CancellationToken::new();
         let (stopping, drain) = (stop.clone(), Duration::from_secs(1));
         tokio::spawn(async move { crier_api::serve_on(app, listener, stopping, drain).await });

@@ -149,6 +149,9 @@ macro_rules! words {
 
 words! {
     AuthorizationTarget in crate::routes::accounts::authorize::Target,
+    AiLength in crier_common::domain::ai::Length,
+    AiQuality in crier_common::domain::ai::Quality,
+    AiSize in crier_common::domain::ai::Size,
     AccountKind in crier_common::domain::platform::AccountKind,
     AccountStatus in crier_common::domain::account::AccountStatus,
     AssetType in crier_common::domain::media::AssetType,

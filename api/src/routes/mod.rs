@@ -3,6 +3,7 @@
 use crate::endpoint::Endpoint;
 
 pub mod accounts;
+mod ai;
 mod brands;
 mod media;
 mod posts;
@@ -10,8 +11,15 @@ mod webhooks;
 
 /// All endpoints, in the order of the document.
 pub fn all() -> Vec<Endpoint> {
-    [brands::endpoints(), accounts::endpoints(), posts::endpoints(), media::endpoints(), webhooks::endpoints()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        brands::endpoints(),
+        accounts::endpoints(),
+        posts::endpoints(),
+        media::endpoints(),
+        webhooks::endpoints(),
+        ai::endpoints(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -4,3 +4,4 @@ pub mod clean_up;
 pub mod dispatch;
 pub mod measure;
 pub mod rescue;
+pub mod reservations;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crier_api::{App, Parts};
 use crier_common::domain::plan::{Feature, Plan, Plans};
+use crier_common::ai::Ai;
 use crier_common::process::platforms_of;
 use http::Method;
 use secrecy::SecretString;
@@ -106,6 +107,7 @@ async fn listen(
         platforms: Arc::new(platforms_of(&bench.config, &store, &guard)),
         plans: Arc::new(Plans::new([unlimited])),
         library: place.library().clone(),
+        ai: Ai::none(),
         guard,
         public_url: format!("http://{address}"),
         limiter: place.limiter()?,
