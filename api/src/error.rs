@@ -74,10 +74,9 @@ impl Code {
         match self {
             Self::IdempotencyKeyRequired | Self::IdempotencyKeyInvalid | Self::InvalidJson => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::LimitReached
-            | Self::FeatureNotAvailable
-            | Self::InsufficientCredits
-            | Self::StorageLimitExceeded => StatusCode::PAYMENT_REQUIRED,
+            Self::LimitReached | Self::FeatureNotAvailable | Self::InsufficientCredits | Self::StorageLimitExceeded => {
+                StatusCode::PAYMENT_REQUIRED
+            }
             Self::InsufficientScope | Self::BrandForbidden | Self::TestModeWriteForbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,

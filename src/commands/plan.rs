@@ -103,7 +103,11 @@ pub fn known(cx: &Context, plan: &str) -> Result {
     refused(format!("there is no plan `{plan}`; the plans are: {}", names.join(", ")))
 }
 
-async fn brand_rows(conn: &mut Conn, cx: &Context, workspace_id: i64) -> std::result::Result<Vec<BrandRow>, StoreError> {
+async fn brand_rows(
+    conn: &mut Conn,
+    cx: &Context,
+    workspace_id: i64,
+) -> std::result::Result<Vec<BrandRow>, StoreError> {
     let used = ai_credits::by_brand(conn, workspace_id, cx.store.now()).await?;
     let row = |one: ai_credits::BrandUse| BrandRow {
         id: one.brand_id,

@@ -176,7 +176,9 @@ mod tests {
     #[test]
     fn captions_are_as_many_as_wished_and_differ() {
         let judge = |count, list: Value| judge(&wish(None, count), &json!({ "captions": list }));
-        assert!(matches!(judge(2, json!([" A\u{0} ", "a", "", "B", "C"])), Verdict::Good(found) if found == ["A", "B"]));
+        assert!(
+            matches!(judge(2, json!([" A\u{0} ", "a", "", "B", "C"])), Verdict::Good(found) if found == ["A", "B"])
+        );
         for bad in [json!(["A", "a"]), json!(["A"]), json!([]), json!(["A", 5]), json!("A"), Value::Null] {
             assert!(matches!(judge(2, bad.clone()), Verdict::Bad(_)), "{bad}");
         }
@@ -197,7 +199,8 @@ mod tests {
     #[test]
     fn every_platform_gets_what_it_takes() {
         for platform in Platform::ALL {
-            for long in ["word ".repeat(20_000), "x".repeat(80_000), "語".repeat(70_000), "👩‍👩‍👧‍👦 ".repeat(9_000)] {
+            for long in ["word ".repeat(20_000), "x".repeat(80_000), "語".repeat(70_000), "👩‍👩‍👧‍👦 ".repeat(9_000)]
+            {
                 let wish = wish(Some(*platform), 1);
                 let fitted = fitted(wish.platform, long.trim()).expect("it can be cut");
                 assert_eq!(problem(wish.platform, &fitted), None, "{platform}");
@@ -216,7 +219,15 @@ mod tests {
             ..wish(Some(Platform::Twitter), 1)
         };
         let text = instructions(&wish);
-        for word in ["exactly 1 caption ", "280 characters", "cheeky", "pt-BR", "short sentence", "no hashtags", "some fitting emojis"] {
+        for word in [
+            "exactly 1 caption ",
+            "280 characters",
+            "cheeky",
+            "pt-BR",
+            "short sentence",
+            "no hashtags",
+            "some fitting emojis",
+        ] {
             assert!(text.contains(word), "{word}: {text}");
         }
     }

@@ -74,8 +74,7 @@ impl Ai {
     pub fn new(config: &AiConfig, clients: &Clients, max_picture: u64, patience: Duration) -> Self {
         let provider = config.base_url.as_deref();
         Self {
-            provider: provider
-                .map(|base| Provider::new(base, config.api_key.clone(), clients, max_picture, patience)),
+            provider: provider.map(|base| Provider::new(base, config.api_key.clone(), clients, max_picture, patience)),
             text_model: config.text_model.clone(),
             image_model: config.image_model.clone(),
             patience,

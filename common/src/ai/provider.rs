@@ -23,9 +23,14 @@ use crate::platforms::Clients;
 const MOST_TEXT: usize = 1 << 20;
 /// The most of an error's message that is logged.
 const MOST_SAID: usize = 300;
-/// The words by which servers say that a prompt breaks their rules: OpenAI's for texts and for pictures, Azure's.
-const REFUSALS: [&str; 4] =
-    ["content_policy_violation", "moderation_blocked", "content_filter", "ResponsibleAIPolicyViolation"];
+/// The words by which servers say that a prompt breaks their rules: OpenAI's for texts (two) and for pictures, Azure's (two).
+const REFUSALS: [&str; 5] = [
+    "content_policy_violation",
+    "invalid_prompt",
+    "moderation_blocked",
+    "content_filter",
+    "ResponsibleAIPolicyViolation",
+];
 /// The words in a 400 by which a server says that it cannot hold its model to a schema.
 const NO_SCHEMA: [&str; 4] = ["response_format", "json_schema", "grammar", "structured output"];
 
@@ -69,13 +74,7 @@ impl Said {
 }
 
 impl Provider {
-    pub fn new(
-        base: &str,
-        key: Option<SecretString>,
-        clients: &Clients,
-        max_picture: u64,
-        patience: Duration,
-    ) -> Self {
+    pub fn new(base: &str, key: Option<SecretString>, clients: &Clients, max_picture: u64, patience: Duration) -> Self {
         let picture = usize::try_from(max_picture).unwrap_or(usize::MAX >> 2);
         // Four letters for three bytes, and what stands around them.
         let in_json = picture.saturating_mul(4) / 3 + MOST_TEXT;
@@ -118,7 +117,8 @@ impl Provider {
             // Without what it says it does not know; without any where it does not say.
             let named: Vec<&str> =
                 options.iter().map(|(name, _)| *name).filter(|name| mentions(&answer, &[*name])).collect();
-            let kept: Vec<_> = options.iter().copied().filter(|(n, _)| !named.is_empty() && !named.contains(n)).collect();
+            let kept: Vec<_> =
+                options.iter().copied().filter(|(n, _)| !named.is_empty() && !named.contains(n)).collect();
             answer = self.post(&self.pictures, "images/generations", &body(&kept)).await?;
         }
         let answer: Pictures = parsed(&self.accepted(answer)?)?;

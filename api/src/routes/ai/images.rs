@@ -139,12 +139,8 @@ async fn write(cx: &Context, tx: &mut Tx, made: &Made) -> Result<Answer> {
     let brand_id = cx.brand()?.id;
     let credits_remaining = made.spending.end(cx, tx).await?;
     let name = format!("ai-{}.{}", cx.now.format("%Y%m%d-%H%M%S"), made.taken.kind.extension());
-    let described = Described {
-        asset_type: AssetType::Image,
-        filename: &name,
-        alt_text: Some(&made.alt_text),
-        source_url: None,
-    };
+    let described =
+        Described { asset_type: AssetType::Image, filename: &name, alt_text: Some(&made.alt_text), source_url: None };
     let Some(id) = media::keep(tx, brand_id, &made.taken, &described).await? else {
         return Err(ApiError::storage("a file was swept away before it was kept"));
     };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crier_api::{App, Parts};
-use crier_common::domain::plan::{Feature, Plan, Plans};
 use crier_common::ai::Ai;
+use crier_common::domain::plan::{Feature, Plan, Plans};
 use crier_common::process::platforms_of;
 use http::Method;
 use secrecy::SecretString;
