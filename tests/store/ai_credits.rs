@@ -58,7 +58,7 @@ async fn a_reservation_ends_once(s: TestStore) {
 async fn many_at_once_never_take_more_than_there_is(s: TestStore) {
     let w = s.world().await;
     let one = async |n: usize| {
-        let Some(id) = reserve(&s, &want(w, 15)).await else { return None };
+        let id = reserve(&s, &want(w, 15)).await?;
         Some(match n % 3 {
             0 => s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await,
             1 => !s.write(async |tx| ai_credits::give_back(tx, w.workspace, id).await).await,
