@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::ai_server::{AiApp, error, picture, picture_at, refusal_of};
+use crate::support::ai_server::{AiApp, AiServer, error, picture, picture_at, refusal_of};
 use crate::support::app::{BASE, Reply, Tenant};
 use crate::support::picture::{jpeg, png};
 use crate::support::store::{TestStore, on_both};
@@ -72,10 +72,14 @@ async fn a_picture_that_is_elsewhere_is_fetched_through_the_guard(s: TestStore) 
     let made = paint(&t, json!({})).await.data(201);
     assert_eq!(made["media"]["mime_type"], "image/jpeg", "the operator named this server");
     assert_eq!(made["media"]["filename"], "ai-20260609-101320.jpg");
-    for elsewhere in ["http://169.254.169.254/a.png", "http://127.0.0.2:1/a.png", "file:///etc/passwd", "nope"] {
+    // Another port is another server, and one that is not public.
+    let other = AiServer::start().await;
+    let private = other.serves("/a.png", png(5, 5)).await;
+    for elsewhere in [&private, "http://169.254.169.254/a.png", "file:///etc/passwd", "nope"] {
         app.ai.says([picture_at(elsewhere)]);
         paint(&t, json!({})).await.refused(502, "ai_provider_unavailable");
     }
+    assert_eq!(other.asked().await.len(), 0);
     let gone = own.replace("a.jpg", "b.jpg");
     app.ai.says([picture_at(&gone)]);
     paint(&t, json!({})).await.refused(502, "ai_provider_unavailable");
