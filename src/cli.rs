@@ -127,17 +127,25 @@ pub enum PlanCommand {
     /// List the plans of this installation.
     List(Format),
     /// Put the workspace of a user on a plan.
-    #[command(after_help = "Example:\n  crier plan set --user ann@example.com pro")]
+    #[command(
+        after_help = "Examples:\n  crier plan set --user ann@example.com pro\n  crier plan set --user ann@example.com pro --timezone Europe/Berlin"
+    )]
     Set {
         #[arg(long)]
         user: String,
         plan: String,
+        /// Where the months of the AI credits begin; as it was where it is not given, UTC at first.
+        #[arg(long, value_name = "ZONE", value_parser = timezone)]
+        timezone: Option<String>,
     },
     /// What is used of the caps, by workspace.
     Usage {
         /// Only the workspace of this user.
         #[arg(long)]
         user: Option<String>,
+        /// The AI credits of this month, by brand and operation.
+        #[arg(long)]
+        brands: bool,
         #[command(flatten)]
         format: Format,
     },
@@ -390,6 +398,11 @@ pub struct Which {
 fn age(text: &str) -> Result<TimeDelta, String> {
     let age = duration(text, Duration::ZERO, Duration::from_secs(3_650 * 86_400))?;
     TimeDelta::from_std(age).map_err(|error| error.to_string())
+}
+
+fn timezone(name: &str) -> Result<String, String> {
+    let zone = name.parse::<chrono_tz::Tz>().map_err(|_| "it must be an IANA name such as Europe/Berlin")?;
+    Ok(zone.name().to_owned())
 }
 
 fn webhook_secret(text: &str) -> Result<SecretString, String> {

@@ -30,6 +30,10 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_feed_fetches_total", &["outcome"], &[WORKER]),
     ("crier_platform_requests_total", &["platform", "status_class"], &[WORKER]),
     ("crier_platform_rate_limited_total", &["platform"], &[WORKER]),
+    ("crier_media_taken_in_total", &["outcome"], &[API, WORKER, SCHEDULER]),
+    ("crier_storage_calls_total", &["call", "outcome"], &[API, WORKER, SCHEDULER]),
+    ("crier_ai_requests_total", &["operation", "outcome"], &[API]),
+    ("crier_ai_request_duration_seconds", &["operation"], &[API]),
     ("crier_webhook_endpoints", &["state"], &[SCHEDULER]),
     ("crier_scheduler_last_tick_timestamp_seconds", &["task"], &[SCHEDULER]),
     ("crier_bio_clicks_total", &[], &[API]),
@@ -74,7 +78,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
             value == "(none)" || value.starts_with('/') && !value.contains(|c: char| c.is_ascii_digit() && c != '1')
         }
         "status_class" => ["2xx", "3xx", "4xx", "5xx", "error"].contains(&value),
-        "outcome" | "state" | "reason" | "task" | "method" => {
+        "outcome" | "state" | "reason" | "task" | "method" | "operation" | "call" => {
             value.len() < 20 && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         }
         _ => false,

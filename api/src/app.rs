@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
+use crier_common::ai::Ai;
 use crier_common::domain::plan::Plans;
 use crier_common::http::Guard;
 use crier_common::limits::Limiter;
@@ -21,6 +22,7 @@ pub struct Parts {
     pub platforms: Arc<Registry>,
     pub plans: Arc<Plans>,
     pub library: Library,
+    pub ai: Ai,
     pub guard: Guard,
     pub public_url: String,
     pub limiter: Arc<dyn Limiter>,
@@ -33,6 +35,7 @@ pub struct App {
     pub platforms: Arc<Registry>,
     pub plans: Arc<Plans>,
     pub library: Library,
+    pub ai: Ai,
     /// Judges the URLs that users choose.
     pub guard: Guard,
     /// How clients reach this host, without a slash at its end.
@@ -54,13 +57,14 @@ impl std::fmt::Debug for App {
 
 impl App {
     pub fn new(parts: Parts) -> Self {
-        let Parts { store, platforms, plans, library, guard, public_url, limiter, trusted_proxies } = parts;
+        let Parts { store, platforms, plans, library, ai, guard, public_url, limiter, trusted_proxies } = parts;
         let public_url = public_url.trim_end_matches('/').to_owned();
         Self {
             store,
             platforms,
             plans,
             library,
+            ai,
             guard,
             public_url,
             limiter,

@@ -4,7 +4,7 @@
 //!
 //! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint` and
 //! the handler beside it; one line in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of
-//! the document. There are five ways to work:
+//! the document. There are six ways to work:
 //!
 //! | | for | the handler gets | `Idempotency-Key`, live key |
 //! |---|---|---|---|
@@ -13,6 +13,7 @@
 //! | [`Endpoint::asks_then_writes`] | what must first ask somebody (a name server), repeatably | no transaction, then gives a [`Finish`] | yes |
 //! | [`Endpoint::takes_then_writes`] | what brings a file of the request's form into the storage | the same, without a deadline of its own | yes |
 //! | [`Endpoint::holds_then_writes`] | what makes a call that must not be made twice at once (a platform) | the same, with the key held by a lease meanwhile | yes |
+//! | [`Endpoint::spends_then_writes`] | the same where something is taken for it that must come back (credits) | the same, without a deadline of its own | yes |
 
 use std::future::Future;
 use std::pin::Pin;
@@ -127,6 +128,15 @@ pub enum First {
     Holds,
     /// A file is taken in; each part of that has a deadline of its own.
     Takes,
+    /// As [`First::Holds`], but nobody ends it from outside: it keeps to the 20 s itself, and gives back what it took.
+    Spends,
+}
+
+impl First {
+    /// Whether the key is held meanwhile.
+    pub const fn holds(self) -> bool {
+        matches!(self, Self::Holds | Self::Spends)
+    }
 }
 
 /// The shape of a success.
@@ -336,6 +346,13 @@ impl Endpoint {
         H: for<'a> Prepare<'a> + 'static,
     {
         self.two_steps(First::Takes, prepare)
+    }
+
+    pub fn spends_then_writes<H>(self, prepare: H) -> Self
+    where
+        H: for<'a> Prepare<'a> + 'static,
+    {
+        self.two_steps(First::Spends, prepare)
     }
 
     fn two_steps(self, first: First, prepare: impl for<'a> Prepare<'a> + 'static) -> Self {

@@ -22,6 +22,7 @@ crier_common::text_enum! {
         Unauthorized = "unauthorized",
         LimitReached = "limit_reached",
         FeatureNotAvailable = "feature_not_available",
+        InsufficientCredits = "insufficient_credits",
         StorageLimitExceeded = "storage_limit_exceeded",
         InsufficientScope = "insufficient_scope",
         BrandForbidden = "brand_forbidden",
@@ -49,6 +50,7 @@ crier_common::text_enum! {
         RateLimited = "rate_limited",
         InternalError = "internal_error",
         PlatformUnavailable = "platform_unavailable",
+        AiProviderUnavailable = "ai_provider_unavailable",
         ServiceUnavailable = "service_unavailable",
     }
 }
@@ -73,7 +75,9 @@ impl Code {
         match self {
             Self::IdempotencyKeyRequired | Self::IdempotencyKeyInvalid | Self::InvalidJson => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::LimitReached | Self::FeatureNotAvailable | Self::StorageLimitExceeded => StatusCode::PAYMENT_REQUIRED,
+            Self::LimitReached | Self::FeatureNotAvailable | Self::InsufficientCredits | Self::StorageLimitExceeded => {
+                StatusCode::PAYMENT_REQUIRED
+            }
             Self::InsufficientScope | Self::BrandForbidden | Self::TestModeWriteForbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -96,7 +100,7 @@ impl Code {
             | Self::PlatformNotConfigured => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::PlatformUnavailable => StatusCode::BAD_GATEWAY,
+            Self::PlatformUnavailable | Self::AiProviderUnavailable => StatusCode::BAD_GATEWAY,
             Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -259,6 +263,12 @@ impl ApiError {
             .retry_after(5)
     }
 
+    /// The AI's provider is of no use right now.
+    pub fn ai_unavailable(cause: impl Into<String>) -> Self {
+        let message = "The AI gave no usable answer within 20 seconds. No credits were used; try again later.";
+        Self { cause: Some(Box::new(Cause::Other(cause.into()))), ..Self::new(Code::AiProviderUnavailable, message) }
+    }
+
     /// The same for what should not be possible.
     pub fn bug(what: impl Into<String>) -> Self {
         Self::internal(Cause::Other(what.into()))
@@ -322,7 +332,7 @@ mod tests {
         });
         assert_eq!(table[&400], ["idempotency_key_required", "idempotency_key_invalid", "invalid_json"]);
         assert_eq!(table[&403], ["insufficient_scope", "brand_forbidden", "test_mode_write_forbidden"]);
-        assert_eq!(table[&409].len(), 8);
+        assert_eq!(table[&409].len(), 9);
         assert_eq!(Code::PayloadTooLarge.kind(), Kind::InvalidRequest);
         assert_eq!(Code::PlatformUnavailable.kind(), Kind::Api);
         assert_eq!(Code::LimitReached.kind(), Kind::PlanLimit);

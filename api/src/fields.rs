@@ -145,6 +145,15 @@ impl<'a> Fields<'a> {
         self.read(name, |value| value.as_bool().ok_or_else(|| "Must be true or false.".to_owned()))
     }
 
+    /// A whole number in the range.
+    pub fn number(&self, name: &str, range: RangeInclusive<i64>) -> Given<i64> {
+        self.read(name, |value| {
+            let (least, most) = (range.start(), range.end());
+            let found = value.as_i64().filter(|n| range.contains(n));
+            found.ok_or_else(|| format!("Must be a whole number from {least} to {most}."))
+        })
+    }
+
     /// An http or https URL, as it was written.
     pub fn url(&self, name: &str) -> Given<String> {
         self.read(name, |value| {

@@ -2,7 +2,7 @@
 //!
 //! Thin: it authenticates, validates, writes one transaction, answers. A request passes the [`gate`] (id, span, measure),
 //! salvo's router, and the [`runner`], which makes the checks common to all endpoints and hands what passes to the
-//! endpoint's handler. Nothing here waits for a platform but connecting and refreshing an account.
+//! endpoint's handler. Nothing here waits for others but connecting and refreshing an account, and the AI.
 //!
 //! - `routes/<resource>/<verb>.rs`: the endpoints; [`endpoint`] says how to add one
 //! - `pages/`: what people see in a browser

@@ -36,6 +36,7 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
         platforms: process.platforms.clone(),
         plans: Arc::new(config.plans.clone()),
         library: process.library.clone(),
+        ai: process.ai.clone(),
         guard: process.guard.clone(),
         public_url: config.public_url.to_string(),
         limiter,

@@ -4,6 +4,7 @@
 //! only `store`.
 //! A test in `tests/architecture.rs` keeps it so.
 
+pub mod ai;
 pub mod clock;
 pub mod config;
 pub mod domain;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::ai::{self, Ai};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Database, Invocation, Role, Source};
 use crate::domain::job::{Bell, Kind};
@@ -73,6 +74,7 @@ pub struct Process {
     pub transport: Arc<dyn Transport>,
     pub platforms: Arc<Registry>,
     pub library: Library,
+    pub ai: Ai,
     pub guard: Guard,
     pub readiness: ops::Readiness,
     /// SIGTERM or SIGINT came: stop taking work, finish what runs.
@@ -170,8 +172,9 @@ impl Process {
         let guard = Guard::new(config.guard.allowed_private_networks.clone());
         let platforms = Arc::new(platforms_of(&config, &store, &guard));
         let library = library_of(&config)?;
-        let process =
-            Self { config: Arc::new(config), store, transport, platforms, library, guard, readiness, stop, closed };
+        let ai = ai_of(&config, &guard);
+        let config = Arc::new(config);
+        let process = Self { config, store, transport, platforms, library, ai, guard, readiness, stop, closed };
         tokio::spawn(process.clone().watch(needs_queue));
         Ok(process)
     }
@@ -320,14 +323,23 @@ pub fn library_of(config: &Config) -> Result<Library, StartError> {
     Ok(Library::new(storage, &config.media, config.public_url.as_str()))
 }
 
-/// The connectors of an installation.
-pub fn platforms_of(config: &Config, store: &Store, guard: &Guard) -> Registry {
-    let timeout = config.worker.platform_timeout;
-    let clients = Clients {
+/// The AI of an installation.
+pub fn ai_of(config: &Config, guard: &Guard) -> Ai {
+    Ai::new(&config.ai, &clients_of(ai::PATIENCE, guard), config.media.max_bytes, ai::PATIENCE)
+}
+
+fn clients_of(timeout: Duration, guard: &Guard) -> Clients {
+    Clients {
         trusted: HttpClient::trusted(timeout, PLATFORM_BODY),
         guarded: HttpClient::guarded(guard.clone(), timeout, PLATFORM_BODY),
         addresses: Arc::new(guard.clone()),
-    };
+    }
+}
+
+/// The connectors of an installation.
+pub fn platforms_of(config: &Config, store: &Store, guard: &Guard) -> Registry {
+    let timeout = config.worker.platform_timeout;
+    let clients = clients_of(timeout, guard);
     let settings = PlatformsConfig { timeout, platforms: config.platforms.clone() };
     let mut registry = Registry::new(settings, &clients, store.clock());
     if config.sandbox {

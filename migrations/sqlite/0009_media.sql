@@ -14,6 +14,8 @@ create table files (
     size_bytes    bigint not null,
     width         integer not null,
     height        integer not null,
+    -- How many are bringing these bytes in, as far as it is reserved: who fails gives it up only where nobody else is left.
+    takers        integer not null,
     -- When somebody last began to bring these bytes in.
     touched_at    timestamptz not null,
     created_at    timestamptz not null

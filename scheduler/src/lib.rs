@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 mod room;
 pub mod tasks;
 
-use tasks::{clean_up, dispatch, feeds, measure, rescue, sweep};
+use tasks::{clean_up, dispatch, feeds, measure, rescue, reservations, sweep};
 
 /// What the tasks need. Cheap to clone.
 #[derive(Clone)]
@@ -46,6 +46,7 @@ pub const TASKS: &[Task] = &[
     Task { name: "rescue", every: Duration::from_secs(1), run: |s| Box::pin(rescue::run(s)) },
     Task { name: "measure", every: measure::EVERY, run: |s| Box::pin(measure::run(s)) },
     Task { name: "feeds", every: feeds::EVERY, run: |s| Box::pin(feeds::run(s)) },
+    Task { name: "reservations", every: reservations::EVERY, run: |s| Box::pin(reservations::run(s)) },
     Task { name: "clean_up", every: Duration::from_secs(60), run: |s| Box::pin(clean_up::run(s)) },
     Task { name: "sweep", every: sweep::EVERY, run: |s| Box::pin(sweep::run(s)) },
 ];

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crier_common::domain::ai::Operation;
 use crier_common::domain::plan::{Plan, whole_mib};
-use crier_common::store::{brands, files, usage, users};
+use crier_common::store::{Conn, StoreError, ai_credits, brands, files, usage, users};
 use serde::Serialize;
 
 use super::{Context, Result, refused};
@@ -35,6 +36,22 @@ struct UsageRow {
     posts_per_month: Option<u64>,
     storage_used_mib: i64,
     storage_mib: Option<u64>,
+    ai_credits_this_month: i64,
+    ai_credits: Option<u64>,
+    /// Shown as JSON alone; for people `--brands` is a table of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ai_brands: Option<Vec<BrandRow>>,
+}
+
+/// What a brand used of one operation this month.
+#[derive(Serialize)]
+struct BrandRow {
+    /// The brand.
+    id: i64,
+    workspace_id: i64,
+    operation: Operation,
+    requests: i64,
+    credits: i64,
 }
 
 pub async fn run(cx: &Context, command: PlanCommand) -> Result {
@@ -44,18 +61,22 @@ pub async fn run(cx: &Context, command: PlanCommand) -> Result {
             rows(&list, format.json);
             Ok(())
         }
-        PlanCommand::Set { user, plan } => {
+        PlanCommand::Set { user, plan, timezone } => {
             known(cx, &plan)?;
             let mut tx = cx.store.begin().await?;
             let Some(found) = users::find_by_email(&mut tx, &user).await? else {
                 return refused(format!("there is no user {user}; `crier user list` shows who is there"));
             };
             users::set_plan(&mut tx, found.workspace_id, &plan).await?;
+            if let Some(zone) = &timezone {
+                users::set_timezone(&mut tx, found.workspace_id, zone).await?;
+            }
             tx.commit().await?;
-            line(format_args!("Workspace {} is on plan {plan}.", found.workspace_id));
+            let zone = timezone.map(|zone| format!(", its months are those of {zone}")).unwrap_or_default();
+            line(format_args!("Workspace {} is on plan {plan}{zone}.", found.workspace_id));
             Ok(())
         }
-        PlanCommand::Usage { user, format } => show_usage(cx, user.as_deref(), format.json).await,
+        PlanCommand::Usage { user, brands, format } => show_usage(cx, user.as_deref(), brands, format.json).await,
     }
 }
 
@@ -82,7 +103,23 @@ pub fn known(cx: &Context, plan: &str) -> Result {
     refused(format!("there is no plan `{plan}`; the plans are: {}", names.join(", ")))
 }
 
-async fn show_usage(cx: &Context, user: Option<&str>, json: bool) -> Result {
+async fn brand_rows(
+    conn: &mut Conn,
+    cx: &Context,
+    workspace_id: i64,
+) -> std::result::Result<Vec<BrandRow>, StoreError> {
+    let used = ai_credits::by_brand(conn, workspace_id, cx.store.now()).await?;
+    let row = |one: ai_credits::BrandUse| BrandRow {
+        id: one.brand_id,
+        workspace_id,
+        operation: one.operation,
+        requests: one.requests,
+        credits: one.credits,
+    };
+    Ok(used.into_iter().map(row).collect())
+}
+
+async fn show_usage(cx: &Context, user: Option<&str>, by_brand: bool, json: bool) -> Result {
     let mut conn = cx.store.read().await?;
     let mut workspaces: BTreeMap<i64, (String, Vec<String>)> = BTreeMap::new();
     for found in users::list(&mut conn).await? {
@@ -95,9 +132,14 @@ async fn show_usage(cx: &Context, user: Option<&str>, json: bool) -> Result {
             return refused(format!("there is no user {email}; `crier user list` shows who is there"));
         }
     }
-    let mut list = Vec::new();
+    let (mut list, mut of_brands) = (Vec::new(), Vec::new());
     for (id, (plan, emails)) in workspaces {
         let caps = cx.config.plans.get(&plan);
+        let ai_brands = brand_rows(&mut conn, cx, id).await?;
+        if by_brand {
+            of_brands.extend(ai_brands);
+            continue;
+        }
         list.push(UsageRow {
             id,
             users: emails,
@@ -107,9 +149,16 @@ async fn show_usage(cx: &Context, user: Option<&str>, json: bool) -> Result {
             posts_per_month: caps.and_then(|p| p.posts_per_month),
             storage_used_mib: whole_mib(files::used(&mut conn, id).await?),
             storage_mib: caps.and_then(|p| p.storage_mib),
+            ai_credits_this_month: ai_credits::used(&mut conn, id, cx.store.now()).await?,
+            ai_credits: caps.and_then(|p| p.ai_credits),
+            ai_brands: json.then_some(ai_brands),
             plan,
         });
     }
-    rows(&list, json);
+    if by_brand {
+        rows(&of_brands, json);
+    } else {
+        rows(&list, json);
+    }
     Ok(())
 }

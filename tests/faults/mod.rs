@@ -3,6 +3,7 @@
 //! hand, so that the fault comes at an exact moment.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod ai;
 mod backlog;
 mod bell;
 mod clock;

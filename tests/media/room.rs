@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::support::store::{TestStore, World, on_both};
 
-on_both!(the_room_is_exact_whatever_happens);
+on_both!(the_room_is_exact_whatever_happens, who_fails_takes_the_bytes_from_nobody);
 
 const CAP: u64 = 1_000;
 const SEQUENCES: usize = 12;
@@ -77,7 +77,7 @@ impl Actor {
             }
             Step::Abandon(which) if !self.reserved.is_empty() => {
                 let row = self.reserved.remove(which % self.reserved.len());
-                files::abandon(&mut tx, row.id, row.touched_at).await?;
+                files::abandon(&mut tx, row.id).await?;
             }
             Step::Delete(which) if !self.assets.is_empty() => {
                 let asset = self.assets.remove(which % self.assets.len());
@@ -150,4 +150,23 @@ async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
         "SELECT count(*) FROM files f WHERE workspace_id = {workspace} AND state = 'stored' AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = f.id)"
     );
     assert_eq!(s.number(unseen).await, 0, "what nobody shows is doomed");
+}
+
+async fn who_fails_takes_the_bytes_from_nobody(s: TestStore) {
+    let world = s.world().await;
+    let reserve = async |name: &str| {
+        s.write(async |tx| files::reserve(tx, &new_file(world, 1, name), Some(CAP)).await)
+            .await
+            .expect("there is room")
+            .id
+    };
+    let (one, other) = (reserve("one").await, reserve("other").await);
+    assert_eq!(one, other);
+    s.write(async |tx| files::abandon(tx, one).await).await;
+    assert!(s.write(async |tx| files::keep(tx, other).await).await);
+    // Who is the last gives it up.
+    let alone = s.write(async |tx| files::reserve(tx, &new_file(world, 2, "alone"), Some(CAP)).await).await.unwrap().id;
+    s.write(async |tx| files::abandon(tx, alone).await).await;
+    assert!(!s.write(async |tx| files::keep(tx, alone).await).await);
+    assert_eq!(files::used(&mut s.conn().await, world.workspace).await.unwrap(), 160);
 }

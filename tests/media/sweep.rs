@@ -57,17 +57,10 @@ async fn a_storage_that_is_away_is_waited_for(s: TestStore) {
         p.delete(asset).await;
     }
     p.s.advance(SETTLED);
-    let (files, away) = (p.s.files().join("media"), p.s.files().join("away"));
-    match p.s.bucket() {
-        Some(bucket) => bucket.set_away(true),
-        None => std::fs::rename(&files, &away).unwrap(),
-    }
+    p.s.set_storage_away(true);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (4, 8, 0));
-    match p.s.bucket() {
-        Some(bucket) => bucket.set_away(false),
-        None => std::fs::rename(&away, &files).unwrap(),
-    }
+    p.s.set_storage_away(false);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len()), (0, 0));
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod accounts;
+mod ai_credits;
 mod attempts;
 mod bio_pages;
 mod content_plans;

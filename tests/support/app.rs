@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crier_api::{App, Parts};
+use crier_common::ai::Ai;
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::plan::{Plan, Plans};
 use crier_common::http::{Guard, HttpClient};
@@ -83,7 +84,7 @@ impl Drop for TestApp {
 }
 
 /// The API over a store, with the connector in the sandbox's place.
-pub fn app_over(store: &Store, library: Library, connector: Arc<FakeConnector>, public_url: &str) -> App {
+pub fn app_over(store: &Store, library: Library, ai: Ai, connector: Arc<FakeConnector>, public_url: &str) -> App {
     let http = HttpClient::trusted(Duration::from_secs(5), 1 << 20);
     let guard = Guard::new(Vec::new());
     let clients = Clients { trusted: http.clone(), guarded: http, addresses: Arc::new(guard.clone()) };
@@ -95,6 +96,7 @@ pub fn app_over(store: &Store, library: Library, connector: Arc<FakeConnector>, 
         platforms: Arc::new(registry),
         plans: Arc::new(Plans::new(Plans::default().iter().cloned().chain([bare]))),
         library,
+        ai,
         guard,
         public_url: public_url.to_owned(),
         limiter: Arc::new(MemoryLimiter::new(store.clock().clone())),
@@ -113,11 +115,16 @@ fn serve(
 
 impl TestApp {
     pub async fn start(store: TestStore) -> Self {
+        Self::start_with(store, Ai::none()).await
+    }
+
+    /// The same with an AI.
+    pub async fn start_with(store: TestStore, ai: Ai) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let api = Arc::new(app_over(&store.store, store.library(&url), connector.clone(), &url));
+        let api = Arc::new(app_over(&store.store, store.library(&url), ai, connector.clone(), &url));
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));
         let http = HttpClient::trusted(Duration::from_secs(30), 64 << 20);
@@ -137,7 +144,8 @@ impl TestApp {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let store = self.store.another().await;
-        let api = Arc::new(app_over(&store, self.store.library(&self.url), self.connector.clone(), &self.url));
+        let api =
+            Arc::new(app_over(&store, self.store.library(&self.url), Ai::none(), self.connector.clone(), &self.url));
         serve(&api, listener, &self.stop);
         url
     }

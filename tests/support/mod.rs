@@ -1,5 +1,6 @@
 //! What several tests need.
 
+pub mod ai_server;
 pub mod app;
 pub mod bell;
 pub mod client;

@@ -174,6 +174,16 @@ impl TestStore {
         self.bucket.as_ref()
     }
 
+    /// Takes the storage away, as when a disk is not mounted or a bucket is not reached; or brings it back.
+    pub fn set_storage_away(&self, away: bool) {
+        if let Some(bucket) = &self.bucket {
+            return bucket.set_away(away);
+        }
+        let (here, there) = (self.files.path().join("media"), self.files.path().join("away"));
+        let (from, to) = if away { (here, there) } else { (there, here) };
+        std::fs::rename(from, to).expect("the folder is moved");
+    }
+
     /// The media library, shown under this address.
     pub fn library(&self, public_url: &str) -> Library {
         let directory = || config::Storage::Directory(self.files.path().to_owned());

@@ -105,6 +105,10 @@ fn urls_words_flags_and_zones() {
     assert_eq!(paths(json!({"u": format!("http://example.org/{}", "x".repeat(2048))}), |f| f.url("u")), ["u"]);
     assert!(paths(json!({"u": "https://example.org/ü?q=1"}), |f| f.url("u")).is_empty());
     assert_eq!(paths(json!({"f": "yes"}), |f| f.flag("f")), ["f"]);
+    for bad in [json!(0), json!(11), json!(2.5), json!("3"), json!(u64::MAX)] {
+        assert_eq!(paths(json!({"n": bad}), |f| f.number("n", 1..=10)), ["n"], "{bad}");
+    }
+    assert!(paths(json!({"n": 10}), |f| f.number("n", 1..=10)).is_empty());
     for bad in ["", "Mars/Olympus", "+02:00"] {
         assert_eq!(paths(json!({"z": bad}), |f| f.timezone("z")), ["z"], "{bad}");
     }
@@ -128,6 +132,7 @@ proptest! {
                 f.date("v");
                 f.ids("v");
                 f.flag("v");
+                f.number("v", -5..=5);
                 f.object("v");
                 f.objects("v", |inner| Some(inner.text("x", 0..=9)));
                 f.words::<crier_common::domain::post::PostStatus>("v")

@@ -150,6 +150,9 @@ macro_rules! words {
 
 words! {
     AuthorizationTarget in crate::routes::accounts::authorize::Target,
+    AiLength in crier_common::domain::ai::Length,
+    AiQuality in crier_common::domain::ai::Quality,
+    AiSize in crier_common::domain::ai::Size,
     Theme in crier_common::domain::bio_page::Theme,
     AccountKind in crier_common::domain::platform::AccountKind,
     AccountStatus in crier_common::domain::account::AccountStatus,

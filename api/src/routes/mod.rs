@@ -3,6 +3,7 @@
 use crate::endpoint::Endpoint;
 
 pub mod accounts;
+mod ai;
 mod brands;
 mod content_plans;
 mod feeds;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Endpoint> {
         content_plans::endpoints(),
         link_in_bio::endpoints(),
         webhooks::endpoints(),
+        ai::endpoints(),
     ]
     .into_iter()
     .flatten()

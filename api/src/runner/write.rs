@@ -40,7 +40,7 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
             commit(&cx, &slot, true, refusal, |cx, tx| handler.call(cx, tx)).await
         }
         How::TwoSteps { prepare, first } => {
-            if let Some(answer) = look(&cx.app.store, &slot, &parsed, *first == First::Holds).await? {
+            if let Some(answer) = look(&cx.app.store, &slot, &parsed, first.holds()).await? {
                 return Ok(answer);
             }
             (cx.body, cx.file) = parsed?;
@@ -131,10 +131,10 @@ async fn look(store: &Store, slot: &Slot, parsed: &Parsed, hold: bool) -> Result
 }
 
 async fn two_steps(cx: Context, slot: Slot, prepare: Arc<dyn for<'a> Prepare<'a>>, first: First) -> Result<Answer> {
-    let hold = first == First::Holds;
+    let hold = first.holds();
     let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), held: hold };
     let prepared = match first {
-        First::Takes => Ok(prepare.call(&cx).await),
+        First::Takes | First::Spends => Ok(prepare.call(&cx).await),
         First::Asks | First::Holds => tokio::time::timeout(PATIENCE, prepare.call(&cx)).await,
     };
     let outcome = match prepared {

@@ -4,6 +4,7 @@ mod text_enum;
 
 pub mod access;
 pub mod account;
+pub mod ai;
 pub mod bio_page;
 pub mod brand;
 pub mod circuit;

@@ -52,6 +52,11 @@ impl Plan {
         self.storage_mib.map(|mib| mib.saturating_mul(1 << 20))
     }
 
+    /// How many of a month's AI credits are left when so many are used; `None` where there is no limit.
+    pub fn credits_left(&self, used: i64) -> Option<u64> {
+        self.ai_credits.map(|cap| cap.saturating_sub(u64::try_from(used).unwrap_or(0)))
+    }
+
     pub fn has(&self, feature: Feature) -> bool {
         self.features.contains(&feature)
     }

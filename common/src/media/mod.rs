@@ -12,7 +12,6 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
 
@@ -53,7 +52,6 @@ pub struct Owner {
 #[derive(Clone, Debug)]
 pub struct TakenIn {
     file_id: i64,
-    touched_at: DateTime<Utc>,
     pub kind: ImageType,
 }
 
@@ -133,7 +131,7 @@ impl Library {
     async fn bring_in(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<TakenIn, TakeInError> {
         let (picture, _share) = self.examine(spooled).await?;
         let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
-        let taken = TakenIn { file_id: row.id, touched_at: row.touched_at, kind };
+        let taken = TakenIn { file_id: row.id, kind };
         // Also where another upload is at work on the same bytes: that one may fail.
         if row.state == FileState::Reserved
             && let Err(error) = self.write(store, &row, picture).await
@@ -205,7 +203,7 @@ pub fn kind_of(key: &str) -> Option<ImageType> {
 
 /// The same, in a transaction of the caller's.
 pub async fn abandon(tx: &mut Tx, taken: &TakenIn) -> crate::store::Result<()> {
-    files::abandon(tx, taken.file_id, taken.touched_at).await
+    files::abandon(tx, taken.file_id).await
 }
 
 async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, TakeInError> {

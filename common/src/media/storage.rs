@@ -78,8 +78,12 @@ impl Storage {
     }
 
     pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), StorageError> {
-        let put = self.files.put(&path(key), bytes.into()).await;
-        counted(StorageCall::Put, put.map(drop).map_err(StorageError::of))
+        let put = match self.is_there().await {
+            // Into the place where a disk is to be mounted nothing is written: it would be hidden behind the disk.
+            Err(error) => Err(error),
+            Ok(()) => self.files.put(&path(key), bytes.into()).await.map(drop).map_err(StorageError::of),
+        };
+        counted(StorageCall::Put, put)
     }
 
     /// A file, or a part of it, piece by piece: no more of it is in memory than the reader takes at once.
@@ -105,7 +109,7 @@ impl Storage {
                 };
                 Ok(Looked::Found(Found { size, range, body }))
             }
-            Err(error) if error::is_missing(&error) => Ok(Looked::Missing),
+            Err(error) if error::is_missing(&error) => self.none(Looked::Missing).await,
             Err(error) if ranged => match self.size(key).await? {
                 None => Ok(Looked::Missing),
                 Some(size) if !part.fits(size) => Ok(Looked::OutOfRange { size }),
@@ -119,7 +123,7 @@ impl Storage {
     pub async fn read(&self, key: &str) -> Result<Option<Bytes>, StorageError> {
         match self.files.get(&path(key)).await {
             Ok(found) => counted(StorageCall::Get, found.bytes().await.map_err(StorageError::of)).map(Some),
-            Err(error) if error::is_missing(&error) => Ok(None),
+            Err(error) if error::is_missing(&error) => self.none(None).await,
             Err(error) => counted(StorageCall::Get, Err(StorageError::of(error))),
         }
     }
@@ -127,8 +131,24 @@ impl Storage {
     /// How large a file is; `None` where there is none.
     pub async fn size(&self, key: &str) -> Result<Option<u64>, StorageError> {
         match self.files.head(&path(key)).await {
-            Err(error) if error::is_missing(&error) => Ok(None),
+            Err(error) if error::is_missing(&error) => self.none(None).await,
             found => counted(StorageCall::Get, found.map_err(StorageError::of)).map(|meta| Some(meta.size)),
+        }
+    }
+
+    /// What a look that found no file gives: nothing, or an error where nothing at all can be found.
+    async fn none<T>(&self, nothing: T) -> Result<T, StorageError> {
+        match self.is_there().await {
+            Ok(()) => Ok(nothing),
+            Err(error) => counted(StorageCall::Get, Err(error)),
+        }
+    }
+
+    /// Whether the directory is there; a bucket says so itself.
+    async fn is_there(&self) -> Result<(), StorageError> {
+        match &self.root {
+            Some(root) => directory::check(root.clone()).await.map_err(StorageError::of_disk),
+            None => Ok(()),
         }
     }
 

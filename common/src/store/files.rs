@@ -33,13 +33,12 @@ pub struct Reserved {
     pub key: String,
     pub thumbnail_key: String,
     pub state: FileState,
-    pub touched_at: DateTime<Utc>,
 }
 
 /// Gives bytes their row and their room of at most `cap` bytes in the workspace; `None` where there is not that much left
 /// (roll back then). Bytes that the brand has already need no more room.
 pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Option<Reserved>> {
-    const SQL: &str = "INSERT INTO files (workspace_id, brand_id, state, key, thumbnail_key, sha256, mime_type, size_bytes, width, height, touched_at, created_at) VALUES ($1, $2, 'reserved', $3, $4, $5, $6, $7, $8, $9, $10, $10) ON CONFLICT (brand_id, sha256) WHERE state <> 'doomed' DO UPDATE SET touched_at = excluded.touched_at RETURNING id, key, thumbnail_key, state, touched_at";
+    const SQL: &str = "INSERT INTO files (workspace_id, brand_id, state, key, thumbnail_key, sha256, mime_type, size_bytes, width, height, takers, touched_at, created_at) VALUES ($1, $2, 'reserved', $3, $4, $5, $6, $7, $8, $9, 1, $10, $10) ON CONFLICT (brand_id, sha256) WHERE state <> 'doomed' DO UPDATE SET takers = files.takers + 1, touched_at = excluded.touched_at RETURNING id, key, thumbnail_key, state";
     let now = tx.now;
     let row: Reserved = run!(tx, c => sqlx::query_as(SQL).bind(new.workspace_id).bind(new.brand_id).bind(&new.key)
         .bind(&new.thumbnail_key).bind(&new.sha256[..]).bind(new.mime_type).bind(new.size_bytes).bind(new.width)
@@ -77,14 +76,15 @@ pub async fn is_live(conn: &mut Conn, file_id: i64) -> Result<bool> {
     Ok(live > 0)
 }
 
-/// Dooms a file that was reserved at `touched_at` and is not kept, unless somebody else brings the same bytes in by now. Its
-/// bytes may still be on their way into a bucket that was slow to answer: the sweep waits a little ([`doomed`]).
-pub async fn abandon(tx: &mut Tx, file_id: i64, touched_at: DateTime<Utc>) -> Result<()> {
-    const SQL: &str = "UPDATE files SET state = 'doomed', touched_at = $3 WHERE id = $1 AND state = 'reserved' AND touched_at = $2 RETURNING workspace_id, size_bytes";
+/// One of those who reserved a file gives it up: it is doomed, unless somebody else is still bringing the same bytes in, or has
+/// kept them. Its bytes may still be on their way into a bucket that was slow to answer: the sweep waits a little ([`doomed`]).
+pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE files SET takers = takers - 1, state = CASE WHEN takers > 1 THEN state ELSE 'doomed' END, touched_at = $2 WHERE id = $1 AND state = 'reserved' RETURNING workspace_id, size_bytes, state";
     let now = tx.now;
-    let doomed: Vec<(i64, i64)> =
-        run!(tx, c => sqlx::query_as(SQL).bind(file_id).bind(touched_at).bind(now).fetch_all(c))?;
-    give_back(tx, &doomed).await
+    let left: Option<(i64, i64, FileState)> =
+        run!(tx, c => sqlx::query_as(SQL).bind(file_id).bind(now).fetch_optional(c))?;
+    let doomed = left.filter(|(.., state)| *state == FileState::Doomed).map(|(workspace, bytes, _)| (workspace, bytes));
+    give_back(tx, &Vec::from_iter(doomed)).await
 }
 
 /// Dooms a file if no asset shows it any more, and gives its room back.

@@ -2,7 +2,7 @@
 //!
 //! The answer commits in the transaction of the write it answers, so a crash leaves either both or neither. While that
 //! transaction runs, an advisory lock tells others "in progress" on Postgres; on SQLite writers queue, and the second one
-//! finds the answer. Operations that wait for others (connect, refresh) cannot hold a transaction meanwhile: they hold the
+//! finds the answer. Operations that wait for others (connect, refresh, AI) cannot hold a transaction meanwhile: they hold the
 //! key by a lease instead.
 
 use chrono::{DateTime, TimeDelta, Utc};

@@ -19,6 +19,7 @@ use crate::secrets::Cipher;
 use crate::telemetry::metrics;
 
 pub mod accounts;
+pub mod ai_credits;
 pub mod articles;
 pub mod bench;
 pub mod bio_pages;

@@ -27,6 +27,13 @@ pub async fn set_plan(tx: &mut Tx, workspace_id: i64, plan: &str) -> Result<()> 
     Ok(())
 }
 
+/// In which time zone its months begin; an IANA name.
+pub async fn set_timezone(tx: &mut Tx, workspace_id: i64, zone: &str) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE workspaces SET timezone = $2, updated_at = $3 WHERE id = $1", workspace_id, zone, now)?;
+    Ok(())
+}
+
 /// Adds a user; the e-mail address is kept in lower case and is unique on the installation.
 pub async fn create(tx: &mut Tx, workspace_id: i64, email: &str, name: &str) -> Result<i64> {
     const SQL: &str = "INSERT INTO users (workspace_id, email, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) RETURNING id";

@@ -14,6 +14,7 @@ use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gau
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::config::Role;
+use crate::domain::ai::Operation;
 use crate::domain::post::AttemptOutcome;
 use crate::webhooks::AttemptOutcome as DeliveryOutcome;
 
@@ -41,6 +42,9 @@ const END_TO_END: &[f64] = &[
 ];
 const HTTP: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0];
 
+/// The provider has 20 s.
+const AI: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0];
+
 const METRICS: &[(&str, Kind, &str)] = &[
     ("crier_build_info", Gauge, "Always 1; the version of the program is a label."),
     ("crier_jobs", Gauge, "Jobs in the record, by kind and state."),
@@ -66,6 +70,8 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("crier_platform_rate_limited_total", Counter, "Answers by which a platform asked for a pause."),
     ("crier_media_taken_in_total", Counter, "Pictures that came by upload or import, by what became of them."),
     ("crier_storage_calls_total", Counter, "Calls to the storage of files, by kind and outcome."),
+    ("crier_ai_requests_total", Counter, "Requests that asked the AI's provider, by operation and how they ended."),
+    ("crier_ai_request_duration_seconds", Histogram(AI), "How long the AI's provider took, second tries included."),
     ("crier_webhook_endpoints", Gauge, "Webhook endpoints, by state."),
     (
         "crier_scheduler_last_tick_timestamp_seconds",
@@ -153,6 +159,19 @@ crate::text_enum! {
     pub enum StorageCall { Put = "put", Get = "get", Delete = "delete" }
 }
 
+crate::text_enum! {
+    /// How a request to the AI ended.
+    pub enum AiOutcome {
+        Done = "done",
+        /// The provider does not answer such a prompt.
+        Refused = "refused",
+        Unavailable = "unavailable",
+        /// What came could not be used.
+        Malformed = "malformed",
+        TimedOut = "timed_out",
+    }
+}
+
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// Starts the metrics of this process, with the kinds of jobs and the platforms that it knows. May be called again.
@@ -234,6 +253,15 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
     for call in StorageCall::ALL {
         for outcome in ["done", "error"] {
             counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(0);
+        }
+    }
+    if matches!(role, Role::Crier | Role::Api) {
+        for operation in Operation::ALL {
+            for outcome in AiOutcome::ALL {
+                let (operation, outcome) = (operation.as_str(), outcome.as_str());
+                counter!("crier_ai_requests_total", "operation" => operation, "outcome" => outcome).increment(0);
+            }
+            let _ = histogram!("crier_ai_request_duration_seconds", "operation" => operation.as_str());
         }
     }
     if matches!(role, Role::Crier | Role::Scheduler) {
@@ -338,6 +366,13 @@ pub fn platform_rate_limited(platform: &'static str) {
 
 pub fn webhook_endpoints(state: EndpointState, count: u64) {
     gauge!("crier_webhook_endpoints", "state" => state.as_str()).set(count as f64);
+}
+
+/// The AI's provider was asked, and this came of it.
+pub fn ai_request(operation: Operation, outcome: AiOutcome, took: Duration) {
+    let (operation, outcome) = (operation.as_str(), outcome.as_str());
+    counter!("crier_ai_requests_total", "operation" => operation, "outcome" => outcome).increment(1);
+    histogram!("crier_ai_request_duration_seconds", "operation" => operation).record(took.as_secs_f64());
 }
 
 /// A picture was taken in, or not.

@@ -5,4 +5,5 @@ pub mod dispatch;
 pub mod feeds;
 pub mod measure;
 pub mod rescue;
+pub mod reservations;
 pub mod sweep;

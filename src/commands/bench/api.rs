@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crier_api::{App, Parts};
+use crier_common::ai::Ai;
 use crier_common::config::Config;
 use crier_common::domain::plan::{Feature, Plan, Plans};
 use crier_common::process::platforms_of;
@@ -38,6 +39,7 @@ pub async fn listen(
         platforms: Arc::new(platforms_of(config, &store, &guard)),
         plans: Arc::new(Plans::new([unlimited])),
         library: place.library().clone(),
+        ai: Ai::none(),
         guard,
         public_url: format!("http://{address}"),
         limiter: place.limiter()?,

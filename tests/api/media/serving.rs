@@ -188,14 +188,7 @@ async fn a_storage_that_is_away_is_told_and_recovers(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let (url, _, body) = uploaded(&app).await;
-    let (files, away) = (app.files().join("media"), app.files().join("away"));
-    match app.bucket() {
-        Some(bucket) => bucket.set_away(true),
-        None => {
-            std::fs::rename(&files, &away).unwrap();
-            std::fs::write(&files, b"no directory").unwrap();
-        }
-    }
+    app.set_storage_away(true);
     let reply = app.visit("GET", &url).send().await;
     reply.refused_plainly(503);
     assert_eq!(reply.header("retry-after"), Some("5"));
@@ -205,13 +198,7 @@ async fn a_storage_that_is_away_is_told_and_recovers(s: TestStore) {
     assert_eq!(app.number("SELECT count(*) FROM media WHERE filename = 'b.png'").await, 0);
     let room = t.get(&t.path("/media")).await.expect(200);
     assert_eq!(room["meta"]["total"], 0, "the library itself does not need the storage");
-    match app.bucket() {
-        Some(bucket) => bucket.set_away(false),
-        None => {
-            std::fs::remove_file(&files).unwrap();
-            std::fs::rename(&away, &files).unwrap();
-        }
-    }
+    app.set_storage_away(false);
     assert!(app.visit("GET", &url).send().await.body == body);
     t.upload("b.png", &picture::png(8, 8), &[]).await.expect(201);
     let used = "SELECT CAST(sum(bytes) AS bigint) FROM storage_usage";

@@ -111,15 +111,6 @@ fn stored(w: &TestWorker) -> Vec<String> {
     names
 }
 
-/// Where the folders of the files are to be, there is a file.
-fn break_storage(w: &TestWorker) {
-    std::fs::write(w.files().join("media"), b"in the way").unwrap();
-}
-
-fn mend_storage(w: &TestWorker) {
-    std::fs::remove_file(w.files().join("media")).unwrap();
-}
-
 /// What the scheduler's sweep does, when what nobody brings in any more is old enough.
 async fn sweep(w: &TestWorker) {
     w.advance(3_601);

@@ -55,7 +55,7 @@ async fn a_cancelled_import_has_failed_and_may_be_run_again(w: TestWorker) {
 
 async fn a_dead_job_s_import_has_failed_and_may_be_run_again(w: TestWorker) {
     listen(&w).await;
-    break_storage(&w);
+    w.set_storage_away(true);
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
@@ -66,7 +66,7 @@ async fn a_dead_job_s_import_has_failed_and_may_be_run_again(w: TestWorker) {
     has_failed(&w, id, Code::InternalError, 5).await;
     let message = found(&w, id).await.error.unwrap().message;
     assert!(!message.contains("media") && !message.contains("torage"), "no internal cause: {message}");
-    mend_storage(&w);
+    w.set_storage_away(false);
     retry(&w, id).await;
     assert_eq!(told(&w).await.last().unwrap().0, "media.completed");
     is_kept_once(&w, id).await;

@@ -80,10 +80,10 @@ async fn the_pauses_are_as_promised_and_the_fifth_try_is_the_last(w: TestWorker)
 
 async fn a_storage_that_is_away_is_waited_for(w: TestWorker) {
     listen(&w).await;
-    break_storage(&w);
+    w.set_storage_away(true);
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
-    then_it_goes_well(&w, id, Code::InternalError, || mend_storage(&w)).await;
+    then_it_goes_well(&w, id, Code::InternalError, || w.set_storage_away(false)).await;
 }
 
 /// The file was in the storage, and the end of the run took so long that the sweep took it for abandoned.

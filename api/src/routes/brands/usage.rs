@@ -2,7 +2,7 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::plan::{Feature, whole_mib};
-use crier_common::store::{Conn, accounts, brands, files, usage};
+use crier_common::store::{Conn, accounts, ai_credits, brands, files, usage};
 
 use super::TAG;
 use crate::answer::Answer;
@@ -30,7 +30,7 @@ record! {
         /// In this calendar month, UTC.
         pub posts_per_month: Cap,
         pub storage_mib: Cap,
-        /// In this calendar month, UTC.
+        /// In this calendar month of the workspace's time zone. Those of requests that are still at work count as used.
         pub ai_credits: Cap,
         /// Null where the plan sets no limit.
         pub credits_remaining: Option<u64>,
@@ -49,6 +49,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let (plan, workspace) = (&cx.plan, cx.caller.workspace_id);
+    let credits = ai_credits::used(conn, workspace, cx.now).await?;
     Answer::ok(Usage {
         plan: plan.name.clone(),
         features: plan.features.iter().copied().collect(),
@@ -56,9 +57,8 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
         social_accounts: Cap { used: accounts::count(conn, cx.brand()?.id).await?, limit: plan.social_accounts },
         posts_per_month: Cap { used: usage::posts(conn, workspace, cx.now).await?, limit: plan.posts_per_month },
         storage_mib: Cap { used: whole_mib(files::used(conn, workspace).await?), limit: plan.storage_mib },
-        // No credit is spent yet: the AI is not there.
-        ai_credits: Cap { used: 0, limit: plan.ai_credits },
-        credits_remaining: plan.ai_credits,
+        ai_credits: Cap { used: credits, limit: plan.ai_credits },
+        credits_remaining: plan.credits_left(credits),
         requests_per_minute: plan.requests_per_minute,
     })
 }

@@ -94,7 +94,7 @@ described! {
 pub const LONGEST_ALT: usize = 2_000;
 
 /// Whose a picture of this request is to be.
-fn owner(cx: &Context) -> Result<Owner> {
+pub fn owner(cx: &Context) -> Result<Owner> {
     Ok(Owner { workspace_id: cx.caller.workspace_id, brand_id: cx.brand()?.id, cap: cx.plan.storage_bytes() })
 }
 
@@ -111,7 +111,7 @@ fn refused(cx: &Context, error: TakeInError) -> ApiError {
     }
 }
 
-fn storage_full(cx: &Context) -> ApiError {
+pub fn storage_full(cx: &Context) -> ApiError {
     let message = format!(
         "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a larger plan.",
         cx.plan.storage_mib.unwrap_or_default()

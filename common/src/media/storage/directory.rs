@@ -55,14 +55,23 @@ pub async fn delete(root: Arc<Path>, key: String) -> io::Result<()> {
     tokio::task::spawn_blocking(move || remove(&root.join(TOP), &key)).await.map_err(io::Error::other).flatten()
 }
 
+pub async fn check(root: Arc<Path>) -> io::Result<()> {
+    tokio::task::spawn_blocking(move || is_there(&root.join(TOP))).await.map_err(io::Error::other).flatten()
+}
+
+/// A disk that is not there: nothing on it is gone.
+fn is_there(top: &Path) -> io::Result<()> {
+    if top.is_dir() {
+        return Ok(());
+    }
+    let message = format!("{} is missing; is its disk mounted?", top.display());
+    Err(io::Error::new(io::ErrorKind::NotFound, message))
+}
+
 /// Removes a file, and what was begun of it: a file is written under its name with `#1` or so behind it, which stays when a
 /// process dies meanwhile.
 fn remove(top: &Path, key: &str) -> io::Result<()> {
-    if !top.is_dir() {
-        // A disk that is not there: nothing on it is gone.
-        let message = format!("{} is missing; is its disk mounted?", top.display());
-        return Err(io::Error::new(io::ErrorKind::NotFound, message));
-    }
+    is_there(top)?;
     let (folder, begun) = (top.join(folder(key)), format!("{key}#"));
     let entries = match fs::read_dir(&folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

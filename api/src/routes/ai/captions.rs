@@ -1,0 +1,137 @@
+//! `POST /brands/{brand}/ai/captions`
+
+use std::sync::Arc;
+
+use crier_common::ai::CaptionWish;
+use crier_common::domain::access::Scope;
+use crier_common::domain::ai::{self, Length, Operation};
+use crier_common::domain::platform::Platform;
+use crier_common::store::Tx;
+use serde_json::json;
+
+use super::{LONGEST, REFUSES, Spending, TAG, ask, descriptor, not_configured};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::Result;
+use crate::fields::{Fields, Given};
+use crate::openapi::schema::{described, record};
+
+const COUNTS: std::ops::RangeInclusive<i64> = 1..=10;
+const LONGEST_TONE: usize = 60;
+const LONGEST_LANGUAGE: usize = 35;
+
+described! {
+    /// What captions are to be like.
+    pub struct CaptionOptions {
+        /// Where they are to be posted: none is longer than this platform takes.
+        pub platform: Option<Platform>,
+        /// How many.
+        pub count: Option<i64> { "minimum": 1, "maximum": 10, "default": 3 },
+        /// In a few words.
+        pub tone: Option<String> { "minLength": 1, "maxLength": 60, "x-extension": true },
+        /// A BCP 47 tag, such as `de` or `pt-BR`; without one the prompt's language.
+        pub language: Option<String> { "maxLength": 35, "x-extension": true },
+        pub length: Option<Length> { "x-extension": true },
+        /// Without it as the model likes.
+        pub include_hashtags: Option<bool> { "x-extension": true },
+        /// Without it as the model likes.
+        pub include_emojis: Option<bool> { "x-extension": true },
+    }
+
+    /// What captions are to be about.
+    pub struct NewCaptions {
+        pub prompt: String { "minLength": 1, "maxLength": 8000 },
+        pub options: Option<CaptionOptions>,
+    }
+}
+
+record! {
+    /// Captions, ready to be posted.
+    pub struct CaptionResult {
+        /// As many as were asked for, all different.
+        pub captions: Vec<String>,
+        /// Which model wrote them.
+        pub model: String,
+        pub credits_used: u64,
+        /// Of this month; null where the plan sets no limit.
+        pub credits_remaining: Option<u64>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/ai/captions", "generateCaptions", Scope::AiWrite)
+        .tag(TAG)
+        .summary("Write captions")
+        .description("Takes 15 credits; they are given back if no result comes.")
+        .body::<NewCaptions>(json!({
+            "prompt": "Our sourdough is out of the oven at seven every morning.",
+            "options": { "platform": "bluesky", "count": 3, "tone": "warm", "language": "en", "length": "short", "include_hashtags": true, "include_emojis": false },
+        }))
+        .answers::<CaptionResult>(200, Shape::One)
+        .refuses(REFUSES)
+        .spends_then_writes(prepare)
+}
+
+async fn prepare(cx: &Context) -> Result<Finish> {
+    let wish = cx.read(|f| read(cx, f))?;
+    let writer = cx.app.ai.writer().ok_or_else(not_configured)?;
+    let spending = Spending::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
+    let asked = ask(cx, Operation::Captions, "prompt", writer.captions(&wish)).await;
+    let captions = spending.or_back(asked).await?;
+    let spending = Arc::new(spending);
+    let learned = (spending.clone(), captions, writer.model.to_owned());
+    let finish = Finish::with(learned, |cx, tx, learned| {
+        Box::pin(async move { write(cx, tx, &learned.0, &learned.1, &learned.2).await })
+    });
+    Ok(finish.or_undo(move |_| {
+        let spending = spending.clone();
+        Box::pin(async move { spending.give_back().await })
+    }))
+}
+
+fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionWish> {
+    let prompt = f.required("prompt", f.text("prompt", 1..=LONGEST));
+    let none = serde_json::Map::new();
+    let given = f.object("options").value();
+    let o = f.within("options", given.unwrap_or(&none));
+    let platform = descriptor(cx, o.word("platform").value());
+    let count = o.number("count", COUNTS).value().unwrap_or(3);
+    let tone = o.text("tone", 1..=LONGEST_TONE).value();
+    let language = language(&o);
+    let length = o.word("length").value();
+    let (include_hashtags, include_emojis) = (o.flag("include_hashtags").value(), o.flag("include_emojis").value());
+    Some(CaptionWish {
+        prompt: prompt?,
+        platform,
+        count: usize::try_from(count).ok()?,
+        tone,
+        language,
+        length,
+        include_hashtags,
+        include_emojis,
+    })
+}
+
+/// A tag of the shape that BCP 47 gives them: letters, then parts of letters and digits.
+fn language(f: &Fields<'_>) -> Option<String> {
+    let Given::Value(tag) = f.text("language", 1..=LONGEST_LANGUAGE) else { return None };
+    let mut parts = tag.split('-');
+    let first = parts.next().is_some_and(|p| (2..=8).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_alphabetic()));
+    let rest = parts.all(|p| (1..=8).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_alphanumeric()));
+    if !(first && rest) {
+        f.problem("language", "Must be a language's tag such as de or pt-BR.");
+        return None;
+    }
+    Some(tag)
+}
+
+async fn write(cx: &Context, tx: &mut Tx, spending: &Spending, captions: &[String], model: &str) -> Result<Answer> {
+    let credits_remaining = spending.end(cx, tx).await?;
+    Answer::ok(CaptionResult {
+        captions: captions.to_vec(),
+        model: model.to_owned(),
+        credits_used: spending.want.credits,
+        credits_remaining,
+    })
+}

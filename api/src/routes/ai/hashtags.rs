@@ -1,0 +1,84 @@
+//! `POST /brands/{brand}/ai/hashtags`
+
+use std::sync::Arc;
+
+use crier_common::domain::access::Scope;
+use crier_common::domain::ai::{self, Operation};
+use crier_common::domain::platform::Platform;
+use crier_common::store::Tx;
+use serde_json::json;
+
+use super::{LONGEST, REFUSES, Spending, TAG, ask, descriptor, not_configured};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::Result;
+use crate::openapi::schema::{record, request};
+
+request! {
+    /// A post that is to get hashtags.
+    pub struct NewHashtags {
+        /// The post's text.
+        pub content: String { "minLength": 1, "maxLength": 8000 },
+        /// Where it is to be posted: no more than do good there are answered.
+        pub platform: Option<Platform>,
+    }
+}
+
+record! {
+    /// Hashtags, the best first.
+    pub struct HashtagResult {
+        /// Each `#` and letters, digits and underscores of any script.
+        pub hashtags: Vec<String>,
+        /// Which model chose them.
+        pub model: String,
+        pub credits_used: u64,
+        /// Of this month; null where the plan sets no limit.
+        pub credits_remaining: Option<u64>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/ai/hashtags", "generateHashtags", Scope::AiWrite)
+        .tag(TAG)
+        .summary("Choose hashtags")
+        .description("Takes 12 credits; they are given back if no result comes.")
+        .body::<NewHashtags>(
+            json!({ "content": "Our sourdough is out of the oven at seven every morning.", "platform": "instagram" }),
+        )
+        .answers::<HashtagResult>(200, Shape::One)
+        .refuses(REFUSES)
+        .spends_then_writes(prepare)
+}
+
+async fn prepare(cx: &Context) -> Result<Finish> {
+    let NewHashtags { content, platform } = cx.read(|f| {
+        let content = f.required("content", f.text("content", 1..=LONGEST));
+        let platform = f.word("platform").value();
+        Some(NewHashtags { content: content?, platform })
+    })?;
+    let writer = cx.app.ai.writer().ok_or_else(not_configured)?;
+    let spending = Spending::begin(cx, Operation::Hashtags, ai::HASHTAGS).await?;
+    let work = writer.hashtags(&content, descriptor(cx, platform));
+    let asked = ask(cx, Operation::Hashtags, "content", work).await;
+    let hashtags = spending.or_back(asked).await?;
+    let spending = Arc::new(spending);
+    let learned = (spending.clone(), hashtags, writer.model.to_owned());
+    let finish = Finish::with(learned, |cx, tx, learned| {
+        Box::pin(async move { write(cx, tx, &learned.0, &learned.1, &learned.2).await })
+    });
+    Ok(finish.or_undo(move |_| {
+        let spending = spending.clone();
+        Box::pin(async move { spending.give_back().await })
+    }))
+}
+
+async fn write(cx: &Context, tx: &mut Tx, spending: &Spending, hashtags: &[String], model: &str) -> Result<Answer> {
+    let credits_remaining = spending.end(cx, tx).await?;
+    Answer::ok(HashtagResult {
+        hashtags: hashtags.to_vec(),
+        model: model.to_owned(),
+        credits_used: spending.want.credits,
+        credits_remaining,
+    })
+}

@@ -1,0 +1,155 @@
+//! `POST /brands/{brand}/ai/images`
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crier_common::ai::PictureWish;
+use crier_common::domain::access::Scope;
+use crier_common::domain::ai::{Operation, Quality, Size};
+use crier_common::domain::media::AssetType;
+use crier_common::media::{self, Described, Spool, Spooled, TakeInError, TakenIn};
+use crier_common::store::{Tx, media as assets};
+use serde_json::json;
+
+use super::{LONGEST, Spending, TAG, ask, not_configured};
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::error::{ApiError, Code, Result};
+use crate::openapi::schema::{described, record};
+use crate::routes::media::{LONGEST_ALT, MediaAsset, owner, storage_full};
+
+/// How long the storage has; together with the provider's time less than a key is held.
+const STORING: Duration = Duration::from_secs(8);
+
+described! {
+    /// What a picture is to be like.
+    pub struct ImageOptions {
+        pub size: Option<Size> { "default": "auto" },
+        /// `high` takes 1000 credits, all others 240.
+        pub quality: Option<Quality> { "default": "auto" },
+    }
+
+    /// What a picture is to show.
+    pub struct NewImage {
+        pub prompt: String { "minLength": 1, "maxLength": 8000 },
+        pub options: Option<ImageOptions>,
+    }
+}
+
+record! {
+    /// A picture that is in the media library.
+    pub struct ImageResult {
+        pub media: MediaAsset,
+        /// Which model made it.
+        pub model: String,
+        pub credits_used: u64,
+        /// Of this month; null where the plan sets no limit.
+        pub credits_remaining: Option<u64>,
+    }
+}
+
+pub fn endpoint() -> Endpoint {
+    Endpoint::post("/brands/{brand}/ai/images", "generateImage", Scope::AiWrite)
+        .tag(TAG)
+        .summary("Make a picture")
+        .description(
+            "Takes 240 credits, with the quality `high` 1000; they are given back if no result comes. The picture is saved \
+             in the media library, with the prompt as its alt text.",
+        )
+        .body::<NewImage>(json!({
+            "prompt": "A loaf of sourdough on a wooden table, morning light",
+            "options": { "size": "1024x1024", "quality": "low" },
+        }))
+        .answers::<ImageResult>(201, Shape::One)
+        .refuses(&[
+            Code::ValidationFailed,
+            Code::PlatformNotConfigured,
+            Code::InsufficientCredits,
+            Code::StorageLimitExceeded,
+            Code::AiProviderUnavailable,
+        ])
+        .spends_then_writes(prepare)
+}
+
+/// A picture that is in the storage and paid for, or not yet.
+struct Made {
+    spending: Arc<Spending>,
+    taken: TakenIn,
+    alt_text: String,
+    model: String,
+}
+
+async fn prepare(cx: &Context) -> Result<Finish> {
+    let wish = cx.read(|f| {
+        let prompt = f.required("prompt", f.text("prompt", 1..=LONGEST));
+        let none = serde_json::Map::new();
+        let given = f.object("options").value();
+        let o = f.within("options", given.unwrap_or(&none));
+        let size = o.word("size").value().unwrap_or(Size::Auto);
+        let quality = o.word("quality").value().unwrap_or(Quality::Auto);
+        Some(PictureWish { prompt: prompt?, size, quality })
+    })?;
+    let painter = cx.app.ai.painter().ok_or_else(not_configured)?;
+    let spending = Spending::begin(cx, Operation::Images, wish.quality.credits()).await?;
+    let asked = ask(cx, Operation::Images, "prompt", painter.picture(&wish)).await;
+    let picture = spending.or_back(asked).await?;
+    let kept = keep_bytes(cx, picture).await;
+    let taken = spending.or_back(kept).await?;
+    let spending = Arc::new(spending);
+    let alt_text = wish.prompt.chars().take(LONGEST_ALT).collect();
+    let made = Made { spending: spending.clone(), taken: taken.clone(), alt_text, model: painter.model.to_owned() };
+    let finish = Finish::with(made, |cx, tx, made| Box::pin(async move { write(cx, tx, &made).await }));
+    Ok(finish.or_undo(move |cx| {
+        let (spending, taken) = (spending.clone(), taken.clone());
+        Box::pin(async move {
+            cx.app.library.let_go(&cx.app.store, &taken).await;
+            spending.give_back().await;
+        })
+    }))
+}
+
+/// Puts the picture into the storage; what is no picture is the provider's fault.
+async fn keep_bytes(cx: &Context, picture: Bytes) -> Result<TakenIn> {
+    let work = async {
+        let spooled = spooled(picture).await.map_err(|e| ApiError::storage(format!("a temporary file: {e}")))?;
+        let taken = cx.app.library.take_in(&cx.app.store, &owner(cx)?, &spooled).await;
+        taken.map_err(|error| match error {
+            TakeInError::Refused(why) => ApiError::ai_unavailable(format!("its picture is not taken: {why}")),
+            TakeInError::Full => storage_full(cx),
+            TakeInError::Store(error) => error.into(),
+            TakeInError::Storage(error) => ApiError::storage(error.to_string()),
+            TakeInError::Machine(why) => ApiError::storage(why),
+        })
+    };
+    let slow = |_| ApiError::storage("the storage did not take a picture in time");
+    tokio::time::timeout(STORING, work).await.unwrap_or_else(|elapsed| Err(slow(elapsed)))
+}
+
+/// Out of the memory: it may wait for its turn.
+async fn spooled(picture: Bytes) -> std::io::Result<Spooled> {
+    let mut spool = Spool::default();
+    spool.write(&picture).await?;
+    drop(picture);
+    spool.finish().await
+}
+
+async fn write(cx: &Context, tx: &mut Tx, made: &Made) -> Result<Answer> {
+    let brand_id = cx.brand()?.id;
+    let credits_remaining = made.spending.end(cx, tx).await?;
+    let name = format!("ai-{}.{}", cx.now.format("%Y%m%d-%H%M%S"), made.taken.kind.extension());
+    let described =
+        Described { asset_type: AssetType::Image, filename: &name, alt_text: Some(&made.alt_text), source_url: None };
+    let Some(id) = media::keep(tx, brand_id, &made.taken, &described).await? else {
+        return Err(ApiError::storage("a file was swept away before it was kept"));
+    };
+    let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("an asset made just now is gone"))?;
+    let result = ImageResult {
+        media: MediaAsset::new(&cx.app.library, asset),
+        model: made.model.clone(),
+        credits_used: made.spending.want.credits,
+        credits_remaining,
+    };
+    Answer::created(&format!("/brands/{brand_id}/media/{id}"), result)
+}

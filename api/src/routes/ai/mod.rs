@@ -1,0 +1,157 @@
+//! What the AI makes: captions, hashtags, pictures. The models and the provider are [`crier_common::ai`].
+//!
+//! Each request takes its credits first, in a transaction of its own ([`Spending::begin`]), asks the provider, and uses the
+//! credits up in the transaction that stores its answer ([`Spending::end`]). Whatever else happens, they are given back: at
+//! once where the request fails, by the scheduler where the process dies.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crier_common::ai::AiError;
+use crier_common::domain::ai::Operation;
+use crier_common::domain::platform::{Descriptor, Platform};
+use crier_common::store::ai_credits::{self, Want};
+use crier_common::store::{Store, Tx};
+use crier_common::telemetry::metrics::{self, AiOutcome};
+
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Code, Result};
+
+mod captions;
+mod hashtags;
+mod images;
+
+pub const TAG: &str = "AI";
+/// The longest text that is told to a model, in characters.
+pub const LONGEST: usize = 8_000;
+
+pub fn endpoints() -> Vec<Endpoint> {
+    vec![captions::endpoint(), hashtags::endpoint(), images::endpoint()]
+}
+
+/// What those that write can answer beyond the common codes.
+pub const REFUSES: &[Code] =
+    &[Code::ValidationFailed, Code::PlatformNotConfigured, Code::InsufficientCredits, Code::AiProviderUnavailable];
+
+fn not_configured() -> ApiError {
+    let message = "The AI is not configured on this installation. Ask its operator to set it up.";
+    ApiError::new(Code::PlatformNotConfigured, message)
+}
+
+fn insufficient(want: &Want) -> ApiError {
+    let message = format!(
+        "This takes {} AI credits, and fewer are left of this month's {}. Wait for the next month or choose a larger plan.",
+        want.credits,
+        want.cap.unwrap_or_default()
+    );
+    ApiError::new(Code::InsufficientCredits, message)
+}
+
+fn descriptor(cx: &Context, platform: Option<Platform>) -> Option<&'static Descriptor> {
+    platform.map(|platform| cx.app.platforms.descriptor(platform))
+}
+
+/// Asks the provider within its time, and counts how that ended. `field` is the one that a refusal is told at.
+async fn ask<T>(
+    cx: &Context,
+    operation: Operation,
+    field: &str,
+    work: impl Future<Output = std::result::Result<T, AiError>>,
+) -> Result<T> {
+    let began = Instant::now();
+    let asked = tokio::time::timeout(cx.app.ai.patience(), work).await;
+    let (outcome, answer) = match asked {
+        Ok(Ok(found)) => (AiOutcome::Done, Ok(found)),
+        Ok(Err(error)) => told(&error, field),
+        Err(_) => (AiOutcome::TimedOut, Err(ApiError::ai_unavailable("the provider did not answer in time"))),
+    };
+    metrics::ai_request(operation, outcome, began.elapsed());
+    answer
+}
+
+fn told<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
+    match error {
+        AiError::Refused(_) => {
+            tracing::info!(%error, "the AI's provider refused a prompt");
+            let problem = "The AI does not answer this; it may break the rules of its provider. Say it in other words.";
+            (AiOutcome::Refused, Err(ApiError::field(field, problem)))
+        }
+        AiError::Unavailable(_) => (AiOutcome::Unavailable, Err(ApiError::ai_unavailable(error.to_string()))),
+        AiError::Malformed(_) => (AiOutcome::Malformed, Err(ApiError::ai_unavailable(error.to_string()))),
+    }
+}
+
+/// Credits that this request holds. A panic gives them back as well.
+struct Spending {
+    store: Store,
+    want: Want,
+    id: i64,
+    held: AtomicBool,
+}
+
+impl Spending {
+    /// Takes the credits; refused where too few are left.
+    async fn begin(cx: &Context, operation: Operation, credits: u64) -> Result<Self> {
+        let want = Want {
+            workspace_id: cx.caller.workspace_id,
+            brand_id: cx.brand()?.id,
+            operation,
+            credits,
+            cap: cx.plan.ai_credits,
+        };
+        let mut tx = cx.app.store.begin().await?;
+        let Some(id) = ai_credits::reserve(&mut tx, &want).await? else {
+            tx.rollback().await?;
+            return Err(insufficient(&want));
+        };
+        tx.commit().await?;
+        Ok(Self { store: cx.app.store.clone(), want, id, held: true.into() })
+    }
+
+    /// Uses the credits up, in the transaction of the answer; gives how many are left of this month's.
+    async fn end(&self, cx: &Context, tx: &mut Tx) -> Result<Option<u64>> {
+        if !ai_credits::consume(tx, self.want.workspace_id, self.id).await? {
+            // The scheduler took this request for dead. What it made is paid all the same.
+            let again = ai_credits::reserve(tx, &self.want).await?.ok_or_else(|| insufficient(&self.want))?;
+            ai_credits::consume(tx, self.want.workspace_id, again).await?;
+        }
+        let used = ai_credits::used(tx, self.want.workspace_id, cx.now).await?;
+        Ok(cx.plan.credits_left(used))
+    }
+
+    /// Nothing came of it.
+    async fn give_back(&self) {
+        if self.held.swap(false, Ordering::SeqCst) {
+            give_back(&self.store, self.want.workspace_id, self.id).await;
+        }
+    }
+
+    /// What was asked for is here, or its credits are given back.
+    async fn or_back<T>(&self, asked: Result<T>) -> Result<T> {
+        if asked.is_err() {
+            self.give_back().await;
+        }
+        asked
+    }
+}
+
+impl Drop for Spending {
+    fn drop(&mut self) {
+        if *self.held.get_mut() && std::thread::panicking() {
+            let (store, workspace, id) = (self.store.clone(), self.want.workspace_id, self.id);
+            tokio::spawn(async move { give_back(&store, workspace, id).await });
+        }
+    }
+}
+
+async fn give_back(store: &Store, workspace_id: i64, id: i64) {
+    let write = async {
+        let mut tx = store.begin().await?;
+        ai_credits::give_back(&mut tx, workspace_id, id).await?;
+        tx.commit().await
+    };
+    if let Err(error) = write.await {
+        tracing::warn!(%error, reservation = id, "credits were not given back; the scheduler does it");
+    }
+}

@@ -1,0 +1,136 @@
+//! The credits of the AI: taken before the provider is asked, used up with the answer, given back where none comes.
+//!
+//! ```text
+//!  reserve ──> reserved ── consume ───> used
+//!                  └────── give_back ─> free again   (at once, or by the scheduler when the lease is over)
+//! ```
+//!
+//! `used` of a month counts both what is reserved and what is used, so that two requests at once never get the same
+//! credits. Every reservation ends once: whoever deletes its row decides how. The month is the workspace's own, in its time
+//! zone, and a part of the key: a new one begins with all its credits.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+use crate::domain::ai::Operation;
+
+/// How long a request may be at work; three times what it has.
+pub const LEASE: TimeDelta = TimeDelta::seconds(60);
+
+/// What is to be taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Want {
+    pub workspace_id: i64,
+    pub brand_id: i64,
+    pub operation: Operation,
+    pub credits: u64,
+    /// What the plan gives a month; `None`: any number.
+    pub cap: Option<u64>,
+}
+
+/// Takes credits of this month and gives the reservation's id; `None` where too few are left.
+pub async fn reserve(tx: &mut Tx, want: &Want) -> Result<Option<i64>> {
+    const TAKE: &str = "INSERT INTO ai_usage (workspace_id, month, used) VALUES ($1, $2, $3) ON CONFLICT (workspace_id, month) DO UPDATE SET used = ai_usage.used + excluded.used WHERE ai_usage.used + excluded.used <= $4";
+    const MARK: &str = "INSERT INTO ai_reservations (workspace_id, brand_id, month, operation, credits, lease_until) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
+    let now = tx.now;
+    let month = month(tx, want.workspace_id, now).await?;
+    let (credits, cap) = (signed(want.credits), want.cap.map_or(i64::MAX, signed));
+    if credits > cap || execute!(tx, TAKE, want.workspace_id, &month, credits, cap)? == 0 {
+        return Ok(None);
+    }
+    let id = run!(tx, c => sqlx::query_scalar(MARK).bind(want.workspace_id).bind(want.brand_id).bind(&month)
+        .bind(want.operation).bind(credits).bind(now + LEASE).fetch_one(c))?;
+    Ok(Some(id))
+}
+
+#[derive(sqlx::FromRow)]
+struct Ended {
+    workspace_id: i64,
+    brand_id: i64,
+    month: String,
+    operation: Operation,
+    credits: i64,
+}
+
+async fn end(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<Option<Ended>> {
+    const SQL: &str = "DELETE FROM ai_reservations WHERE workspace_id = $1 AND id = $2 RETURNING workspace_id, brand_id, month, operation, credits";
+    Ok(run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(id).fetch_optional(c))?)
+}
+
+/// The answer is there: the credits are used. `false` where they were given back meanwhile; then nothing is paid.
+pub async fn consume(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
+    const SQL: &str = "INSERT INTO ai_brand_usage (workspace_id, month, brand_id, operation, requests, credits) VALUES ($1, $2, $3, $4, 1, $5) ON CONFLICT (workspace_id, month, brand_id, operation) DO UPDATE SET requests = ai_brand_usage.requests + 1, credits = ai_brand_usage.credits + excluded.credits";
+    let Some(ended) = end(tx, workspace_id, id).await? else { return Ok(false) };
+    execute!(tx, SQL, ended.workspace_id, &ended.month, ended.brand_id, ended.operation, ended.credits)?;
+    Ok(true)
+}
+
+/// No answer came; `false` where the reservation had ended already.
+pub async fn give_back(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
+    let ended = end(tx, workspace_id, id).await?;
+    free(tx, ended.as_slice()).await?;
+    Ok(ended.is_some())
+}
+
+/// Gives back what requests took that are dead, at most `limit` of them; gives how many.
+pub async fn give_back_abandoned(tx: &mut Tx, limit: i64) -> Result<usize> {
+    let sql = tx.spelt(
+        "DELETE FROM ai_reservations WHERE id IN (SELECT id FROM ai_reservations WHERE lease_until <= $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING workspace_id, brand_id, month, operation, credits",
+        "DELETE FROM ai_reservations WHERE id IN (SELECT id FROM ai_reservations WHERE lease_until <= $1 ORDER BY lease_until LIMIT $2) RETURNING workspace_id, brand_id, month, operation, credits",
+    );
+    let now = tx.now;
+    let ended: Vec<Ended> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
+    free(tx, &ended).await?;
+    Ok(ended.len())
+}
+
+/// In the order of their keys, so that two who do this at once do not wait for each other.
+async fn free(tx: &mut Tx, ended: &[Ended]) -> Result<()> {
+    let mut freed = BTreeMap::<(i64, &str), i64>::new();
+    for one in ended {
+        *freed.entry((one.workspace_id, &one.month)).or_default() += one.credits;
+    }
+    for ((workspace_id, month), credits) in freed {
+        const SQL: &str = "UPDATE ai_usage SET used = used - $3 WHERE workspace_id = $1 AND month = $2";
+        execute!(tx, SQL, workspace_id, month, credits)?;
+    }
+    Ok(())
+}
+
+/// The credits that are used or held this month.
+pub async fn used(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<i64> {
+    const SQL: &str = "SELECT used FROM ai_usage WHERE workspace_id = $1 AND month = $2";
+    let month = month(conn, workspace_id, now).await?;
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(&month).fetch_optional(c))?.unwrap_or(0))
+}
+
+/// What one brand used of one operation this month.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct BrandUse {
+    pub brand_id: i64,
+    pub operation: Operation,
+    pub requests: i64,
+    pub credits: i64,
+}
+
+/// What the brands of a workspace used this month.
+pub async fn by_brand(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<Vec<BrandUse>> {
+    const SQL: &str = "SELECT brand_id, operation, requests, credits FROM ai_brand_usage WHERE workspace_id = $1 AND month = $2 ORDER BY brand_id, operation";
+    let month = month(conn, workspace_id, now).await?;
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(workspace_id).bind(&month).fetch_all(c))?)
+}
+
+/// Which month it is where the workspace is.
+async fn month(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<String> {
+    const SQL: &str = "SELECT timezone FROM workspaces WHERE id = $1";
+    let zone: Option<String> = run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?;
+    let zone: chrono_tz::Tz = zone.and_then(|zone| zone.parse().ok()).unwrap_or(chrono_tz::UTC);
+    Ok(now.with_timezone(&zone).format("%Y-%m").to_string())
+}
+
+fn signed(credits: u64) -> i64 {
+    i64::try_from(credits).unwrap_or(i64::MAX)
+}

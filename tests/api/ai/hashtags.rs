@@ -1,0 +1,52 @@
+//! Hashtags.
+
+use serde_json::{Value, json};
+
+use crate::support::ai_server::{AiApp, chat};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(hashtags_are_put_into_order, a_platform_gets_as_many_as_do_good_there, what_is_not_valid_is_told);
+
+fn hashtags(list: &[&str]) -> wiremock::ResponseTemplate {
+    chat(&json!({ "hashtags": list }).to_string())
+}
+
+async fn hashtags_are_put_into_order(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("pro").await;
+    app.ai.says([hashtags(&["bread", "#Bread", "#fresh bread!", "＃パン", "#2026", "🍞"])]);
+    let body = json!({ "content": "Fresh bread", "platform": "instagram" });
+    let made = t.post(&t.path("/ai/hashtags"), body).await.data(200);
+    assert_eq!(
+        made,
+        json!({ "hashtags": ["#bread", "#freshbread", "#パン"], "model": "writer", "credits_used": 12, "credits_remaining": 4_988 })
+    );
+    let asked = app.ai.asked().await.remove(0);
+    assert_eq!(asked["messages"][1]["content"], "Fresh bread");
+    assert!(asked["messages"][0]["content"].as_str().unwrap().contains("on Instagram"), "{asked}");
+    app.ai.says([hashtags(&["#1"]), hashtags(&["#one"])]);
+    let made = t.post(&t.path("/ai/hashtags"), json!({ "content": "Fresh bread" })).await.data(200);
+    assert_eq!(made["hashtags"], json!(["#one"]));
+}
+
+async fn a_platform_gets_as_many_as_do_good_there(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let many: Vec<String> = (0..40).map(|n| format!("#tag{n}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (platform, most) in [("instagram", 30), ("threads", 1), ("twitter", 5), ("sandbox", 15)] {
+        app.ai.says([hashtags(&many)]);
+        let body = json!({ "content": "bread", "platform": platform });
+        let made = t.post(&t.path("/ai/hashtags"), body).await.data(200);
+        assert_eq!(made["hashtags"].as_array().unwrap().len(), most, "{platform}");
+    }
+}
+
+async fn what_is_not_valid_is_told(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let invalid = async |body: Value| t.post(&t.path("/ai/hashtags"), body).await.invalid();
+    assert_eq!(invalid(json!({ "platform": "myspace" })).await, ["content", "platform"]);
+    assert_eq!(invalid(json!({ "content": "x".repeat(8_001) })).await, ["content"]);
+    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await), (0, 0));
+}

@@ -1,0 +1,203 @@
+//! Credits: whatever becomes of requests, in whatever order, what is used is what was taken and not given back, and never more
+//! than the plan gives.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+use crier_common::domain::ai::Operation;
+use crier_common::store::ai_credits::{self, Want};
+use crier_common::store::users;
+use futures::future::join_all;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::support::store::{TestStore, World, on_both};
+
+on_both!(
+    a_reservation_ends_once,
+    many_at_once_never_take_more_than_there_is,
+    without_a_cap_all_is_counted,
+    a_time_zone_moves_the_end_of_the_month,
+);
+
+const CAP: u64 = 100;
+
+fn want(w: World, credits: u64) -> Want {
+    Want { workspace_id: w.workspace, brand_id: w.brand, operation: Operation::Hashtags, credits, cap: Some(CAP) }
+}
+
+/// Months where what is used is not the sum of its parts, or is out of bounds.
+const WRONG: &str = "SELECT count(*) FROM ai_usage u WHERE u.used < 0 OR u.used > 100 OR u.used <> (SELECT coalesce(sum(b.credits), 0) FROM ai_brand_usage b WHERE b.workspace_id = u.workspace_id AND b.month = u.month) + (SELECT coalesce(sum(r.credits), 0) FROM ai_reservations r WHERE r.workspace_id = u.workspace_id AND r.month = u.month)";
+
+async fn reserve(s: &TestStore, want: &Want) -> Option<i64> {
+    s.write(async |tx| ai_credits::reserve(tx, want).await).await
+}
+
+async fn used(s: &TestStore, w: World) -> i64 {
+    ai_credits::used(&mut s.conn().await, w.workspace, s.now()).await.unwrap()
+}
+
+async fn a_reservation_ends_once(s: TestStore) {
+    let (w, other) = (s.world().await, s.workspace().await);
+    let id = reserve(&s, &want(w, 40)).await.unwrap();
+    assert!(!s.write(async |tx| ai_credits::consume(tx, other, id).await).await, "it is another workspace's");
+    assert!(!s.write(async |tx| ai_credits::give_back(tx, other, id).await).await);
+    assert!(s.discard(async |tx| ai_credits::consume(tx, w.workspace, id).await).await);
+    assert!(s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await);
+    assert!(!s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await);
+    assert!(!s.write(async |tx| ai_credits::give_back(tx, w.workspace, id).await).await);
+    assert_eq!((used(&s, w).await, s.number(WRONG).await), (40, 0));
+    assert!(reserve(&s, &want(w, 61)).await.is_none());
+    let id = reserve(&s, &want(w, 60)).await.unwrap();
+    assert!(s.write(async |tx| ai_credits::give_back(tx, w.workspace, id).await).await);
+    assert!(!s.write(async |tx| ai_credits::give_back(tx, w.workspace, id).await).await);
+    assert_eq!((used(&s, w).await, s.number(WRONG).await), (40, 0));
+    assert!(reserve(&s, &want(w, 101)).await.is_none(), "more than the whole month has");
+}
+
+async fn many_at_once_never_take_more_than_there_is(s: TestStore) {
+    let w = s.world().await;
+    let one = async |n: usize| {
+        let id = reserve(&s, &want(w, 15)).await?;
+        Some(match n % 3 {
+            0 => s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await,
+            1 => !s.write(async |tx| ai_credits::give_back(tx, w.workspace, id).await).await,
+            _ => false,
+        })
+    };
+    let ends = join_all((0..30).map(one)).await;
+    assert_eq!(s.number(WRONG).await, 0);
+    let paid = ends.iter().flatten().filter(|paid| **paid).count() as i64;
+    let held = s.number("SELECT count(*) FROM ai_reservations").await;
+    assert_eq!(used(&s, w).await, 15 * (paid + held));
+    s.advance(60);
+    let back = s.write(async |tx| ai_credits::give_back_abandoned(tx, 100).await).await;
+    assert_eq!((back as i64, used(&s, w).await, s.number(WRONG).await), (held, 15 * paid, 0));
+}
+
+async fn without_a_cap_all_is_counted(s: TestStore) {
+    let w = s.world().await;
+    let free = Want { cap: None, ..want(w, 1_000_000) };
+    for n in 1..=3 {
+        assert!(reserve(&s, &free).await.is_some());
+        assert_eq!(used(&s, w).await, n * 1_000_000);
+    }
+}
+
+async fn a_time_zone_moves_the_end_of_the_month(s: TestStore) {
+    let w = s.world().await;
+    let july = "2026-07-01T00:00:00Z".parse::<chrono::DateTime<chrono::Utc>>().unwrap();
+    s.clock.advance(july - s.now());
+    reserve(&s, &want(w, 100)).await.expect("July has begun in Greenwich");
+    s.write(async |tx| users::set_timezone(tx, w.workspace, "America/New_York").await).await;
+    assert_eq!(used(&s, w).await, 0, "it is June there");
+    s.clock.advance(TimeDelta::hours(4));
+    assert_eq!(used(&s, w).await, 100);
+}
+
+/// What happens next; the numbers pick among the workspaces and the open reservations.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Reserve(usize, u64),
+    Consume(usize),
+    /// Its transaction is rolled back.
+    ConsumeInVain(usize),
+    GiveBack(usize),
+    /// The scheduler looks, after so many seconds.
+    Abandon(i64),
+    /// Into other months.
+    Days(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0_usize..2, 1_u64..70).prop_map(|(w, credits)| Step::Reserve(w, credits)),
+        3 => any::<usize>().prop_map(Step::Consume),
+        1 => any::<usize>().prop_map(Step::ConsumeInVain),
+        3 => any::<usize>().prop_map(Step::GiveBack),
+        2 => (0_i64..90).prop_map(Step::Abandon),
+        1 => (1_i64..25).prop_map(Step::Days),
+    ]
+}
+
+/// What should be: the credits of each workspace and month, and what is open.
+#[derive(Default)]
+struct Model {
+    used: BTreeMap<(i64, String), u64>,
+    open: Vec<(i64, i64, String, u64, chrono::DateTime<chrono::Utc>)>,
+}
+
+async fn told(s: TestStore, steps: &[Step]) {
+    let user = s.workspace().await;
+    let worlds = [s.world().await, World { workspace: user, user: 0, brand: 77 }];
+    let mut model = Model::default();
+    for step in steps {
+        let pick = |n: usize, open: &[_]| (!open.is_empty()).then(|| n % open.len().max(1));
+        match *step {
+            Step::Reserve(at, credits) => {
+                let (w, month) = (worlds[at], s.now().format("%Y-%m").to_string());
+                let used = model.used.entry((w.workspace, month.clone())).or_default();
+                let id = reserve(&s, &want(w, credits)).await;
+                assert_eq!(id.is_some(), *used + credits <= CAP, "{step:?}: {used} are used");
+                if let Some(id) = id {
+                    *used += credits;
+                    model.open.push((id, w.workspace, month, credits, s.later(60)));
+                }
+            }
+            Step::Consume(n) => {
+                let Some(n) = pick(n, &model.open) else { continue };
+                let (id, workspace, ..) = model.open.remove(n);
+                assert!(s.write(async |tx| ai_credits::consume(tx, workspace, id).await).await);
+            }
+            Step::ConsumeInVain(n) => {
+                let Some(n) = pick(n, &model.open) else { continue };
+                let (id, workspace, ..) = &model.open[n];
+                assert!(s.discard(async |tx| ai_credits::consume(tx, *workspace, *id).await).await);
+            }
+            Step::GiveBack(n) => {
+                let Some(n) = pick(n, &model.open) else { continue };
+                let (id, workspace, month, credits, _) = model.open.remove(n);
+                assert!(s.write(async |tx| ai_credits::give_back(tx, workspace, id).await).await);
+                *model.used.get_mut(&(workspace, month)).unwrap() -= credits;
+            }
+            Step::Abandon(seconds) => {
+                s.advance(seconds);
+                let now = s.now();
+                let (dead, open): (Vec<_>, Vec<_>) = model.open.drain(..).partition(|one| one.4 <= now);
+                model.open = open;
+                for (_, workspace, month, credits, _) in &dead {
+                    *model.used.get_mut(&(*workspace, month.clone())).unwrap() -= credits;
+                }
+                let given = s.write(async |tx| ai_credits::give_back_abandoned(tx, 100).await).await;
+                assert_eq!(given, dead.len());
+            }
+            Step::Days(days) => s.clock.advance(TimeDelta::days(days)),
+        }
+        assert_eq!(s.number(WRONG).await, 0, "{step:?}");
+        let month = s.now().format("%Y-%m").to_string();
+        for w in worlds {
+            let expected = model.used.get(&(w.workspace, month.clone())).copied().unwrap_or(0);
+            assert_eq!(used(&s, w).await, i64::try_from(expected).unwrap(), "{step:?}");
+        }
+    }
+}
+
+fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let config = Config { cases, max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
+    let tell = |steps: Vec<Step>| {
+        runtime.block_on(async { told(open().await, &steps).await });
+        Ok(())
+    };
+    TestRunner::new(config).run(&prop::collection::vec(step(), 1..40), tell).unwrap();
+}
+
+#[test]
+fn in_any_order_what_is_used_is_the_sum_of_its_parts_on_sqlite() {
+    explore(40, TestStore::sqlite);
+}
+
+#[test]
+fn in_any_order_what_is_used_is_the_sum_of_its_parts_on_postgres() {
+    explore(15, TestStore::postgres);
+}

@@ -1,0 +1,227 @@
+//! A server of OpenAI's shape that answers as a test tells it to: bodies and errors as OpenAI's API reference has them.
+
+#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base64::Engine as _;
+use crier_common::ai::{Ai, PATIENCE};
+use crier_common::config::AiConfig;
+use crier_common::http::{Guard, HttpClient};
+use crier_common::platforms::Clients;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use wiremock::matchers::{method, path};
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use super::app::TestApp;
+use super::store::TestStore;
+
+/// The key to it.
+pub const KEY: &str = "sk-test-hunter2";
+/// Longer than any test waits.
+const NEVER: Duration = Duration::from_secs(120);
+
+/// What it does with one request.
+pub enum Say {
+    Answer(ResponseTemplate),
+    /// Tells that it was asked, and answers when it is let go.
+    Hold(Arc<Hold>, ResponseTemplate),
+}
+
+/// Where a request waits.
+pub struct Hold {
+    asked: Semaphore,
+    go: Mutex<mpsc::Receiver<()>>,
+    let_go: mpsc::Sender<()>,
+}
+
+impl Hold {
+    pub fn new() -> Arc<Self> {
+        let (let_go, go) = mpsc::channel();
+        Arc::new(Self { asked: Semaphore::new(0), go: Mutex::new(go), let_go })
+    }
+
+    /// Waits until a request has come.
+    pub async fn asked(&self) {
+        self.asked.acquire().await.expect("it is never closed").forget();
+    }
+
+    pub fn let_go(&self) {
+        self.let_go.send(()).expect("the other end is here as well");
+    }
+}
+
+#[derive(Clone, Default)]
+struct Script(Arc<Mutex<VecDeque<Say>>>);
+
+impl Respond for Script {
+    fn respond(&self, _request: &Request) -> ResponseTemplate {
+        let next = self.0.lock().expect("no panic").pop_front();
+        match next {
+            Some(Say::Answer(answer)) => answer,
+            Some(Say::Hold(hold, answer)) => {
+                hold.asked.add_permits(1);
+                // The server has a thread of its own.
+                let _ = hold.go.lock().expect("no panic").recv_timeout(NEVER);
+                answer
+            }
+            None => error(500, Value::Null, "the test told it nothing more"),
+        }
+    }
+}
+
+/// The server.
+pub struct AiServer {
+    server: MockServer,
+    script: Script,
+}
+
+impl AiServer {
+    pub async fn start() -> Self {
+        let (server, script) = (MockServer::start().await, Script::default());
+        for endpoint in ["/v1/chat/completions", "/v1/images/generations"] {
+            Mock::given(method("POST")).and(path(endpoint)).respond_with(script.clone()).mount(&server).await;
+        }
+        Self { server, script }
+    }
+
+    pub fn url(&self) -> String {
+        format!("{}/v1", self.server.uri())
+    }
+
+    /// What it answers next, one after the other.
+    pub fn says(&self, answers: impl IntoIterator<Item = ResponseTemplate>) {
+        self.script.0.lock().expect("no panic").extend(answers.into_iter().map(Say::Answer));
+    }
+
+    pub fn holds(&self, hold: &Arc<Hold>, answer: ResponseTemplate) {
+        self.script.0.lock().expect("no panic").push_back(Say::Hold(hold.clone(), answer));
+    }
+
+    /// A file that it serves.
+    pub async fn serves(&self, at: &str, bytes: Vec<u8>) -> String {
+        let answer = ResponseTemplate::new(200).set_body_bytes(bytes);
+        Mock::given(method("GET")).and(path(at)).respond_with(answer).mount(&self.server).await;
+        format!("{}{at}", self.server.uri())
+    }
+
+    /// The bodies of the requests so far.
+    pub async fn asked(&self) -> Vec<Value> {
+        let requests = self.server.received_requests().await.expect("requests are kept");
+        requests.iter().map(|request| serde_json::from_slice(&request.body).unwrap_or(Value::Null)).collect()
+    }
+
+    /// Path and key of the first request.
+    pub async fn first(&self) -> (String, String) {
+        let requests = self.server.received_requests().await.expect("requests are kept");
+        let key = requests[0].headers["authorization"].to_str().expect("text").to_owned();
+        (requests[0].url.path().to_owned(), key)
+    }
+
+    /// As an installation speaks to it.
+    pub fn ai(&self, patience: Duration) -> Ai {
+        ai_at(&self.url(), patience)
+    }
+}
+
+pub fn ai_at(url: &str, patience: Duration) -> Ai {
+    let guard = Guard::new(Vec::new());
+    let clients = Clients {
+        trusted: HttpClient::trusted(patience, 1 << 20),
+        guarded: HttpClient::guarded(guard.clone(), patience, 1 << 20),
+        addresses: Arc::new(guard),
+    };
+    let config = AiConfig {
+        base_url: Some(url.to_owned()),
+        api_key: Some(KEY.to_owned().into()),
+        text_model: Some("writer".to_owned()),
+        image_model: Some("painter".to_owned()),
+    };
+    Ai::new(&config, &clients, 1 << 20, patience)
+}
+
+/// The API with this AI.
+pub struct AiApp {
+    app: TestApp,
+    pub ai: AiServer,
+}
+
+impl Deref for AiApp {
+    type Target = TestApp;
+    fn deref(&self) -> &TestApp {
+        &self.app
+    }
+}
+
+impl AiApp {
+    pub async fn start(store: TestStore) -> Self {
+        Self::with_patience(store, PATIENCE).await
+    }
+
+    pub async fn with_patience(store: TestStore, patience: Duration) -> Self {
+        let ai = AiServer::start().await;
+        Self { app: TestApp::start_with(store, ai.ai(patience)).await, ai }
+    }
+
+    /// The credits that a workspace has used or holds, whatever the month.
+    pub async fn used(&self, workspace: i64) -> i64 {
+        self.number(format!(
+            "SELECT cast(coalesce(sum(used), 0) AS bigint) FROM ai_usage WHERE workspace_id = {workspace}"
+        ))
+        .await
+    }
+
+    /// Requests that hold credits.
+    pub async fn held(&self) -> i64 {
+        self.number("SELECT count(*) FROM ai_reservations").await
+    }
+}
+
+/// A completion with this content.
+pub fn chat(content: &str) -> ResponseTemplate {
+    choice(
+        json!({ "index": 0, "message": { "role": "assistant", "content": content, "refusal": null }, "logprobs": null, "finish_reason": "stop" }),
+    )
+}
+
+pub fn choice(choice: Value) -> ResponseTemplate {
+    completion(json!([choice]))
+}
+
+pub fn completion(choices: Value) -> ResponseTemplate {
+    ResponseTemplate::new(200).set_body_json(json!({
+        "id": "chatcmpl-B9MBs8", "object": "chat.completion", "created": 1_741_569_952, "model": "writer-2026-01-01",
+        "choices": choices,
+        "usage": { "prompt_tokens": 19, "completion_tokens": 10, "total_tokens": 29 },
+    }))
+}
+
+/// A completion with these captions.
+pub fn captions(list: &[&str]) -> ResponseTemplate {
+    chat(&json!({ "captions": list }).to_string())
+}
+
+pub fn error(status: u16, code: impl Into<Value>, message: &str) -> ResponseTemplate {
+    refusal_of(status, code, message, Value::Null)
+}
+
+pub fn refusal_of(status: u16, code: impl Into<Value>, message: &str, param: Value) -> ResponseTemplate {
+    let code: Value = code.into();
+    ResponseTemplate::new(status).set_body_json(
+        json!({ "error": { "message": message, "type": "invalid_request_error", "param": param, "code": code } }),
+    )
+}
+
+pub fn picture(bytes: &[u8]) -> ResponseTemplate {
+    let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+    ResponseTemplate::new(200).set_body_json(json!({ "created": 1_713_833_628, "data": [{ "b64_json": text }] }))
+}
+
+pub fn picture_at(url: &str) -> ResponseTemplate {
+    ResponseTemplate::new(200).set_body_json(json!({ "created": 1_713_833_628, "data": [{ "url": url }] }))
+}
