@@ -6,8 +6,10 @@ use image::codecs::jpeg::JpegEncoder;
 
 use super::CommandError;
 
-/// Where a JFIF header has the horizontal and the vertical density, after the marker of the picture's begin.
-const DENSITY: std::ops::Range<usize> = 14..18;
+/// Where the first table of a JPEG begins that says how coarse its colours are: its marker.
+const TABLE: &[u8] = &[0xff, 0xdb];
+/// Its last four numbers, of the finest details, from there: after marker, length and the table's number.
+const FINEST: std::ops::Range<usize> = 65..69;
 
 /// A JPEG of so many megapixels, its sides as 4 to 3; `noise` from 0 to 255 and `quality` make its size.
 pub fn jpeg(megapixels: u32, noise: u32, quality: u8) -> Result<Bytes, CommandError> {
@@ -27,8 +29,12 @@ pub fn jpeg(megapixels: u32, noise: u32, quality: u8) -> Result<Bytes, CommandEr
     Ok(out.into())
 }
 
-/// The same photograph as another file, in pieces: its density (dots an inch) is another one.
+/// The same photograph as another file, in pieces: its finest details are a little coarser or finer.
 pub fn another(photo: &Bytes, number: u32) -> [Bytes; 3] {
-    let density = Bytes::copy_from_slice(&(0x0100_0100 + number).to_be_bytes());
-    [photo.slice(..DENSITY.start), density, photo.slice(DENSITY.end..)]
+    let table = photo.windows(TABLE.len()).position(|bytes| bytes == TABLE).unwrap_or_default();
+    let at = table + FINEST.start..table + FINEST.end;
+    // Base 200 from 1 on: none of them may be 0.
+    let digit = |place: u32| 1 + u8::try_from(number / 200u32.pow(place) % 200).unwrap_or_default();
+    let finest = Bytes::copy_from_slice(&[digit(3), digit(2), digit(1), digit(0)]);
+    [photo.slice(..at.start), finest, photo.slice(at.end..)]
 }

@@ -28,10 +28,9 @@ pub async fn run(bench: &Bench) -> Figures {
 
 fn of(photo: &Bytes, clients: u32, sent: client::Sent) -> Vec<Figure> {
     let name = |what: &str| format!("{clients} at once, {what}");
-    let bytes = sent.times.len() * photo.len();
     let mut figures = vec![
         Figure::rate(NAME, name("pictures"), "pictures/s", sent.times.len(), sent.took),
-        Figure::rate(NAME, name("bytes"), "MB/s", bytes / 1_000_000, sent.took),
+        Figure::rate(NAME, name("bytes"), "kB/s", sent.times.len() * photo.len() / 1_000, sent.took),
     ];
     figures.extend(Figure::spread(NAME, &format!("{clients} at once"), sent.times));
     figures
