@@ -7,14 +7,15 @@ create table bio_pages (
     title      text not null,
     bio        text,
     theme      text not null check (theme in ('light', 'dark', 'ocean', 'sunset', 'forest')),
-    -- A picture of the media library; nothing is shown of it yet.
-    avatar_id  bigint,
+    -- A picture of the media library.
+    avatar_id  bigint references media (id) on delete set null,
     views      bigint not null default 0,
     version    bigint not null default 1,
     created_at timestamptz not null,
     updated_at timestamptz not null
 );
 create index bio_pages_brand on bio_pages (brand_id, id);
+create index bio_pages_avatar on bio_pages (avatar_id) where avatar_id is not null;
 
 create table bio_links (
     id         integer primary key autoincrement,

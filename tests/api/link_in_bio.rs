@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::app::{NOWHERE, Tenant, TestApp, on_both_apps};
+use crate::support::picture;
 
 on_both_apps!(
     a_page_is_made_read_and_deleted,
@@ -12,6 +13,7 @@ on_both_apps!(
     what_is_not_valid_is_told,
     a_page_changes_and_what_is_absent_stays,
     links_are_put_in_order_and_keep_their_clicks,
+    a_page_shows_its_avatar_and_keeps_it,
 );
 
 async fn make(t: &Tenant<'_>, body: Value) -> Value {
@@ -197,4 +199,32 @@ async fn links_are_put_in_order_and_keep_their_clicks(app: TestApp) {
     );
     assert_eq!((&changed["links"][0]["id"], &changed["links"][2]["id"]), (&id(2), &id(0)));
     app.web("GET", &app.url, &format!("/@order/l/{}", id(1))).send().await.not_found();
+}
+
+async fn a_page_shows_its_avatar_and_keeps_it(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let asset = t.upload("me.png", &picture::png(60, 40), &[("alt_text", "Ann & \"Bo\"")]).await.data(201);
+    let body = json!({ "title": "Acme", "slug": "acme", "avatar": asset["id"] });
+    let page = t.post(&t.path("/link-in-bio"), body).await.data(201);
+    assert_eq!(page["avatar"], asset);
+    assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200)[0]["avatar"], asset);
+    let shown = String::from_utf8(app.page("/@acme").await.body).unwrap();
+    let thumbnail = asset["thumbnail_url"].as_str().unwrap().strip_prefix(&app.url).unwrap();
+    assert!(shown.contains(&format!("src=\"{thumbnail}\"")), "{shown}");
+    assert!(shown.contains("alt=\"Ann &#38; &#34;Bo&#34;\""), "{shown}");
+    assert!(shown.contains(&format!("<meta property=\"og:image\" content=\"{}\">", asset["url"].as_str().unwrap())));
+    let path = t.path(&format!("/link-in-bio/{}", page["id"]));
+    let picture = t.path(&format!("/media/{}", asset["id"]));
+    t.delete(&picture).await.refused(409, "media_in_use");
+    // One of others, or none at all, is no avatar.
+    let stranger = app.tenant("unlimited").await;
+    let theirs = stranger.upload("a.png", &picture::png(9, 9), &[]).await.data(201);
+    for wrong in [theirs["id"].clone(), json!(999_999), json!("x")] {
+        assert_eq!(t.put(&path, json!({ "avatar": wrong })).await.invalid(), ["avatar"]);
+    }
+    // What is absent stays; null takes it away.
+    assert_eq!(t.put(&path, json!({ "title": "New" })).await.data(200)["avatar"], asset);
+    assert!(t.put(&path, json!({ "avatar": null })).await.data(200)["avatar"].is_null());
+    assert!(!String::from_utf8(app.page("/@acme").await.body).unwrap().contains("<img"));
+    t.delete(&picture).await.expect(204);
 }

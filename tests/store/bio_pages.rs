@@ -22,7 +22,7 @@ on_both![
 ];
 
 async fn make(s: &TestStore, w: World, slug: &str) -> Option<BioPage> {
-    let new = NewPage { title: "Grüße 🥐 '\"\\", bio: Some("a\nb"), theme: Theme::Ocean };
+    let new = NewPage { title: "Grüße 🥐 '\"\\", bio: Some("a\nb"), theme: Theme::Ocean, avatar_id: None };
     s.write(async |tx| bio_pages::create(tx, w.brand, slug, &new).await).await
 }
 
@@ -96,7 +96,7 @@ async fn of_many_at_once_one_gets_a_slug(s: TestStore) {
             let store = s.store.clone();
             async move {
                 let mut tx = store.begin().await.unwrap();
-                let new = NewPage { title: "T", bio: None, theme: Theme::Light };
+                let new = NewPage { title: "T", bio: None, theme: Theme::Light, avatar_id: None };
                 let made = bio_pages::create(&mut tx, w.brand, slug, &new).await.unwrap();
                 tx.commit().await.unwrap();
                 made.is_some()

@@ -16,10 +16,13 @@ pub const LONGEST_SLUG: usize = 63;
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct BioPage {
     pub id: i64,
+    pub brand_id: i64,
     pub slug: String,
     pub title: String,
     pub bio: Option<String>,
     pub theme: Theme,
+    /// A picture of the brand's library.
+    pub avatar_id: Option<i64>,
     pub views: i64,
     /// Rises with each change.
     pub version: i64,

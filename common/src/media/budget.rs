@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 
 /// What one permit stands for.
 const UNIT: u64 = 1 << 20;
@@ -13,7 +15,41 @@ const UNIT: u64 = 1 << 20;
 pub struct Budget {
     memory: Arc<Semaphore>,
     units: u32,
-    cores: Arc<Semaphore>,
+    threads: Arc<Threads>,
+}
+
+/// One thread for each core, made when they are needed. Threads of their own, and few: the system's allocator keeps some of
+/// what was freed for each thread that ever asked for much, so that pictures worked on by any of tokio's hundreds would
+/// leave several times as much memory behind as is in use.
+#[derive(Debug)]
+struct Threads(Option<Runtime>);
+
+impl Threads {
+    fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let runtime = Builder::new_current_thread().max_blocking_threads(cores).thread_name("pictures").build();
+        if let Err(error) = &runtime {
+            tracing::error!(%error, "pictures have no threads of their own");
+        }
+        Self(runtime.ok())
+    }
+
+    /// The next free thread takes it up, in order.
+    fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        match &self.0 {
+            Some(runtime) => runtime.spawn_blocking(work),
+            None => tokio::task::spawn_blocking(work),
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            // What runs is not waited for: this may be dropped where nobody may wait.
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// A share of the memory; given back when it is dropped.
@@ -38,8 +74,7 @@ fn units(bytes: u64) -> u32 {
 impl Budget {
     pub fn new(bytes: u64) -> Self {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, u32::MAX >> 4);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { memory: Arc::new(Semaphore::new(units as usize)), units, cores: Arc::new(Semaphore::new(cores)) }
+        Self { memory: Arc::new(Semaphore::new(units as usize)), units, threads: Arc::new(Threads::new()) }
     }
 
     /// Waits for so much memory, first come, first served; what needs more than there is gets all of it, and so is alone.
@@ -49,14 +84,9 @@ impl Budget {
         Share(self.memory.clone().acquire_many_owned(units).await.ok())
     }
 
-    /// Runs heavy work on a thread of its own once a core is free for it; `None` where it panicked.
+    /// Runs heavy work on a thread once a core is free for it; `None` where it panicked.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let core = self.cores.clone().acquire_owned().await;
-        let run = tokio::task::spawn_blocking(move || {
-            let _core = core;
-            work()
-        });
-        match run.await {
+        match self.threads.spawn(work).await {
             Ok(done) => Some(done),
             Err(error) => {
                 tracing::error!(%error, "work on a picture panicked");

@@ -9,8 +9,9 @@ use super::db::{execute, run};
 use super::jobs::id_list;
 use super::{Conn, Result, StoreError, Tx};
 use crate::domain::bio_page::{BioLink, BioPage, Theme};
+use crate::domain::media::Asset;
 
-const PAGE: &str = "id, slug, title, bio, theme, views, version, created_at, updated_at";
+const PAGE: &str = "id, brand_id, slug, title, bio, theme, avatar_id, views, version, created_at, updated_at";
 const LINK: &str = "id, page_id, position, title, url, clicks";
 
 /// A page as it comes from a client.
@@ -19,6 +20,8 @@ pub struct NewPage<'a> {
     pub title: &'a str,
     pub bio: Option<&'a str>,
     pub theme: Theme,
+    /// One of the brand's pictures, whose row is held ([`super::post_media::hold`]).
+    pub avatar_id: Option<i64>,
 }
 
 /// A link as it is to be. With the id of one that the page has it is that one, changed.
@@ -32,11 +35,11 @@ pub struct LinkEntry {
 /// Makes a page; `None` where the slug is taken. Of two at once that want one slug, one gets it.
 pub async fn create(tx: &mut Tx, brand_id: i64, slug: &str, page: &NewPage<'_>) -> Result<Option<BioPage>> {
     let sql = format!(
-        "INSERT INTO bio_pages (brand_id, slug, title, bio, theme, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (slug) DO NOTHING RETURNING {PAGE}"
+        "INSERT INTO bio_pages (brand_id, slug, title, bio, theme, avatar_id, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (slug) DO NOTHING RETURNING {PAGE}"
     );
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(slug).bind(page.title).bind(page.bio)
-        .bind(page.theme).bind(now).fetch_optional(c))?)
+        .bind(page.theme).bind(page.avatar_id).bind(now).fetch_optional(c))?)
 }
 
 /// The brand's pages, newest first.
@@ -81,9 +84,9 @@ pub async fn is_taken(conn: &mut Conn, slug: &str, but: Option<i64>) -> Result<b
 /// Stores what may change of a page, and that it changed. `false` where another page has got the slug meanwhile; the
 /// transaction is then of no more use.
 pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
-    const SQL: &str = "UPDATE bio_pages SET slug = $2, title = $3, bio = $4, theme = $5, version = version + 1, updated_at = $6 WHERE id = $1";
+    const SQL: &str = "UPDATE bio_pages SET slug = $2, title = $3, bio = $4, theme = $5, avatar_id = $6, version = version + 1, updated_at = $7 WHERE id = $1";
     let now = tx.now;
-    let written = execute!(tx, SQL, page.id, &page.slug, &page.title, &page.bio, page.theme, now);
+    let written = execute!(tx, SQL, page.id, &page.slug, &page.title, &page.bio, page.theme, page.avatar_id, now);
     match written.map_err(StoreError::from) {
         Ok(_) => Ok(true),
         Err(error) if error.is_unique_violation() => Ok(false),
@@ -141,6 +144,20 @@ pub async fn by_slug(conn: &mut Conn, slug: &str) -> Result<Option<(BioPage, Vec
             Ok(Some((page, links)))
         }
     }
+}
+
+/// The picture of a page.
+pub async fn avatar(conn: &mut Conn, page: &BioPage) -> Result<Option<Asset>> {
+    match page.avatar_id {
+        Some(id) => super::media::find(conn, page.brand_id, id).await,
+        None => Ok(None),
+    }
+}
+
+/// Whether a page shows the picture, whose row is held ([`super::media::lock`]).
+pub async fn shows(conn: &mut Conn, media_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM bio_pages WHERE avatar_id = $1)";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 
 /// Which page has the slug, and its version.

@@ -154,12 +154,12 @@ async fn ask(app: &App, slug: &str, known: Option<Arc<Shown>>) -> Result<Option<
     {
         return Ok(Some(shown));
     }
-    let found = bio_pages::by_slug(&mut conn, slug).await?;
-    drop(conn);
-    let shown = match found {
+    let shown = match bio_pages::by_slug(&mut conn, slug).await? {
         None => None,
         Some((row, links)) => {
-            let rendered = view::render(&app.public_url, &row, &links);
+            let avatar = bio_pages::avatar(&mut conn, &row).await?;
+            drop(conn);
+            let rendered = view::render(&app.public_url, &row, &links, avatar.as_ref());
             Some(Arc::new(rendered.map_err(|error| StoreError::Decode(format!("a page was not rendered: {error}")))?))
         }
     };

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use askama::Template;
 use crier_common::domain::bio_page::{BioLink, BioPage};
+use crier_common::domain::media::Asset;
 use http::HeaderValue;
 use sha2::{Digest, Sha256};
 use url::Url;
@@ -27,6 +28,9 @@ const PREVIEW: usize = 200;
 struct Page<'a> {
     page: &'a BioPage,
     links: &'a [BioLink],
+    avatar: Option<&'a Asset>,
+    /// Of the avatar, whole.
+    picture: String,
     /// What stands in the place of a picture.
     initial: String,
     description: String,
@@ -50,10 +54,12 @@ impl Default for Missing {
 }
 
 /// The page as it is sent.
-pub fn render(public_url: &str, page: &BioPage, links: &[BioLink]) -> askama::Result<Shown> {
+pub fn render(public_url: &str, page: &BioPage, links: &[BioLink], avatar: Option<&Asset>) -> askama::Result<Shown> {
     let view = Page {
         page,
         links,
+        avatar,
+        picture: avatar.map(|asset| format!("{public_url}/media/{}", asset.key)).unwrap_or_default(),
         initial: initial(&page.title),
         description: description(page),
         url: format!("{public_url}/@{}", page.slug),

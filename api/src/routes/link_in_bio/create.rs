@@ -2,13 +2,14 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::bio_page::{self, BioPage, Theme};
+use crier_common::domain::media::Asset;
 use crier_common::random;
 use crier_common::store::Tx;
 use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
 use serde_json::json;
 
 use super::fields::{self, NewBioLink};
-use super::{FEATURES, LinkInBioPage, TAG, forget_later, taken};
+use super::{FEATURES, LinkInBioPage, TAG, forget_later, hold_avatar, taken};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -30,6 +31,8 @@ request! {
         pub slug: Option<String> { "pattern": "^[a-z0-9][a-z0-9-]{1,62}$" },
         pub theme: Option<Theme> { "default": "light" },
         pub bio: Option<String> { "maxLength": 500 },
+        /// The id of a picture of the brand's library.
+        pub avatar: Option<i64> { "x-extension": true },
         pub links: Option<Vec<NewBioLink>> { "maxItems": 100 },
     }
 }
@@ -54,18 +57,19 @@ fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
     Some(NewBioLink { title: title?, url: url? })
 }
 
-fn read(f: &Fields<'_>, is_taken: bool) -> Option<NewLinkInBioPage> {
+fn read(f: &Fields<'_>, is_taken: bool, avatar: Option<&Asset>) -> Option<NewLinkInBioPage> {
     let title = f.required("title", f.text("title", fields::TITLE));
     let slug = fields::slug(f).value();
     if slug.is_some() && is_taken {
         f.problem("slug", fields::TAKEN);
     }
     let (theme, bio) = (f.word("theme").value(), f.text("bio", fields::BIO).value());
+    let avatar = fields::avatar(f, avatar).value();
     let links = f.objects("links", read_link);
     if let Given::Value(list) = &links {
         fields::check_count(f, list.len());
     }
-    Some(NewLinkInBioPage { title: title?, slug, theme, bio, links: links.value() })
+    Some(NewLinkInBioPage { title: title?, slug, theme, bio, avatar, links: links.value() })
 }
 
 async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
@@ -75,7 +79,8 @@ async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         Some(slug) => bio_pages::is_taken(tx, slug, None).await?,
         None => false,
     };
-    let new = cx.read(|f| read(f, is_taken))?;
+    let avatar = hold_avatar(cx, tx).await?;
+    let new = cx.read(|f| read(f, is_taken, avatar.as_ref()))?;
     let page = make(tx, brand, &new).await?;
     let links: Vec<LinkEntry> = new.links.unwrap_or_default().into_iter().map(Into::into).collect();
     bio_pages::set_links(tx, page.id, &links).await?;
@@ -86,7 +91,12 @@ async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
 
 /// Makes the page under the slug that is asked for, or under the first that is free of those that suit its title.
 async fn make(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) -> Result<BioPage> {
-    let page = NewPage { title: &new.title, bio: new.bio.as_deref(), theme: new.theme.unwrap_or(Theme::Light) };
+    let page = NewPage {
+        title: &new.title,
+        bio: new.bio.as_deref(),
+        theme: new.theme.unwrap_or(Theme::Light),
+        avatar_id: new.avatar,
+    };
     if let Some(slug) = &new.slug {
         return bio_pages::create(tx, brand, slug, &page).await?.ok_or_else(taken);
     }

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crier_common::domain::bio_page::{self, LONGEST_SLUG, MOST_LINKS};
+use crier_common::domain::media::Asset;
 use crier_common::store::bio_pages::LinkEntry;
 use url::Url;
 
@@ -72,6 +73,17 @@ fn is_link(url: &str) -> bool {
         "tel" => rest.bytes().any(|b| b.is_ascii_digit()) && !rest.starts_with('/'),
         _ => false,
     }
+}
+
+/// The picture above the title; `found` is what the brand has under that id.
+pub fn avatar(f: &Fields<'_>, found: Option<&Asset>) -> Given<i64> {
+    let id = f.id("avatar");
+    if let Given::Value(id) = &id
+        && found.is_none_or(|asset| asset.id != *id)
+    {
+        f.problem("avatar", format!("There is no such media asset as {id} in this brand."));
+    }
+    id
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `GET /brands/{brand}/link-in-bio`
 
 use crier_common::domain::access::Scope;
-use crier_common::store::{Conn, bio_pages};
+use crier_common::store::{Conn, bio_pages, media};
 
 use super::{FEATURES, LinkInBioPage, TAG};
 use crate::answer::Answer;
@@ -22,11 +22,14 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let brand = cx.brand()?.id;
     let pages = bio_pages::list(conn, brand).await?;
     let mut links = bio_pages::links_of_brand(conn, brand).await?.into_iter().peekable();
+    let avatars: Vec<i64> = pages.iter().filter_map(|page| page.avatar_id).collect();
+    let avatars = media::find_many(conn, brand, &avatars).await?;
     // Both come by the page, newest first. Links of a page that was made between the two looks belong to none.
     let shown = pages.into_iter().map(|page| {
         while links.next_if(|link| link.page_id > page.id).is_some() {}
         let own: Vec<_> = std::iter::from_fn(|| links.next_if(|link| link.page_id == page.id)).collect();
-        LinkInBioPage::new(cx, page, own)
+        let avatar = avatars.iter().find(|asset| page.avatar_id == Some(asset.id)).cloned();
+        LinkInBioPage::new(cx, page, own, avatar)
     });
     Answer::ok(shown.collect::<Vec<_>>())
 }

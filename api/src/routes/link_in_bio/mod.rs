@@ -1,9 +1,11 @@
 //! Link-in-bio pages, as their owners see them. What visitors see is in `pages/bio`.
 
 use crier_common::domain::bio_page::{self, Theme};
+use crier_common::domain::media::Asset;
 use crier_common::domain::plan::Feature;
-use crier_common::store::{Conn, Tx, bio_pages};
+use crier_common::store::{Conn, Tx, bio_pages, media, post_media};
 
+use super::media::MediaAsset;
 use crate::answer::Stamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
@@ -44,6 +46,8 @@ record! {
         pub slug: String,
         pub theme: Theme,
         pub bio: Option<String>,
+        /// The picture above the title.
+        pub avatar: Option<MediaAsset> { "x-extension": true },
         /// In the order in which they are shown.
         pub links: Vec<BioLink>,
         /// Where the world sees it.
@@ -62,7 +66,12 @@ impl From<bio_page::BioLink> for BioLink {
 }
 
 impl LinkInBioPage {
-    fn new(cx: &Context, page: bio_page::BioPage, links: impl IntoIterator<Item = bio_page::BioLink>) -> Self {
+    fn new(
+        cx: &Context,
+        page: bio_page::BioPage,
+        links: impl IntoIterator<Item = bio_page::BioLink>,
+        avatar: Option<Asset>,
+    ) -> Self {
         Self {
             id: page.id,
             title: page.title,
@@ -70,6 +79,7 @@ impl LinkInBioPage {
             slug: page.slug,
             theme: page.theme,
             bio: page.bio,
+            avatar: avatar.map(|asset| MediaAsset::new(&cx.app.library, asset)),
             links: links.into_iter().map(Into::into).collect(),
             views: page.views,
             created_at: page.created_at.into(),
@@ -80,7 +90,8 @@ impl LinkInBioPage {
     /// With the links as they are stored.
     async fn load(cx: &Context, conn: &mut Conn, page: bio_page::BioPage) -> Result<Self> {
         let links = bio_pages::links(conn, page.id).await?;
-        Ok(Self::new(cx, page, links))
+        let avatar = bio_pages::avatar(conn, &page).await?;
+        Ok(Self::new(cx, page, links, avatar))
     }
 }
 
@@ -88,6 +99,15 @@ impl LinkInBioPage {
 fn forget_later(cx: &Context, tx: &mut Tx, slug: &str) {
     let (app, slug) = (cx.app.clone(), slug.to_owned());
     tx.after_commit(move || app.bio.forget(&slug));
+}
+
+/// The picture that the request names: held, so that nobody deletes it before this is written. `None` where the brand has
+/// none such.
+async fn hold_avatar(cx: &Context, tx: &mut Tx) -> Result<Option<Asset>> {
+    let Some(id) = cx.body.get("avatar").and_then(|id| id.as_i64()) else { return Ok(None) };
+    let brand = cx.brand()?.id;
+    post_media::hold(tx, brand, &[id]).await?;
+    Ok(media::find(tx, brand, id).await?)
 }
 
 fn no_such_page() -> ApiError {

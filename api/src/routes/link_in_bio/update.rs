@@ -2,12 +2,13 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::bio_page::{self, BioLink, Theme};
+use crier_common::domain::media::Asset;
 use crier_common::store::Tx;
 use crier_common::store::bio_pages::{self, LinkEntry};
 use serde_json::json;
 
 use super::fields;
-use super::{FEATURES, LinkInBioPage, TAG, forget_later, no_such_page, taken};
+use super::{FEATURES, LinkInBioPage, TAG, forget_later, hold_avatar, no_such_page, taken};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -22,6 +23,8 @@ request! {
         pub slug: Given<String> { "pattern": "^[a-z0-9][a-z0-9-]{1,62}$" },
         pub theme: Given<Theme>,
         pub bio: Given<String> { "maxLength": 500, "x-extension": true },
+        /// The id of a picture of the brand's library; null takes it away.
+        pub avatar: Given<i64> { "x-extension": true },
         /// In place of all that there were, in this order: one with an `id` stays and keeps its clicks, one without is new, and what is not here goes.
         pub links: Given<Vec<BioLinkEntry>> { "maxItems": 100, "x-extension": true },
     }
@@ -73,7 +76,7 @@ fn check_entries(f: &Fields<'_>, entries: &[BioLinkEntry], there: &[BioLink]) {
     }
 }
 
-fn read(f: &Fields<'_>, there: &[BioLink], is_taken: bool) -> LinkInBioPageChange {
+fn read(f: &Fields<'_>, there: &[BioLink], is_taken: bool, avatar: Option<&Asset>) -> LinkInBioPageChange {
     let slug = fields::slug(f);
     if is_taken && matches!(slug, Given::Value(_)) {
         f.problem("slug", fields::TAKEN);
@@ -87,6 +90,7 @@ fn read(f: &Fields<'_>, there: &[BioLink], is_taken: bool) -> LinkInBioPageChang
         slug,
         theme: f.word("theme"),
         bio: f.text("bio", fields::BIO),
+        avatar: fields::avatar(f, avatar),
         links,
     }
 }
@@ -100,12 +104,14 @@ async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         Some(slug) => bio_pages::is_taken(tx, slug, Some(page.id)).await?,
         None => false,
     };
-    let change = cx.read(|f| Some(read(f, &there, is_taken)))?;
+    let avatar = hold_avatar(cx, tx).await?;
+    let change = cx.read(|f| Some(read(f, &there, is_taken, avatar.as_ref())))?;
     forget_later(cx, tx, &page.slug);
     page.title = change.title.value().unwrap_or(page.title);
     page.slug = change.slug.value().unwrap_or(page.slug);
     page.theme = change.theme.value().unwrap_or(page.theme);
     page.bio = change.bio.map(Some).over(page.bio, None);
+    page.avatar_id = change.avatar.map(Some).over(page.avatar_id, None);
     page.updated_at = tx.now;
     if !bio_pages::update(tx, &page).await? {
         return Err(taken());

@@ -1,7 +1,7 @@
 //! `DELETE /brands/{brand}/media/{media}`
 
 use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, files, media, post_media};
+use crier_common::store::{Tx, bio_pages, files, media, post_media};
 
 use super::{TAG, show};
 use crate::answer::Answer;
@@ -31,6 +31,10 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
             Code::MediaInUse,
             "A post that is pending approval, scheduled or being published shows this picture. Take it from the post, or delete the post, first.",
         ));
+    }
+    if bio_pages::shows(tx, media_id).await? {
+        let message = "A link-in-bio page shows this picture. Give the page another avatar, or none, first.";
+        return Err(ApiError::new(Code::MediaInUse, message));
     }
     media::delete(tx, brand_id, media_id).await?;
     files::doom_unused(tx, file_id).await?;

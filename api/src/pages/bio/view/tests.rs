@@ -61,10 +61,12 @@ fn page(title: &str, bio: Option<&str>) -> BioPage {
     let now = chrono::DateTime::from_timestamp(1_781_000_000, 0).unwrap();
     BioPage {
         id: 1,
+        brand_id: 1,
         slug: "a".repeat(63),
         title: title.to_owned(),
         bio: bio.map(str::to_owned),
         theme: Theme::Ocean,
+        avatar_id: None,
         views: 0,
         version: 7,
         created_at: now,
@@ -86,7 +88,7 @@ fn links(count: i64, title: &str) -> Vec<BioLink> {
 }
 
 fn html(page: &BioPage, links: &[BioLink]) -> String {
-    let shown = render("https://crier.example", page, links).unwrap();
+    let shown = render("https://crier.example", page, links, None).unwrap();
     String::from_utf8(shown.html.to_vec()).unwrap()
 }
 
