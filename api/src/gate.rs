@@ -28,6 +28,8 @@ pub struct Label(pub &'static str);
 /// So much of a refused body is read away, so that a client that is still sending gets to read the answer.
 const DRAINED: u64 = 64 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// A client that sends nothing for so long waits for the answer.
+const QUIET: Duration = Duration::from_millis(200);
 
 pub struct Gate {
     pub app: Arc<App>,
@@ -114,7 +116,7 @@ async fn drain(req: &mut Request) {
     let mut body = req.take_body();
     let read = async {
         let mut left = DRAINED;
-        while let Some(Ok(frame)) = body.next().await {
+        while let Ok(Some(Ok(frame))) = tokio::time::timeout(QUIET, body.next()).await {
             let size = frame.data_ref().map_or(0, |data| data.len() as u64);
             left = left.saturating_sub(size);
             if left == 0 {

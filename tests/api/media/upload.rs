@@ -181,6 +181,9 @@ async fn what_is_too_large_is_refused_before_it_is_read(app: TestApp) {
     let answer = answer_to(&t, &format!("Content-Length: {}", 40 << 20), b"").await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
     assert!(answer.contains("25 MiB"), "{answer}");
+    // Who has begun to send gets to read the answer as well.
+    let answer = answer_to(&t, &format!("Content-Length: {}", 40 << 20), &vec![b'x'; 40 << 20]).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
 async fn what_turns_out_too_large_is_refused_while_it_is_read(app: TestApp) {
