@@ -24,6 +24,7 @@ on_both!(
     a_picture_that_was_deleted_at_wordpress_is_uploaded_again,
     an_album_goes_to_telegram_in_one_call,
     woocommerce_is_told_where_the_pictures_are,
+    what_bluesky_does_not_take_is_converted_and_shrunk,
 );
 
 /// What the server was asked, and what it says to it: by the method and the last part of the path.
@@ -320,4 +321,42 @@ async fn woocommerce_is_told_where_the_pictures_are(s: TestStore) {
     let images = server.bodies("POST products")[1]["images"].clone();
     assert_eq!((&images[0]["alt"], &images[1]["alt"]), (&json!("Picture 1"), &json!("Picture 2")));
     assert!(images[0]["src"].as_str().unwrap().starts_with("https://crier.example/media/"), "{images}");
+}
+
+async fn what_bluesky_does_not_take_is_converted_and_shrunk(s: TestStore) {
+    let server = Server::start(|asked, before, _| match asked {
+        UPLOAD => ok(json!({ "blob": blob(before) })),
+        _ => written(),
+    })
+    .await;
+    let (w, account) = bluesky(s, &server).await;
+    // Every pixel another: as large as a picture of its size can be.
+    let noise = image::RgbImage::from_fn(900, 800, |x, y| {
+        let n = x.wrapping_mul(0x9e37_79b1) ^ y.wrapping_mul(0x85eb_ca6b).rotate_left(13);
+        image::Rgb(n.wrapping_mul(0xc2b2_ae35).to_be_bytes()[..3].try_into().unwrap())
+    });
+    let large = picture::encoded(&noise.into(), image::ImageFormat::Png);
+    assert!(large.len() > 2_000_000);
+    let ids = [
+        w.picture("large.png", large, Some("Noise")).await,
+        w.picture("moving.gif", picture::gif(40, 30), Some("A still")).await,
+    ];
+    let (post, _) = w.publish_pictures(account, &ids).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let sent = server.asked(UPLOAD);
+    assert_eq!(sent.len(), 2);
+    assert!(
+        sent[0].headers["content-type"] == "image/jpeg" && sent[0].body.len() <= 1_000_000,
+        "{}",
+        sent[0].body.len()
+    );
+    assert!(sent[1].headers["content-type"] != "image/gif");
+    for (upload, sides) in sent.iter().zip([(900, 800), (40, 30)]) {
+        let shown = image::load_from_memory(&upload.body).unwrap();
+        assert!(shown.width() <= sides.0 && shown.height() <= sides.1, "{sides:?}");
+    }
+    let images = server.bodies(PUT)[0]["record"]["embed"]["images"].clone();
+    assert_eq!(images[0]["aspectRatio"], json!({ "width": 900, "height": 800 }));
+    assert_eq!((&images[0]["alt"], &images[1]["alt"]), (&json!("Noise"), &json!("A still")));
 }
