@@ -102,6 +102,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_documents_file_is_the_built_in_plans() {
+        let page = include_str!("../../../docs/plans.md");
+        let (_, rest) = page.split_once("```toml\n").unwrap();
+        let (file, _) = rest.split_once("```").unwrap();
+        assert_eq!(parse(file).unwrap(), Plans::default());
+    }
+
+    #[test]
     fn a_file_replaces_the_whole_set_and_an_absent_number_means_none() {
         let plans = parse("[plans.solo]\nbrands = 2\nfeatures = [\"webhooks\"]\n[plans.big]\n").unwrap();
         assert_eq!(plans.names().collect::<Vec<_>>(), ["big", "solo"]);
