@@ -54,6 +54,16 @@ pub trait Job: Send + Sync {
     }
 }
 
+/// The pause after an attempt (from 1) by a kind's table of seconds, whose last one holds for all that follow; ± 20 %, by a
+/// `jitter` in `[0, 1)`.
+fn pause_of(seconds: &[i64], attempt: i32, jitter: f64) -> TimeDelta {
+    let index = usize::try_from(attempt - 1).unwrap_or(0).min(seconds.len().saturating_sub(1));
+    let pause = seconds.get(index).copied().unwrap_or_default();
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a few million milliseconds")]
+    let millis = (pause as f64 * 1_000.0 * (0.8 + 0.4 * jitter)) as i64;
+    TimeDelta::milliseconds(millis)
+}
+
 /// How a run ends, as a value: it is written in the transaction that settles the job, and may be written again when that
 /// transaction failed.
 #[async_trait]

@@ -7,7 +7,7 @@ use crier_common::domain::media::{MediaError, MediaErrorCode, MediaJob};
 use crier_common::media::{self, Described, import};
 use crier_common::store::{Result, Tx, media_jobs};
 
-use super::super::Ending;
+use super::super::{Ending, pause_of};
 use super::fetch::{Brought, Failure};
 
 /// The pauses between tries (contract, section 3, Media job), each ± 20 %.
@@ -15,14 +15,7 @@ const PAUSES: [i64; 4] = [5, 30, 120, 600];
 
 /// The pause after the given attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
 pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
-    let index = usize::try_from(attempt - 1).unwrap_or(0).min(PAUSES.len() - 1);
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "less than a million milliseconds"
-    )]
-    let millis = (PAUSES[index] as f64 * 1_000.0 * (0.8 + 0.4 * jitter)) as i64;
-    TimeDelta::milliseconds(millis)
+    pause_of(&PAUSES, attempt, jitter)
 }
 
 pub enum How {

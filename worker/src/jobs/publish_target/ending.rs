@@ -12,7 +12,7 @@ use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Tx, accounts, posts, targets};
 use crier_common::telemetry::metrics;
 
-use super::super::Ending;
+use super::super::{Ending, pause_of};
 use super::expired;
 
 /// The pauses between tries (contract, section 3, Post), each ± 20 %.
@@ -170,10 +170,7 @@ impl Ended {
 
 /// The pause after the given attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
 pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
-    let index = usize::try_from(attempt - 1).unwrap_or(0).min(PAUSES.len() - 1);
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a few million milliseconds")]
-    let millis = (PAUSES[index] as f64 * 1_000.0 * (0.8 + 0.4 * jitter)) as i64;
-    TimeDelta::milliseconds(millis)
+    pause_of(&PAUSES, attempt, jitter)
 }
 
 #[async_trait]
