@@ -15,7 +15,7 @@ use crate::fields::{Fields, Problems};
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/posts/{post}", "updatePost", Scope::PostsWrite)
         .tag(TAG)
-        .summary("PostChange a post, reschedule it, publish it now, or take it back to draft")
+        .summary("Change a post, reschedule it, publish it now, or take it back to draft")
         .description(
             "What is absent stays. `now` on a failed or partially published post tries the failed targets again. What was published, or is being published, cannot change.",
         )
