@@ -92,6 +92,7 @@ async fn a_second_request_meanwhile_is_in_progress(s: TestStore) {
     let w = s.world().await;
     let slot = slot(s.key(w.user).await, "one");
     let mut first = s.begin().await.unwrap();
+    assert_eq!(idempotency::look(&s.store, &slot).await.unwrap(), Found::Fresh, "nothing is stored yet");
     assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), Found::Fresh);
     if s.is_postgres() {
         assert_eq!(take(&s, &slot).await, Found::InProgress);

@@ -119,9 +119,12 @@ fn standing(found: Found) -> Result<Option<Answer>> {
 
 /// Looks at the key before the first of two steps, and holds it where that step must not be taken twice at once.
 async fn look(store: &Store, slot: &Slot, parsed: &Parsed, hold: bool) -> Result<Option<Answer>> {
+    if !hold || parsed.is_err() {
+        return standing(idempotency::look(store, slot).await?);
+    }
     let mut tx = store.begin().await?;
     let answer = standing(idempotency::take(&mut tx, slot).await?)?;
-    if answer.is_none() && parsed.is_ok() && hold {
+    if answer.is_none() {
         idempotency::hold(&mut tx, slot).await?;
         tx.commit().await?;
     } else {

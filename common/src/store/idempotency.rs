@@ -8,8 +8,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::db::{execute, run};
-use super::{Result, Tx};
-use crate::secrets::Place;
+use super::{Conn, Result, Store, Tx};
+use crate::secrets::{Cipher, Place};
 
 /// How long an answer is kept.
 pub const KEPT: TimeDelta = TimeDelta::hours(24);
@@ -59,6 +59,11 @@ impl Slot {
     }
 }
 
+/// Says what stands under the key, and takes nothing: one who only looks must not make another's write "in progress".
+pub async fn look(store: &Store, slot: &Slot) -> Result<Found> {
+    find(&mut store.read().await?, store.cipher(), slot, store.now()).await
+}
+
 /// Takes the key for this transaction and says what stands under it.
 pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<Found> {
     if tx.is_postgres() {
@@ -69,10 +74,12 @@ pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<Found> {
             return Ok(Found::InProgress);
         }
     }
-    find(tx, slot).await
+    let (now, cipher) = (tx.now, tx.cipher.clone());
+    find(tx, &cipher, slot, now).await
 }
 
-async fn find(tx: &mut Tx, slot: &Slot) -> Result<Found> {
+/// A row that is over stands for nothing; [`store`] and [`hold`] write over it.
+async fn find(conn: &mut Conn, cipher: &Cipher, slot: &Slot, now: DateTime<Utc>) -> Result<Found> {
     const SQL: &str = "SELECT fingerprint, status, location, body, lease_until, created_at FROM idempotency_keys WHERE api_key_id = $1 AND key = $2";
     #[derive(sqlx::FromRow)]
     struct Row {
@@ -83,18 +90,17 @@ async fn find(tx: &mut Tx, slot: &Slot) -> Result<Found> {
         lease_until: Option<DateTime<Utc>>,
         created_at: DateTime<Utc>,
     }
-    let row: Option<Row> = run!(tx, c => sqlx::query_as(SQL).bind(slot.api_key_id).bind(&slot.key).fetch_optional(c))?;
+    let row: Option<Row> =
+        run!(conn, c => sqlx::query_as(SQL).bind(slot.api_key_id).bind(&slot.key).fetch_optional(c))?;
     let Some(row) = row else { return Ok(Found::Fresh) };
-    let over = row.created_at + KEPT <= tx.now || row.status.is_none() && row.lease_until.is_none_or(|t| t <= tx.now);
-    if over {
-        release(tx, slot).await?;
+    if row.created_at + KEPT <= now || row.status.is_none() && row.lease_until.is_none_or(|t| t <= now) {
         return Ok(Found::Fresh);
     }
     if row.fingerprint != slot.fingerprint {
         return Ok(Found::Reused);
     }
     let (Some(status), Some(sealed)) = (row.status, row.body) else { return Ok(Found::InProgress) };
-    let body = tx.cipher.open(&place(&slot.row()), &sealed)?;
+    let body = cipher.open(&place(&slot.row()), &sealed)?;
     Ok(Found::Answered(Answer { status: u16::try_from(status).unwrap_or(500), location: row.location, body }))
 }
 
@@ -104,7 +110,7 @@ fn place(row: &str) -> Place<'_> {
 
 /// Stores the answer in the transaction of the write.
 pub async fn store(tx: &mut Tx, slot: &Slot, answer: &Answer) -> Result<()> {
-    const SQL: &str = "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (api_key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, location = excluded.location, body = excluded.body, lease_until = NULL";
+    const SQL: &str = "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (api_key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, location = excluded.location, body = excluded.body, lease_until = NULL, created_at = excluded.created_at";
     let sealed = tx.cipher.seal(&place(&slot.row()), &answer.body)?;
     let (status, now) = (i32::from(answer.status), tx.now);
     execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, status, &answer.location, &sealed, now)?;
@@ -113,7 +119,7 @@ pub async fn store(tx: &mut Tx, slot: &Slot, answer: &Answer) -> Result<()> {
 
 /// Holds the key on a lease for an operation that waits for others.
 pub async fn hold(tx: &mut Tx, slot: &Slot) -> Result<()> {
-    const SQL: &str = "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at) VALUES ($1, $2, $3, $4, $5)";
+    const SQL: &str = "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (api_key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = NULL, location = NULL, body = NULL, lease_until = excluded.lease_until, created_at = excluded.created_at";
     let (until, now) = (tx.now + LEASE, tx.now);
     execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, until, now)?;
     Ok(())

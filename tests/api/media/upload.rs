@@ -20,7 +20,7 @@ on_both_apps!(
     what_turns_out_too_large_is_refused_while_it_is_read,
     the_same_form_again_is_answered_from_the_first_one,
     another_form_under_the_same_key_is_refused,
-    two_at_once_under_one_key_make_one_asset,
+    of_three_at_once_under_one_key_one_makes_the_asset,
     the_same_bytes_are_stored_once_for_a_brand,
     what_does_not_fit_the_plan_is_refused_before_it_is_stored,
     two_at_once_do_not_both_get_the_last_room,
@@ -238,14 +238,14 @@ async fn another_form_under_the_same_key_is_refused(app: TestApp) {
     t.request("POST", &path).idem("second").form(Some(("a.png", &png)), &[]).send().await.expect(201);
 }
 
-async fn two_at_once_under_one_key_make_one_asset(app: TestApp) {
+async fn of_three_at_once_under_one_key_one_makes_the_asset(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    for round in 0..5u8 {
+    for round in 0..20u8 {
         let png = picture::encoded(&picture::pixels(20, 20, round), ImageFormat::Png);
         let (path, key) = (t.path("/media"), format!("round-{round}"));
         let send = || t.request("POST", &path).idem(&key).form(Some(("a.png", &png)), &[]).send();
-        let (one, two) = tokio::join!(send(), send());
-        for reply in [one, two] {
+        let (one, two, three) = tokio::join!(send(), send(), send());
+        for reply in [one, two, three] {
             if reply.status == 409 {
                 reply.refused(409, "idempotency_in_progress");
             } else {
