@@ -26,6 +26,14 @@ pub struct Decoded {
     pub icc: Option<Vec<u8>>,
 }
 
+impl Decoded {
+    /// # Errors
+    /// A refusal where the sides are others.
+    pub fn with_sides(self, width: u32, height: u32) -> Result<Self, Refusal> {
+        if (self.picture.width(), self.picture.height()) == (width, height) { Ok(self) } else { Err(broken()) }
+    }
+}
+
 /// # Errors
 /// A refusal where the data ends early or is wrong.
 pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
@@ -38,6 +46,20 @@ pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
     decoded.map_err(|_| broken())
 }
 
+/// The colour profile of a JPEG that is not decoded.
+///
+/// # Errors
+/// A refusal where the head is wrong.
+pub fn jpeg_profile(bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+    let mut decoder = JpegDecoder::new(Cursor::new(bytes)).map_err(|_| broken())?;
+    Ok(profile(&mut decoder))
+}
+
+/// One that cannot be read is none.
+fn profile(decoder: &mut impl ImageDecoder) -> Option<Vec<u8>> {
+    decoder.icc_profile().ok().flatten().filter(|icc| icc.len() as u64 <= BESIDE)
+}
+
 fn limits() -> image::Limits {
     let mut limits = image::Limits::no_limits();
     limits.max_alloc = Some(BESIDE);
@@ -45,8 +67,7 @@ fn limits() -> image::Limits {
 }
 
 fn finish(mut decoder: impl ImageDecoder) -> ImageResult<Decoded> {
-    // A profile that cannot be read is none.
-    let icc = decoder.icc_profile().ok().flatten().filter(|icc| icc.len() as u64 <= BESIDE);
+    let icc = profile(&mut decoder);
     Ok(Decoded { picture: DynamicImage::from_decoder(decoder)?, icc })
 }
 

@@ -56,7 +56,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     if frames.is_empty() {
         return Err(broken());
     }
-    Ok(Walked { clean: rewrite.finish(), orientation: Orientation::NoTransforms, frames })
+    Ok(Walked { clean: rewrite.finish(), orientation: Orientation::NoTransforms, frames, small: None })
 }
 
 enum Extension {

@@ -89,27 +89,31 @@ impl<T: BufRead + Seek> Source<T> {
 
     fn jpeg(&mut self) -> Result<Found, Refusal> {
         self.to(2)?;
-        let (mut frame, mut turned) = (None, false);
+        let (mut frame, mut turned, mut marks) = (None, false, jpeg::Marks::default());
         loop {
             let code = self.marker()?;
             let length = u64::from(u16::from_be_bytes(self.bytes()?)).checked_sub(2).ok_or_else(broken)?;
             match code {
                 0xc0..=0xcf if !matches!(code, 0xc4 | 0xc8 | 0xcc) => {
-                    frame = Some((jpeg::frame(&self.some(length)?)?, code == 0xc2));
+                    frame = Some(jpeg::frame(code, &self.some(length)?)?);
                 }
+                0xe0 | 0xee => marks.note(code, &self.some(length)?),
                 0xe1 => {
                     let body = self.some(length)?;
                     turned |= body.starts_with(b"Exif") && orientation(&body) != Orientation::NoTransforms;
                 }
                 0xda => {
                     let [together] = self.bytes()?;
-                    let (frame, progressive) = frame.ok_or_else(broken)?;
+                    let frame = frame.ok_or_else(broken)?;
                     let count = frame.components.len();
-                    let at_once = !progressive && usize::from(together) == count;
-                    // All coefficients are kept where a scan has not all of a block: 2 bytes for each sample, and a bit
-                    // and more of ours.
-                    let decoded = if count == 1 { 1 } else { 3 };
-                    let beside = if at_once { 0 } else { 3 * count as u64 };
+                    let at_once = !frame.progressive && usize::from(together) == count;
+                    // Where an eighth is enough, nothing is decoded. Else all coefficients are kept where a scan has not all
+                    // of a block: 2 bytes for each sample, and a bit and more of ours.
+                    let (decoded, beside) = match count {
+                        _ if !turned && jpeg::is_enough(&frame, &marks) => (0, 1),
+                        1 => (1, if at_once { 0 } else { 3 }),
+                        _ => (3, if at_once { 0 } else { 3 * count as u64 }),
+                    };
                     return Ok((frame.width, frame.height, Cost { decoded, beside, turned }));
                 }
                 _ => self.skip(length)?,

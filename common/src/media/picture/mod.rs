@@ -4,10 +4,11 @@
 //! the caller's thread.
 //!
 //! 1. [`probe`] reads the head (`head.rs`): sides and memory are known before anything is allocated.
-//! 2. A walk over the structure, one file a format (`jpeg.rs` with `entropy.rs`, `png.rs`, `gif.rs`, `webp.rs`), finds
-//!    where the picture ends and writes the file anew without what is no part of it (`rewrite.rs`). Signs of another
-//!    format in that are a refusal (`signs.rs`).
-//! 3. What is left is decoded, all of it (`decode.rs`): nobody is given a file that is not a whole picture.
+//! 2. A walk over the structure, one file a format (`jpeg/`, `png.rs`, `gif.rs`, `webp.rs`), finds where the picture ends
+//!    and writes the file anew without what is no part of it (`rewrite.rs`). Signs of another format in that are a refusal
+//!    (`signs.rs`).
+//! 3. What is left is decoded, all of it (`decode.rs`): nobody is given a file that is not a whole picture. Of a large JPEG
+//!    the walk has read all codes already, and the picture at an eighth of its size, which is enough for a thumbnail.
 //! 4. Turned upright where it has to be; a thumbnail (`resize.rs`, `encode.rs`).
 //!
 //! The same picture gives the same bytes, and what [`examine`] gives it takes again as it is. `docs/media.md` has what
@@ -26,7 +27,6 @@ use crate::domain::media::ImageType;
 
 mod decode;
 mod encode;
-mod entropy;
 mod fit;
 mod gif;
 mod head;
@@ -115,27 +115,28 @@ pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Ref
 /// Checks the whole of it, and makes it fit to be kept. Give it only what [`probe`] has passed.
 pub fn examine(bytes: Bytes, limits: &Limits) -> Result<Picture, Refusal> {
     let Probed { kind, width, height, .. } = probe(Cursor::new(&bytes), limits)?;
-    let Walked { clean, orientation, frames } = walk(&bytes, kind)?;
+    let Walked { clean, orientation, frames, small } = walk(&bytes, kind)?;
     decode::check_frames(&bytes, kind, &frames, limits)?;
     drop(bytes);
-    let Decoded { mut picture, icc } = decode::decode(&clean, kind)?;
-    if (picture.width(), picture.height()) != (width, height) {
-        return Err(broken());
-    }
+    // An animation stays as it is: nobody turns one.
+    let turns = orientation != Orientation::NoTransforms && frames.is_empty();
+    let Decoded { mut picture, icc } = match small {
+        Some(small) if !turns => Decoded { picture: small, icc: decode::jpeg_profile(&clean)? },
+        _ => decode::decode(&clean, kind)?.with_sides(width, height)?,
+    };
     // A profile that cannot be unpacked within reason is nothing to hand on.
     let clean = if kind == ImageType::Png && icc.is_none() { png::without_profile(&clean)? } else { clean };
     let icc = encode::profile(icc, picture.color());
-    // An animation stays as it is: nobody turns one.
-    let (bytes, kind) = if orientation == Orientation::NoTransforms || !frames.is_empty() {
-        (clean, kind)
-    } else {
+    let (bytes, kind, sides) = if turns {
         drop(clean);
         picture.apply_orientation(orientation);
-        turned(&picture, kind, icc.as_deref())?
+        let (bytes, kind) = turned(&picture, kind, icc.as_deref())?;
+        (bytes, kind, (picture.width(), picture.height()))
+    } else {
+        (clean, kind, (width, height))
     };
-    let (width, height) = (picture.width(), picture.height());
-    let (thumbnail, thumbnail_kind) = thumbnail(picture, icc.as_deref())?;
-    Ok(Picture { kind, bytes, width, height, thumbnail, thumbnail_kind })
+    let (thumbnail, thumbnail_kind) = thumbnail(picture, sides, icc.as_deref())?;
+    Ok(Picture { kind, bytes, width: sides.0, height: sides.1, thumbnail, thumbnail_kind })
 }
 
 fn walk(bytes: &Bytes, kind: ImageType) -> Result<Walked, Refusal> {
@@ -161,8 +162,9 @@ fn turned(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result
     Ok((walk(&written.into(), kind)?.clean, kind))
 }
 
-fn thumbnail(picture: DynamicImage, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
-    let (width, height) = resize::within(picture.width(), picture.height(), THUMBNAIL);
+/// `sides`: those of the whole picture, of which `picture` may be a smaller one.
+fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
+    let (width, height) = resize::within(sides.0, sides.1, THUMBNAIL);
     let mut source = resize::Source::new(picture);
     let small = source.to(width, height).ok_or_else(broken)?;
     let icc = icc.filter(|icc| icc.len() <= THUMBNAIL_PROFILE);

@@ -77,7 +77,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
         return Err(broken());
     }
     let orientation = state.orientation.unwrap_or(Orientation::NoTransforms);
-    Ok(Walked { clean: rewrite.finish(), orientation, frames: state.frames })
+    Ok(Walked { clean: rewrite.finish(), orientation, frames: state.frames, small: None })
 }
 
 impl State {

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use image::DynamicImage;
 use image::metadata::Orientation;
 
 use super::{Refusal, broken, cut, signs};
@@ -18,6 +19,8 @@ pub struct Walked {
     pub orientation: Orientation,
     /// The pictures of an animation, in order; none of a picture that stands still.
     pub frames: Vec<Frame>,
+    /// The picture at a fraction of its size, as it is in the file, where that is enough for a thumbnail.
+    pub small: Option<DynamicImage>,
 }
 
 /// One picture of an animation.

@@ -67,7 +67,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     state.is_whole()?;
     let clean = state.written(source, &kept)?;
     let orientation = state.orientation.unwrap_or(Orientation::NoTransforms);
-    Ok(Walked { clean, orientation, frames: state.frames })
+    Ok(Walked { clean, orientation, frames: state.frames, small: None })
 }
 
 impl State {

@@ -10,6 +10,7 @@ use image::{DynamicImage, GenericImageView, ImageFormat};
 use super::{Fitted, Limits, Picture, Refusal, Rules, examine, fit, probe};
 use crate::domain::media::ImageType;
 
+mod eighth;
 mod fitting;
 mod forged;
 mod hostile;
@@ -20,7 +21,16 @@ pub const LIMITS: Limits = Limits { max_bytes: 1 << 20, max_pixels: 1_000_000 };
 
 /// All pictures of the corpus, by name.
 pub fn corpus() -> Vec<(String, Bytes)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/pictures/corpus");
+    folder("corpus")
+}
+
+/// JPEGs that are large enough to have their thumbnails drawn while they are read.
+pub fn large() -> Vec<(String, Bytes)> {
+    folder("large")
+}
+
+fn folder(name: &str) -> Vec<(String, Bytes)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/pictures").join(name);
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<(String, Bytes)> = entries
         .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap().into()))

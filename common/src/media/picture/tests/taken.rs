@@ -74,6 +74,11 @@ pub fn jpeg_with(code: u8, body: &[u8], jpeg: &[u8]) -> Bytes {
     out.into()
 }
 
+/// To be turned to the right.
+pub fn turned(jpeg: &[u8]) -> Bytes {
+    jpeg_with(0xe1, &[&b"Exif\0\0"[..], &exif(6)].concat(), jpeg)
+}
+
 #[test]
 fn all_eight_orientations_come_out_upright() {
     let upright = photo(40, 24);

@@ -1,15 +1,25 @@
 //! JPEG: marker segments and scans, from SOI to EOI.
 //!
-//! What telephones append after EOI is dropped: further pictures, films, the trailers of their makers.
+//! The codes of all blocks are read (`scans.rs`, `tables.rs`, `bits.rs`), which gives the picture at an eighth of its size by
+//! the way (`eighth.rs`). What telephones append after EOI is dropped: further pictures, films, the trailers of their makers.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use image::metadata::Orientation;
 
-use super::entropy::{Component, Scans};
 use super::rewrite::{Input, Rewrite, Walked, is_padding, orientation, side, trailing};
 use super::{Refusal, broken, signs};
+
+mod bits;
+mod eighth;
+mod scans;
+mod tables;
+
+use eighth::Means;
+pub use eighth::{Marks, is_enough};
+use scans::Scans;
+use tables::Tables;
 
 /// Scans of one picture; a photograph has ten or so. More would be work without end.
 const MOST_SCANS: usize = 100;
@@ -20,8 +30,9 @@ struct Walk<'a> {
     orientation: Option<Orientation>,
     jfif: bool,
     adobe: bool,
+    marks: Marks,
     scans: Option<Scans>,
-    tables: super::entropy::Tables,
+    tables: Tables,
     scan_count: usize,
 }
 
@@ -34,8 +45,9 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
         orientation: None,
         jfif: false,
         adobe: false,
+        marks: Marks::default(),
         scans: None,
-        tables: super::entropy::Tables::default(),
+        tables: Tables::default(),
         scan_count: 0,
     };
     walk.rewrite.keep(0..2);
@@ -53,7 +65,8 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
         at = walk.segment(code, marker)?;
     }
     let orientation = walk.orientation.unwrap_or(Orientation::NoTransforms);
-    Ok(Walked { clean: walk.rewrite.finish(), orientation, frames: Vec::new() })
+    let small = walk.scans.as_ref().and_then(Scans::small);
+    Ok(Walked { clean: walk.rewrite.finish(), orientation, frames: Vec::new(), small })
 }
 
 /// Where the next marker with a meaning is. What is before it is filling, or is nothing.
@@ -84,11 +97,12 @@ impl Walk<'_> {
         let body = body(self.input, marker)?;
         let bytes = self.input.range(body.clone())?;
         let whole = marker..body.end;
+        self.marks.note(code, bytes);
         match code {
             0xc0..=0xc2 => self.frame(code, bytes)?,
             0xc4 => self.tables.define(bytes)?,
             0xdd => self.tables.restart = self.input.be16(body.start)?,
-            0xdb => {}
+            0xdb => self.tables.quantize(bytes)?,
             0xda => return self.scan(whole),
             0xc3 | 0xc5..=0xcf => return Err(unusual()),
             // A second picture within the first, its height afterwards, or a pyramid of pictures.
@@ -139,8 +153,7 @@ impl Walk<'_> {
         if self.scans.is_some() {
             return Err(broken());
         }
-        let frame = frame(bytes)?;
-        self.scans = Some(Scans::new(code == 0xc2, frame.width, frame.height, frame.components));
+        self.scans = Some(Scans::new(frame(code, bytes)?));
         Ok(())
     }
 
@@ -152,6 +165,9 @@ impl Walk<'_> {
             return Err(Refusal::Unsupported(text));
         }
         let scans = self.scans.as_mut().ok_or_else(broken)?;
+        if self.scan_count == 1 {
+            scans.draw_small(&self.marks);
+        }
         let bytes = self.input.range(header.start + 4..header.end)?;
         let data = self.input.range(header.end..self.input.0.len())?;
         let end = header.end + scans.read(bytes, data, &self.tables)?;
@@ -161,14 +177,32 @@ impl Walk<'_> {
 }
 
 /// The head of a picture.
+#[derive(Debug)]
 pub struct FrameHead {
+    pub progressive: bool,
     pub width: u32,
     pub height: u32,
     pub components: Vec<Component>,
 }
 
-/// The body of SOF.
-pub fn frame(bytes: &[u8]) -> Result<FrameHead, Refusal> {
+/// A component, with its sampling factors.
+#[derive(Debug)]
+pub struct Component {
+    id: u8,
+    h: usize,
+    v: usize,
+    /// Which quantization table it has.
+    table: usize,
+    /// Whether a scan had it (in a progressive picture: its first coefficient).
+    seen: bool,
+    /// Which coefficients of each block are not zero so far; only of a progressive picture.
+    history: Vec<u64>,
+    /// Only where the picture is wanted at an eighth of its size.
+    means: Means,
+}
+
+/// SOF, by its code and its body.
+pub fn frame(code: u8, bytes: &[u8]) -> Result<FrameHead, Refusal> {
     let input = Input(bytes);
     if input.u8(0)? != 8 {
         return Err(unusual());
@@ -179,14 +213,14 @@ pub fn frame(bytes: &[u8]) -> Result<FrameHead, Refusal> {
     }
     let mut components = Vec::with_capacity(count);
     for n in 0..count {
-        let (id, factors) = (input.u8(6 + 3 * n)?, input.u8(7 + 3 * n)?);
+        let (id, factors, table) = (input.u8(6 + 3 * n)?, input.u8(7 + 3 * n)?, input.u8(8 + 3 * n)?.into());
         let (h, v) = (usize::from(factors >> 4), usize::from(factors & 15));
-        if !(1..=4).contains(&h) || !(1..=4).contains(&v) {
+        if !(1..=4).contains(&h) || !(1..=4).contains(&v) || table > 3 {
             return Err(broken());
         }
-        components.push(Component::new(id, h, v));
+        components.push(Component { id, h, v, table, seen: false, history: Vec::new(), means: Means::default() });
     }
-    Ok(FrameHead { width, height, components })
+    Ok(FrameHead { progressive: code == 0xc2, width, height, components })
 }
 
 fn unusual() -> Refusal {

@@ -1,0 +1,146 @@
+//! The bits of a scan.
+
+use super::super::{Refusal, broken, cut};
+use super::tables::{Codes, SHORT};
+
+/// The bits of a scan up to the next marker.
+pub struct Bits<'a> {
+    data: &'a [u8],
+    at: usize,
+    /// The next bits, at the left.
+    buffer: u64,
+    count: u32,
+}
+
+impl<'a> Bits<'a> {
+    pub fn new(data: &'a [u8]) -> Self {
+        Self { data, at: 0, buffer: 0, count: 0 }
+    }
+
+    /// Has 32 bits ready, or all that there are.
+    fn fill(&mut self) {
+        if let Some(next) = self.data.get(self.at..).and_then(<[u8]>::first_chunk).map(|next| u32::from_be_bytes(*next))
+            && !has_ff(next)
+        {
+            self.buffer |= u64::from(next) << (32 - self.count);
+            self.count += 32;
+            self.at += 4;
+            return;
+        }
+        while self.count <= 56 {
+            match (self.data.get(self.at), self.data.get(self.at + 1)) {
+                // Zero after FF is no data.
+                (Some(0xff), Some(0)) => self.push(0xff, 2),
+                (Some(0xff), _) | (None, _) => return,
+                (Some(byte), _) => self.push(*byte, 1),
+            }
+        }
+    }
+
+    fn push(&mut self, byte: u8, length: usize) {
+        self.buffer |= u64::from(byte) << (56 - self.count);
+        self.count += 8;
+        self.at += length;
+    }
+
+    /// Passes at most 32 bits.
+    pub fn skip(&mut self, length: u32) -> Result<(), Refusal> {
+        if length > self.count {
+            self.fill();
+            if length > self.count {
+                return Err(cut());
+            }
+        }
+        self.buffer <<= length;
+        self.count -= length;
+        Ok(())
+    }
+
+    /// At most 32 bits as a number.
+    pub fn take(&mut self, length: u32) -> Result<u32, Refusal> {
+        if length > self.count {
+            self.fill();
+        }
+        let value = if length == 0 { 0 } else { (self.buffer >> (64 - length)) as u32 };
+        self.skip(length)?;
+        Ok(value)
+    }
+
+    /// The length of the next code, and its value.
+    fn next(&mut self, codes: &Codes) -> Result<(u32, u8), Refusal> {
+        if self.count < 32 {
+            self.fill();
+        }
+        let (length, value) = codes.short[(self.buffer >> (64 - SHORT)) as usize];
+        if length > 0 { Ok((length.into(), value)) } else { self.long(codes) }
+    }
+
+    /// The same of a code that is longer than the table.
+    #[cold]
+    fn long(&self, codes: &Codes) -> Result<(u32, u8), Refusal> {
+        let next = (self.buffer >> 48) as u32;
+        let length = (SHORT as usize + 1..=16).find(|length| next < codes.ends[*length]);
+        let Some(length) = length else { return Err(if self.count < 16 { cut() } else { broken() }) };
+        let place = (next >> (16 - length)) as i32 + codes.offsets[length];
+        let value = usize::try_from(place).ok().and_then(|place| codes.values.get(place)).ok_or_else(broken)?;
+        Ok((length as u32, *value))
+    }
+
+    /// How many zeros there are, and the size of what follows them.
+    pub fn pair(&mut self, codes: &Codes) -> Result<(u32, u32), Refusal> {
+        let (length, value) = self.next(codes)?;
+        self.skip(length)?;
+        Ok((u32::from(value >> 4), u32::from(value & 15)))
+    }
+
+    /// The same, passing also what follows.
+    pub fn pass(&mut self, codes: &Codes) -> Result<(u32, u32), Refusal> {
+        let (length, value) = self.next(codes)?;
+        let size = u32::from(value & 15);
+        self.skip(length + size)?;
+        Ok((u32::from(value >> 4), size))
+    }
+
+    /// How much larger a first coefficient is than the one before it.
+    pub fn difference(&mut self, codes: &Codes) -> Result<i32, Refusal> {
+        let (length, size) = self.next(codes)?;
+        self.skip(length)?;
+        if size > 15 {
+            return Err(broken());
+        }
+        let value = self.take(size.into())? as i32;
+        // What begins with 0 is negative.
+        Ok(if size > 0 && value < 1 << (size - 1) { value - (1 << size) + 1 } else { value })
+    }
+
+    /// How many bytes were used; a byte of which bits were used is.
+    pub fn end(&self) -> usize {
+        let mut at = self.at;
+        for _ in 0..self.count / 8 {
+            let stuffed = at >= 2 && self.data.get(at - 2..at) == Some(&[0xff, 0]);
+            at -= if stuffed { 2 } else { 1 };
+        }
+        at
+    }
+
+    /// Passes a restart marker, which has to be the next one.
+    pub fn restart(&mut self) -> Result<(), Refusal> {
+        let mut at = self.end();
+        loop {
+            match (self.data.get(at), self.data.get(at + 1)) {
+                (Some(0xff), Some(0xd0..=0xd7)) => break,
+                (Some(0xff), Some(0xff | 0)) | (Some(0..0xff), _) => at += 1,
+                (Some(0xff), Some(_)) => return Err(broken()),
+                _ => return Err(cut()),
+            }
+        }
+        *self = Self { at: at + 2, ..Self::new(self.data) };
+        Ok(())
+    }
+}
+
+/// Whether one of four bytes is FF.
+fn has_ff(bytes: u32) -> bool {
+    let zero_where_ff = !bytes;
+    zero_where_ff.wrapping_sub(0x0101_0101) & !zero_where_ff & 0x8080_8080 != 0
+}

@@ -1,0 +1,248 @@
+//! The scans of a JPEG, read without drawing them: whether the codes of all blocks are there, and where they end.
+//!
+//! Decoders paint grey where data is missing or wrong, and say nothing. (ITU T.81, sections F.2 and G.2.)
+
+use image::DynamicImage;
+
+use super::super::rewrite::Input;
+use super::super::{Refusal, broken, cut};
+use super::bits::Bits;
+use super::eighth::{self, Marks, Means};
+use super::tables::{Codes, Tables};
+use super::{Component, FrameHead};
+
+/// The scans of one picture.
+#[derive(Debug)]
+pub struct Scans {
+    frame: FrameHead,
+    /// The largest sampling factors.
+    h: usize,
+    v: usize,
+    /// Whether the picture is also drawn at an eighth of its size.
+    draws: bool,
+}
+
+/// The head of a scan.
+struct Scan {
+    parts: Vec<Part>,
+    first: u32,
+    last: u32,
+    refines: bool,
+    /// By how many bits the first coefficients are to be moved.
+    shift: u32,
+}
+
+/// A component of a scan: its place, its tables for the first and for the other coefficients, and its last first one.
+struct Part {
+    place: usize,
+    dc: usize,
+    ac: usize,
+    previous: i32,
+}
+
+impl Scans {
+    pub fn new(frame: FrameHead) -> Self {
+        let most = |of: fn(&Component) -> usize| frame.components.iter().map(of).max().unwrap_or(1);
+        let (h, v) = (most(|c| c.h), most(|c| c.v));
+        Self { frame, h, v, draws: false }
+    }
+
+    /// Draws the picture at an eighth of its size too, if that is enough for a thumbnail. To be called before the first scan.
+    pub fn draw_small(&mut self, marks: &Marks) {
+        self.draws = eighth::is_enough(&self.frame, marks);
+        if self.draws {
+            let (columns, rows) = (blocks(self.frame.width, self.h), blocks(self.frame.height, self.v));
+            for component in &mut self.frame.components {
+                component.means = Means::new(columns * component.h, rows * component.v);
+            }
+        }
+    }
+
+    /// # Errors
+    /// A refusal where a component had no scan.
+    pub fn are_whole(&self) -> Result<(), Refusal> {
+        if self.frame.components.iter().all(|component| component.seen) { Ok(()) } else { Err(cut()) }
+    }
+
+    /// The picture at an eighth of its size, if it was drawn.
+    pub fn small(&self) -> Option<DynamicImage> {
+        let frame = &self.frame;
+        self.draws.then(|| eighth::picture(frame.width, frame.height, &frame.components)).flatten()
+    }
+
+    /// Reads a scan by the body of its SOS, and gives how long its data is.
+    ///
+    /// # Errors
+    /// A refusal where a block is missing or no code fits.
+    pub fn read(&mut self, header: &[u8], data: &[u8], tables: &Tables) -> Result<usize, Refusal> {
+        let mut scan = self.scan(header)?;
+        let mut bits = Bits::new(data);
+        let (columns, rows) = self.begin(&scan, tables)?;
+        let (mut run, mut until_restart) = (0, tables.restart);
+        for row in 0..rows {
+            for column in 0..columns {
+                if tables.restart > 0 && until_restart == 0 {
+                    bits.restart()?;
+                    (run, until_restart) = (0, tables.restart);
+                    scan.parts.iter_mut().for_each(|part| part.previous = 0);
+                }
+                until_restart = until_restart.saturating_sub(1);
+                if self.frame.progressive && scan.first > 0 {
+                    let part = scan.parts.first().ok_or_else(broken)?;
+                    let codes = tables.ac[part.ac].as_deref().ok_or_else(broken)?;
+                    let history = &mut self.frame.components[part.place].history;
+                    let history = history.get_mut(row * columns + column).ok_or_else(broken)?;
+                    coefficients(&mut bits, codes, &scan, history, &mut run)?;
+                } else {
+                    self.unit(&mut bits, &mut scan, tables, column, row)?;
+                }
+            }
+        }
+        for part in &scan.parts {
+            self.frame.components[part.place].seen |= scan.first == 0;
+        }
+        Ok(bits.end())
+    }
+
+    /// Makes ready for a scan, and gives how many columns and rows of units it has.
+    fn begin(&mut self, scan: &Scan, tables: &Tables) -> Result<(usize, usize), Refusal> {
+        let frame = &mut self.frame;
+        let (columns, rows) = match &scan.parts[..] {
+            [alone] => {
+                let c = &frame.components[alone.place];
+                let side = |side: u32, of: usize, most: usize| (side as usize * of).div_ceil(most).div_ceil(8);
+                (side(frame.width, c.h, self.h), side(frame.height, c.v, self.v))
+            }
+            _ => (blocks(frame.width, self.h), blocks(frame.height, self.v)),
+        };
+        for part in &scan.parts {
+            let component = &mut frame.components[part.place];
+            if scan.first > 0 && frame.progressive {
+                component.history.resize(columns * rows, 0);
+            } else {
+                component.means.set_step(tables.steps[component.table].ok_or_else(broken)?);
+            }
+        }
+        Ok((columns, rows))
+    }
+
+    /// The blocks of a unit, with their first coefficients.
+    fn unit(
+        &mut self,
+        bits: &mut Bits<'_>,
+        scan: &mut Scan,
+        tables: &Tables,
+        column: usize,
+        row: usize,
+    ) -> Result<(), Refusal> {
+        let alone = scan.parts.len() == 1;
+        for part in &mut scan.parts {
+            let component = &mut self.frame.components[part.place];
+            let (across, down) = if alone { (1, 1) } else { (component.h, component.v) };
+            for n in 0..across * down {
+                let first = if scan.refines {
+                    bits.take(1)? << scan.shift
+                } else {
+                    let codes = tables.dc[part.dc].as_deref().ok_or_else(broken)?;
+                    part.previous = part.previous.wrapping_add(bits.difference(codes)?);
+                    (part.previous as u32) << scan.shift
+                };
+                if !self.frame.progressive {
+                    others(bits, tables.ac[part.ac].as_deref().ok_or_else(broken)?)?;
+                }
+                if let Some(mean) = component.means.first(column * across + n % across, row * down + n / across) {
+                    *mean |= first as i16;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(&self, header: &[u8]) -> Result<Scan, Refusal> {
+        let (input, components) = (Input(header), &self.frame.components);
+        let count = usize::from(input.u8(0)?);
+        let mut parts: Vec<Part> = Vec::with_capacity(count);
+        for n in 0..count {
+            let (id, tables) = (input.u8(1 + 2 * n)?, input.u8(2 + 2 * n)?);
+            let place = components.iter().position(|c| c.id == id).ok_or_else(broken)?;
+            let again = parts.iter().any(|part| part.place == place);
+            if again || tables >> 4 > 3 || tables & 15 > 3 || (!self.frame.progressive && components[place].seen) {
+                return Err(broken());
+            }
+            parts.push(Part { place, dc: usize::from(tables >> 4), ac: usize::from(tables & 15), previous: 0 });
+        }
+        let (first, last, steps) = (input.u8(1 + 2 * count)?, input.u8(2 + 2 * count)?, input.u8(3 + 2 * count)?);
+        let sound = if first == 0 { last == 0 } else { first <= last && last <= 63 && count == 1 };
+        if count == 0 || (self.frame.progressive && !sound) {
+            return Err(broken());
+        }
+        let (refines, shift) =
+            if self.frame.progressive { (steps >> 4 > 0, u32::from(steps & 15)) } else { (false, 0) };
+        Ok(Scan { parts, first: first.into(), last: last.into(), refines, shift })
+    }
+}
+
+/// How many units of `factor` blocks a side has.
+fn blocks(side: u32, factor: usize) -> usize {
+    (side as usize).div_ceil(8 * factor)
+}
+
+/// All coefficients of a block but the first.
+fn others(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Refusal> {
+    let mut at = 1;
+    while at < 64 {
+        let (run, size) = bits.pass(codes)?;
+        if size == 0 && run < 15 {
+            break;
+        }
+        at += run + 1;
+        if size > 0 && at > 64 {
+            return Err(broken());
+        }
+    }
+    Ok(())
+}
+
+/// Some coefficients of a block of a progressive picture. `run`: how many blocks have nothing new.
+fn coefficients(
+    bits: &mut Bits<'_>,
+    codes: &Codes,
+    scan: &Scan,
+    history: &mut u64,
+    run: &mut u32,
+) -> Result<(), Refusal> {
+    let mut at = scan.first;
+    while *run == 0 && at <= scan.last {
+        let (mut zeros, size) = bits.pair(codes)?;
+        if size == 0 && zeros < 15 {
+            *run = (1 << zeros) + bits.take(zeros)?;
+            break;
+        }
+        bits.skip(size)?;
+        while at <= scan.last {
+            if scan.refines && *history >> at & 1 == 1 {
+                bits.skip(1)?;
+            } else if zeros == 0 {
+                break;
+            } else {
+                zeros -= 1;
+            }
+            at += 1;
+        }
+        if size > 0 {
+            if at > scan.last {
+                return Err(broken());
+            }
+            *history |= 1 << at;
+        }
+        at += 1;
+    }
+    if *run > 0 {
+        *run -= 1;
+        if scan.refines && at <= scan.last {
+            let here = (u64::MAX << at) & (u64::MAX >> (63 - scan.last));
+            (0..(*history & here).count_ones()).try_for_each(|_| bits.skip(1))?;
+        }
+    }
+    Ok(())
+}
