@@ -1,5 +1,6 @@
 //! What comes from aside: the operator, a brand that goes, a run that is one too many, a stop.
 
+use chrono::TimeDelta;
 use crier_worker::engine::Run;
 
 use super::*;
@@ -18,6 +19,8 @@ worker_on_both!(
     a_brand_that_is_deleted_takes_its_imports_along,
     of_two_runs_one_counts,
     a_worker_that_stops_hands_the_import_back,
+    ended_imports_are_forgotten_after_thirty_days,
+    an_import_that_is_revived_just_now_is_not_forgotten,
 );
 
 async fn retry(w: &TestWorker, id: i64) {
@@ -180,4 +183,47 @@ async fn a_worker_that_stops_hands_the_import_back(w: TestWorker) {
     w.run_jobs().await;
     assert_eq!((job_stands(&w, id).await, job(&w, id).await.crashes), ((State::Done, 1), 0));
     is_kept_once(&w, id).await;
+}
+
+/// The oldest import that ended is as old as it may get at most.
+async fn after_thirty_days(w: &TestWorker) {
+    w.clock.advance(TimeDelta::days(30));
+    crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
+}
+
+async fn ended_imports_are_forgotten_after_thirty_days(w: TestWorker) {
+    let good = Source::with(ok(&picture::png(9, 9))).await;
+    let bad = Source::with(status("404 Not Found")).await;
+    let (completed, failed) = (import_from(&w, &good).await, import_from(&w, &bad).await);
+    run(&w).await;
+    let there = async |id| media_jobs::find(&mut w.conn().await, w.world.brand, id).await.unwrap().is_some();
+    w.clock.advance(TimeDelta::days(29));
+    let (later, waiting) = (import_from(&w, &bad).await, import_from(&w, &bad).await);
+    w.engine.run(job(&w, later).await.id).await;
+    w.clock.advance(TimeDelta::days(-29));
+    after_thirty_days(&w).await;
+    assert!(!there(completed).await && !there(failed).await);
+    assert!(there(later).await && there(waiting).await, "it ended a day ago, or has not ended");
+    assert_eq!((assets(&w).await.len(), stored(&w).len()), (1, 2), "what was brought stays");
+    after_thirty_days(&w).await;
+    assert!(!there(later).await && there(waiting).await);
+}
+
+/// The operator's command holds the row when it is to be forgotten, and is quicker.
+async fn an_import_that_is_revived_just_now_is_not_forgotten(w: TestWorker) {
+    if !w.is_postgres() {
+        // One writer: the two cannot meet.
+        return;
+    }
+    let id = import_from(&w, &Source::with(status("404 Not Found")).await).await;
+    run(&w).await;
+    let mut tx = w.begin().await.unwrap();
+    assert!(crier_common::media::import::revive(&mut tx, id).await.unwrap());
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let revived = async {
+        w.until(async || w.number(waits).await > 0).await;
+        tx.commit().await.unwrap();
+    };
+    tokio::join!(after_thirty_days(&w), revived);
+    assert_eq!(stands(&w, id).await, (Status::Pending, None));
 }
