@@ -12,7 +12,12 @@ on_both_storages!(
     a_storage_that_is_away_is_waited_for,
     bytes_that_come_after_the_sweep_go_as_well,
 );
-on_both!(sweeps_at_once_do_each_others_work, a_gone_brands_files_go, a_sweep_may_die_at_any_step);
+on_both!(
+    sweeps_at_once_do_each_others_work,
+    a_gone_brands_files_go,
+    a_sweep_may_die_at_any_step,
+    files_are_counted_by_state
+);
 
 async fn what_is_deleted_goes_and_what_is_shown_stays(s: TestStore) {
     let p = Place::over(s).await;
@@ -139,4 +144,22 @@ async fn a_sweep_may_die_at_any_step(s: TestStore) {
         p.sweep().await;
         assert_eq!((p.rows().await, p.s.stored().len()), (0, 0), "after {step} steps");
     }
+}
+
+async fn files_are_counted_by_state(s: TestStore) {
+    let p = Place::over(s).await;
+    let counted = async || {
+        let held = files::held(&mut p.s.conn().await).await.unwrap();
+        (held.reserved, held.stored, held.doomed, held.bytes)
+    };
+    assert_eq!(counted().await, (0, 0, 0, 0));
+    let (gone, _) = (p.asset(5).await, p.asset(6).await);
+    p.take_in(7).await;
+    let all = p.used().await;
+    assert_eq!(counted().await, (1, 2, 0, all));
+    p.delete(gone).await;
+    assert_eq!(counted().await, (1, 1, 1, p.used().await));
+    p.s.advance(ABANDONED);
+    p.sweep().await;
+    assert_eq!(counted().await, (0, 1, 0, p.used().await));
 }
