@@ -11,6 +11,7 @@ on_both_storages!(
     what_a_dead_process_left_goes_after_an_hour,
     a_storage_that_is_away_is_waited_for,
     bytes_that_come_after_the_sweep_go_as_well,
+    what_is_given_up_just_now_is_left_a_while,
 );
 on_both!(
     sweeps_at_once_do_each_others_work,
@@ -162,4 +163,17 @@ async fn files_are_counted_by_state(s: TestStore) {
     p.s.advance(ABANDONED);
     p.sweep().await;
     assert_eq!(counted().await, (0, 1, 0, p.used().await));
+}
+
+/// A bucket that was slow to answer may still be at work on it, however long ago it was begun.
+async fn what_is_given_up_just_now_is_left_a_while(s: TestStore) {
+    let p = Place::over(s).await;
+    let taken = p.take_in(5).await;
+    p.s.advance(SETTLED);
+    p.library.let_go(&p.s.store, &taken).await;
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (1, 2, 0));
+    p.s.advance(SETTLED);
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len()), (0, 0));
 }

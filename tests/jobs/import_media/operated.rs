@@ -19,6 +19,9 @@ worker_on_both!(
     a_brand_that_is_deleted_takes_its_imports_along,
     of_two_runs_one_counts,
     a_worker_that_stops_hands_the_import_back,
+    what_was_brought_for_an_import_that_is_gone_is_given_up,
+    a_run_whose_lease_was_lost_fetches_nothing,
+    only_an_import_that_failed_is_revived,
     ended_imports_are_forgotten_after_thirty_days,
     an_import_that_is_revived_just_now_is_not_forgotten,
 );
@@ -183,6 +186,38 @@ async fn a_worker_that_stops_hands_the_import_back(w: TestWorker) {
     w.run_jobs().await;
     assert_eq!((job_stands(&w, id).await, job(&w, id).await.crashes), ((State::Done, 1), 0));
     is_kept_once(&w, id).await;
+}
+
+/// Its room is free at once, and not when the sweep comes.
+async fn what_was_brought_for_an_import_that_is_gone_is_given_up(w: TestWorker) {
+    import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
+    let job = w.claim(&[w.rung()], "worker").await.remove(0);
+    let ending = w.handler(Kind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
+    let file = w.number("SELECT id FROM files WHERE state = 'reserved'").await;
+    assert_eq!(ending.order(), file, "who keeps several files does so in one order");
+    w.sql("DELETE FROM media_jobs").await;
+    let outcome = w.write(async |tx| ending.write(tx, &job).await).await;
+    assert!(matches!(outcome, crier_common::domain::job::Outcome::Cancelled(_)), "{outcome:?}");
+    assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
+    assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), 0);
+}
+
+async fn a_run_whose_lease_was_lost_fetches_nothing(w: TestWorker) {
+    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let id = import_from(&w, &source).await;
+    let job = w.claim(&[w.rung()], "frozen").await.remove(0);
+    w.sql("UPDATE jobs SET fence = fence + 1").await;
+    w.handler(Kind::ImportMedia).run(&Run::new(job)).await.unwrap();
+    assert_eq!((source.paths().len(), stands(&w, id).await), (0, (Status::Pending, None)));
+}
+
+async fn only_an_import_that_failed_is_revived(w: TestWorker) {
+    let id = import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
+    let revive = async |id| w.write(async |tx| crier_common::media::import::revive(tx, id).await).await;
+    assert!(!revive(id).await, "it is pending");
+    run(&w).await;
+    assert!(!revive(id).await && !revive(id + 1).await, "it is completed, and there is no such import");
+    assert_eq!(stands(&w, id).await, (Status::Completed, None));
 }
 
 /// The oldest import that ended is as old as it may get at most.
