@@ -8,6 +8,7 @@ use crier_common::domain::platform::Platform;
 use serde_json::json;
 
 use crate::support::client::until;
+use crate::support::picture;
 use crate::support::process::Installation;
 
 /// Name, labels, and the processes that show it.
@@ -32,6 +33,8 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_platform_rate_limited_total", &["platform"], &[WORKER]),
     ("crier_media_taken_in_total", &["outcome"], &[API, WORKER, SCHEDULER]),
     ("crier_storage_calls_total", &["call", "outcome"], &[API, WORKER, SCHEDULER]),
+    ("crier_media_files", &["state"], &[SCHEDULER]),
+    ("crier_media_bytes", &[], &[SCHEDULER]),
     ("crier_ai_requests_total", &["operation", "outcome"], &[API]),
     ("crier_ai_request_duration_seconds", &["operation"], &[API]),
     ("crier_webhook_endpoints", &["state"], &[SCHEDULER]),
@@ -88,6 +91,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
 async fn shows_what_was_promised(crier: Installation) {
     let (brand, account) = crier.sandbox("metrics").await;
     let path = format!("/brands/{brand}/posts");
+    crier.upload(brand, &picture::png(9, 9)).await.expect("a picture");
     let post = json!({ "content": "Hello", "schedule_type": "now", "accounts": [account] });
     let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
     until("an end", || async {
@@ -133,6 +137,14 @@ async fn shows_what_was_promised(crier: Installation) {
                     assert!(is_bounded(label, value), "{process}: {name}: {label}=\"{value}\"");
                 }
             }
+        }
+        if promised.contains_key("crier_media_files") {
+            until("the picture is counted", || async {
+                let stored = crier.metric(process, "crier_media_files{state=\"stored\"}").await?;
+                let bytes = crier.metric(process, "crier_media_bytes").await?;
+                (stored == 1.0 && bytes > 0.0).then_some(())
+            })
+            .await;
         }
         if promised.contains_key("crier_bio_views_total") {
             assert!(text.contains("\ncrier_bio_views_total 1\n"), "{text}");

@@ -124,7 +124,12 @@ async fn the_pictures_in_use_are_those_of_posts_to_come(app: TestApp) {
         app.sql(format!("UPDATE posts SET status = '{status}'")).await;
         assert_eq!(used(&app, &[one, two, 999]).await, [is_used, is_used, false], "{status}");
     }
-    app.sql("UPDATE posts SET status = 'scheduled'").await;
+    app.sql("UPDATE posts SET status = 'publishing', deleted_at = updated_at").await;
+    for (target, is_used) in [("publishing", true), ("published", false), ("pending", true)] {
+        app.sql(format!("UPDATE post_targets SET status = '{target}'")).await;
+        assert_eq!(used(&app, &[one, two]).await, [is_used, is_used], "of a deleted post, {target}");
+    }
+    app.sql("UPDATE posts SET status = 'scheduled', deleted_at = NULL").await;
     t.delete(&path).await.expect(204);
     assert_eq!(used(&app, &[one, two]).await, [false, false], "of a deleted post");
 }

@@ -10,6 +10,7 @@ mod clock;
 mod crash;
 mod cut_off;
 mod database;
+mod disk;
 mod freeze;
 mod import;
 mod kill;

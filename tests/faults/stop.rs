@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::support::client::{texts, until_true};
+use crate::support::picture;
 use crate::support::process::Installation;
-use crate::support::sites::{Sites, Then};
+use crate::support::sites::{PICTURE, Sites, Then};
 
 async fn stops_in_order(mut crier: Installation) {
     let handle = "sigterm";
@@ -50,6 +53,43 @@ async fn drains_for_longer_than_a_lease(mut crier: Installation) {
     assert_eq!(target["attempts"], 1, "{target}");
     assert_eq!((sites.count("a long call"), sites.calls("a long call").len()), (1, 1));
     crier.assert_all_run();
+}
+
+/// The grace is over in the middle of an upload: nothing is in doubt, so the post goes on as if it had not begun. Each of
+/// the stops would count as a crash else, and the third as poison.
+async fn hands_back_what_uploads(mut crier: Installation) {
+    let sites = Sites::start();
+    let brand = crier.brand().await;
+    let account = crier.connect(brand, &sites, 1).await[0];
+    let picture = crier.upload(brand, &picture::png(8, 8)).await.expect("a picture");
+    let path = format!("/brands/{brand}/posts");
+    let post =
+        json!({ "content": "a picture of bread", "schedule_type": "now", "accounts": [account], "media": [picture] });
+    sites.say(|_, _| Then::Hold);
+    let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
+    let worker = crier.of("worker");
+    for stops in 1..=3 {
+        until_true("an upload", || sites.calls(PICTURE).len() == stops).await;
+        assert_eq!(crier.terminate(&worker).await, Some(0), "{}", crier.log(&worker));
+        crier.start_all().await;
+    }
+    sites.release();
+    let target = &crier.all_published(brand, &[post]).await[0];
+    assert_eq!(target["attempts"], 1, "{target}");
+    assert_eq!((sites.count("bread"), sites.calls("bread").len()), (1, 1));
+    assert_eq!(crier.number("SELECT sum(attempt * 10 + crashes) FROM jobs").await, 10);
+}
+
+const NO_GRACE: [(&str, &str); 1] = [("CRIER_DRAIN", "0s")];
+
+#[tokio::test]
+async fn hands_back_what_uploads_embedded() {
+    hands_back_what_uploads(Installation::embedded_with(&NO_GRACE).await).await;
+}
+
+#[tokio::test]
+async fn hands_back_what_uploads_split() {
+    hands_back_what_uploads(Installation::split_with(&NO_GRACE).await).await;
 }
 
 const LONG_GRACE: [(&str, &str); 2] = [("CRIER_DRAIN", "50s"), ("CRIER_PLATFORM_TIMEOUT", "60s")];

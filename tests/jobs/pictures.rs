@@ -1,7 +1,7 @@
 //! `publish_target` with pictures: loaded, made fit, uploaded once, and only then the call.
 
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::State;
+use crier_common::domain::job::{Kind, State};
 use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_common::platforms::{CallError, Image, Pictures};
 use crier_common::store::{media, post_media};
@@ -9,8 +9,9 @@ use crier_common::store::{media, post_media};
 use crate::support::fake_platform::{
     Gate, Say, Upload, auth_expired, permanent, rate_limited, reauth, transient, unknown,
 };
-use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::jobs::{CALL_OVER, TestWorker, worker_on_both};
 use crate::support::picture;
+use crate::support::store::lock_table;
 
 worker_on_both!(
     pictures_are_uploaded_in_order_and_then_published,
@@ -30,6 +31,10 @@ worker_on_both!(
     a_target_s_own_pictures_go_out,
     other_pictures_on_a_failed_post_are_uploaded_beside_those_that_are_there,
     a_lost_lease_stores_no_upload,
+    a_stop_in_the_middle_of_an_upload_counts_for_nothing,
+    a_stop_in_the_middle_of_a_question_counts_for_nothing,
+    a_stop_after_the_lease_was_lost_takes_nothing_back,
+    a_stop_before_the_run_was_counted_takes_nothing_back,
 );
 
 fn ids(images: &[Image]) -> Vec<i64> {
@@ -314,7 +319,7 @@ async fn a_lost_lease_stores_no_upload(w: TestWorker) {
     w.fake.wants(Pictures::Uploaded);
     let (_, target) = w.publish_pictures(w.account.id, &all).await;
     let id = w.rung_for_target(target).await;
-    let handler = w.handler(crier_common::domain::job::Kind::PublishTarget);
+    let handler = w.handler(Kind::PublishTarget);
     let job = w.claim(&[id], "frozen").await.remove(0);
     let run = crier_worker::engine::Run::new(job);
     let gate = Gate::new();
@@ -329,4 +334,79 @@ async fn a_lost_lease_stores_no_upload(w: TestWorker) {
     ended.unwrap();
     assert_eq!((w.fake.count("upload"), w.fake.count("publish")), (1, 0));
     assert_eq!(uploads(&w, target).await, serde_json::json!({}));
+}
+
+/// A worker that runs the target's job, and where its run is when it comes to the gate.
+async fn stopped_at(w: &TestWorker, target: i64, gate: &Gate, meanwhile: impl AsyncFnOnce()) {
+    let stopping = w.engine_for(w.store.clone(), Kind::ALL);
+    let (engine, id) = (stopping.clone(), w.rung_for_target(target).await);
+    let running = tokio::spawn(async move { engine.run(id).await });
+    gate.entered().await;
+    meanwhile().await;
+    stopping.drain();
+    stopping.abort();
+    running.await.unwrap();
+}
+
+async fn a_stop_in_the_middle_of_an_upload_counts_for_nothing(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    let gate = Gate::new();
+    w.fake.says_of_uploads([Upload::Take, Upload::TakeAndHang(gate.clone())]);
+    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    stopped_at(&w, target, &gate, async || {}).await;
+    let job = w.job_of(target).await;
+    assert_eq!((job.state, job.attempt, job.crashes, job.lease_until), (State::Ready, 0, 0, None));
+    assert_eq!(w.target(target).await.attempts, 0);
+    w.run_jobs().await;
+    assert_eq!((w.post_status(post).await, w.target(target).await.attempts), (PostStatus::Published, 1));
+    assert_eq!(ids(&w.fake.uploads()), [all[0], all[1], all[1], all[2]]);
+    assert_eq!((w.attempts(post).await[0].number, w.fake.count("reconcile")), (1, 0));
+}
+
+/// The earlier call stays in doubt, whatever became of the question.
+async fn a_stop_in_the_middle_of_a_question_counts_for_nothing(w: TestWorker) {
+    let gate = Gate::new();
+    w.fake.says([Say::AcceptAnd(unknown())]);
+    let (post, target) = w.publish_one().await;
+    w.run_jobs().await;
+    w.advance(CALL_OVER);
+    w.scheduler.tick().await.unwrap();
+    w.fake.hold_answer(gate.clone());
+    stopped_at(&w, target, &gate, async || {}).await;
+    assert_eq!((w.job_of(target).await.attempt, w.target(target).await.attempts), (1, 1));
+    w.run_jobs().await;
+    assert_eq!((w.post_status(post).await, w.target(target).await.attempts), (PostStatus::Published, 2));
+    assert_eq!((w.fake.count("reconcile"), w.fake.posts().len()), (2, 1));
+}
+
+async fn a_stop_after_the_lease_was_lost_takes_nothing_back(w: TestWorker) {
+    let all = three(&w).await;
+    w.fake.wants(Pictures::Uploaded);
+    let gate = Gate::new();
+    w.fake.says_of_uploads([Upload::TakeAndHang(gate.clone())]);
+    let (_, target) = w.publish_pictures(w.account.id, &all).await;
+    let other = format!("UPDATE jobs SET fence = fence + 1 WHERE subject_id = {target} AND kind = 'publish_target'");
+    stopped_at(&w, target, &gate, async || w.sql(other).await).await;
+    assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (State::Running, 1));
+}
+
+/// The grace is over while the run still waits for the database.
+async fn a_stop_before_the_run_was_counted_takes_nothing_back(w: TestWorker) {
+    if !w.is_postgres() {
+        // The claim itself would wait.
+        return;
+    }
+    let (_, target) = w.publish_one().await;
+    let mut tx = w.begin().await.unwrap();
+    lock_table(&mut tx, "posts").await;
+    let stopping = w.engine_for(w.store.clone(), Kind::ALL);
+    let (engine, id) = (stopping.clone(), w.rung_for_target(target).await);
+    let running = tokio::spawn(async move { engine.run(id).await });
+    w.until(async || w.job_of(target).await.state == State::Running).await;
+    stopping.drain();
+    stopping.abort();
+    running.await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (State::Ready, 0));
 }

@@ -215,6 +215,7 @@ fn outgoing(text: &str, key: &str) -> Outgoing {
         options: serde_json::Map::new(),
         marker: Marker::from_iter([("key".to_owned(), json!(key))]),
         attempt: 1,
+        again: false,
     }
 }
 

@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::support::store::{TestStore, World, on_both};
 
-on_both!(the_room_is_exact_whatever_happens, who_fails_takes_the_bytes_from_nobody);
+on_both!(the_room_is_exact_whatever_happens, who_fails_takes_the_bytes_from_nobody, the_first_file_has_to_fit_as_well);
 
 const CAP: u64 = 1_000;
 const SEQUENCES: usize = 12;
@@ -164,9 +164,27 @@ async fn who_fails_takes_the_bytes_from_nobody(s: TestStore) {
     assert_eq!(one, other);
     s.write(async |tx| files::abandon(tx, one).await).await;
     assert!(s.write(async |tx| files::keep(tx, other).await).await);
+    // Who does not know that it is kept (its commit was not answered) gives up nothing.
+    s.write(async |tx| files::abandon(tx, other).await).await;
+    assert!(s.write(async |tx| files::keep(tx, other).await).await);
     // Who is the last gives it up.
     let alone = s.write(async |tx| files::reserve(tx, &new_file(world, 2, "alone"), Some(CAP)).await).await.unwrap().id;
     s.write(async |tx| files::abandon(tx, alone).await).await;
     assert!(!s.write(async |tx| files::keep(tx, alone).await).await);
     assert_eq!(files::used(&mut s.conn().await, world.workspace).await.unwrap(), 160);
+    // Its room is given back once, however often it is given up.
+    for _ in 0..2 {
+        s.write(async |tx| files::doom_unused(tx, other).await).await;
+        assert_eq!(files::used(&mut s.conn().await, world.workspace).await.unwrap(), 0);
+    }
+}
+
+async fn the_first_file_has_to_fit_as_well(s: TestStore) {
+    let world = s.world().await;
+    for (cap, fits) in [(159, false), (160, true)] {
+        let mut tx = s.begin().await.unwrap();
+        let reserved = files::reserve(&mut tx, &new_file(world, 1, "first"), Some(cap)).await.unwrap();
+        assert_eq!(reserved.is_some(), fits, "{cap}");
+        tx.rollback().await.unwrap();
+    }
 }

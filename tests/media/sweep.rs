@@ -11,8 +11,14 @@ on_both_storages!(
     what_a_dead_process_left_goes_after_an_hour,
     a_storage_that_is_away_is_waited_for,
     bytes_that_come_after_the_sweep_go_as_well,
+    what_is_given_up_just_now_is_left_a_while,
 );
-on_both!(sweeps_at_once_do_each_others_work, a_gone_brands_files_go, a_sweep_may_die_at_any_step);
+on_both!(
+    sweeps_at_once_do_each_others_work,
+    a_gone_brands_files_go,
+    a_sweep_may_die_at_any_step,
+    files_are_counted_by_state
+);
 
 async fn what_is_deleted_goes_and_what_is_shown_stays(s: TestStore) {
     let p = Place::over(s).await;
@@ -139,4 +145,35 @@ async fn a_sweep_may_die_at_any_step(s: TestStore) {
         p.sweep().await;
         assert_eq!((p.rows().await, p.s.stored().len()), (0, 0), "after {step} steps");
     }
+}
+
+async fn files_are_counted_by_state(s: TestStore) {
+    let p = Place::over(s).await;
+    let counted = async || {
+        let held = files::held(&mut p.s.conn().await).await.unwrap();
+        (held.reserved, held.stored, held.doomed, held.bytes)
+    };
+    assert_eq!(counted().await, (0, 0, 0, 0));
+    let (gone, _) = (p.asset(5).await, p.asset(6).await);
+    p.take_in(7).await;
+    let all = p.used().await;
+    assert_eq!(counted().await, (1, 2, 0, all));
+    p.delete(gone).await;
+    assert_eq!(counted().await, (1, 1, 1, p.used().await));
+    p.s.advance(ABANDONED);
+    p.sweep().await;
+    assert_eq!(counted().await, (0, 1, 0, p.used().await));
+}
+
+/// A bucket that was slow to answer may still be at work on it, however long ago it was begun.
+async fn what_is_given_up_just_now_is_left_a_while(s: TestStore) {
+    let p = Place::over(s).await;
+    let taken = p.take_in(5).await;
+    p.s.advance(SETTLED);
+    p.library.let_go(&p.s.store, &taken).await;
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (1, 2, 0));
+    p.s.advance(SETTLED);
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.s.stored().len()), (0, 0));
 }

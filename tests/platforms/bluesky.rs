@@ -280,7 +280,7 @@ async fn the_same_post_twice_is_one_record() {
     let bluesky = connector(Platform::Bluesky, &server.uri());
     let outgoing = post(bluesky.as_ref(), "Once #only");
     let first = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
-    let again = Outgoing { attempt: 2, ..outgoing };
+    let again = Outgoing { attempt: 2, again: true, ..outgoing };
     assert_eq!(bluesky.publish(&bluesky_account(), &again).await.unwrap(), first);
     assert_eq!(repo.0.lock().unwrap().len(), 1);
 }

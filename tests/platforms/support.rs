@@ -62,7 +62,15 @@ pub fn marker(connector: &dyn Connector) -> Marker {
 
 pub fn post(connector: &dyn Connector, text: &str) -> Outgoing {
     let (images, options) = (Vec::new(), Map::new());
-    Outgoing { target_id: 7, text: text.to_owned(), images, options, marker: marker(connector), attempt: 1 }
+    Outgoing {
+        target_id: 7,
+        text: text.to_owned(),
+        images,
+        options,
+        marker: marker(connector),
+        attempt: 1,
+        again: false,
+    }
 }
 
 pub fn image(name: &str) -> Image {

@@ -276,6 +276,12 @@ impl Request<'_> {
         self
     }
 
+    /// The same header once more.
+    pub fn also(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.append(name, value.parse().expect("a header's value"));
+        self
+    }
+
     pub fn key(self, key: &str) -> Self {
         self.header("authorization", &format!("Bearer {key}"))
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crier_common::http::HttpClient;
+use crier_common::http::{Answer, HttpClient};
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
@@ -62,6 +62,22 @@ impl Client {
         .await;
         assert!((200..300).contains(&status), "{path}: {status} {answer}");
         answer["data"].clone()
+    }
+
+    /// Uploads a picture; gives its id, or how it was refused.
+    pub async fn upload(&self, brand: i64, picture: &[u8]) -> Result<i64, Answer> {
+        let head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\n\r\n";
+        let url = format!("{}/api/public/v1/brands/{brand}/media", self.url);
+        let request = self.http.request(reqwest::Method::POST, &url).bearer_auth(&self.key);
+        let request = request
+            .header("Idempotency-Key", fresh_key())
+            .header("Content-Type", "multipart/form-data; boundary=b")
+            .body([head.as_bytes(), picture, b"\r\n--b--\r\n"].concat());
+        let answer = self.http.send(request).await.expect("an answer");
+        if answer.status != 201 {
+            return Err(answer);
+        }
+        Ok(id(&serde_json::from_slice::<Value>(&answer.body).expect("JSON")["data"]))
     }
 
     pub async fn read(&self, path: &str) -> Option<Value> {

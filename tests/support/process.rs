@@ -155,8 +155,9 @@ impl Installation {
             .append(true)
             .open(self.dir.path().join(format!("{name}.log")))
             .expect("a log");
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL"])
+        // A file that is to grow past the limit of [`Installation::limit_files`] is an error then, and no signal that kills.
+        let child = Command::new("sh")
+            .args(["-c", "trap '' XFSZ; exec setpriv --pdeathsig KILL \"$0\""])
             .arg(program(name))
             .env_clear()
             .envs(&self.env)
@@ -230,6 +231,14 @@ impl Installation {
 
     pub fn signal(&self, name: &str, signal: &str) {
         servers::signal(&self.running[name].child, signal);
+    }
+
+    /// A process can write no more into any file than so many bytes, as if its disks were full by then; `None`: as before.
+    pub fn limit_files(&self, name: &str, bytes: Option<u32>) {
+        let most = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
+        let pid = self.running[name].child.id().to_string();
+        let limit = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={most}:unlimited")]).status();
+        assert!(limit.expect("prlimit runs").success());
     }
 
     /// None of the processes has ended that no test ended.

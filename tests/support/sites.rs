@@ -28,6 +28,9 @@ pub enum Then {
     Later(u32),
 }
 
+/// What stands for the text of a picture that is uploaded.
+pub const PICTURE: &str = "(a picture)";
+
 const SLOWLY: Duration = Duration::from_millis(200);
 
 /// A post on a site, or a call to make one.
@@ -156,6 +159,11 @@ async fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
                 state.posts.iter().filter(|p| p.site == site && p.slug == slug).map(record).collect();
             (200, String::new(), Value::from(found))
         }
+        // A picture: called by that word, it is dealt with as a post is.
+        ("POST", "wp-json/wp/v2/media") => {
+            publish(&mut stream, shared, site, &json!({ "title": PICTURE, "slug": PICTURE })).await?
+        }
+        ("GET", "wp-json/wp/v2/media") => (200, String::new(), json!([])),
         ("GET", "wp-json/wp/v2/users/me") => {
             (200, String::new(), json!({ "id": 1, "capabilities": { "publish_posts": true } }))
         }
@@ -229,8 +237,8 @@ async fn gone(stream: &mut TcpStream) {
 async fn request(stream: &mut TcpStream) -> Option<(String, String, Value)> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
-        let text = String::from_utf8_lossy(&bytes);
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            let (head, body) = (String::from_utf8_lossy(&bytes[..end]), &bytes[end + 4..]);
             let length = head.lines().find_map(|line| {
                 let (name, value) = line.split_once(':')?;
                 name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
@@ -238,7 +246,7 @@ async fn request(stream: &mut TcpStream) -> Option<(String, String, Value)> {
             if body.len() >= length.unwrap_or(0) {
                 let mut words = head.split(' ');
                 let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
-                return Some((method, path, serde_json::from_str(body).unwrap_or(Value::Null)));
+                return Some((method, path, serde_json::from_slice(body).unwrap_or(Value::Null)));
             }
         }
         let read = stream.read(&mut buffer).await.ok().filter(|read| *read > 0)?;

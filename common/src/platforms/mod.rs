@@ -207,6 +207,8 @@ pub struct Outgoing {
     pub marker: Marker,
     /// Which try this is, from 1 (the sandbox's `[flaky]` counts by it).
     pub attempt: u32,
+    /// An earlier try had this marker: it may have left something at the platform.
+    pub again: bool,
 }
 
 /// What makes it possible to find a post again: a record key, a slug, a SKU, a creation time. Made once for a target and

@@ -107,7 +107,7 @@ impl Connector for Woocommerce {
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
         let rest = self.stored(&account.secrets)?;
         let sku = marked(&post.marker, "sku")?;
-        if post.attempt > 1
+        if post.again
             && let Some(published) = self.look_up(&rest, sku).await?
         {
             return Ok(published);

@@ -220,7 +220,7 @@ impl Connector for Wordpress {
     async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
         let rest = self.rest(&account.secrets)?;
         let name = format!("{}-{}", marked(&post.marker, "slug")?, image.id);
-        let there = if post.attempt > 1 { self.look_up_media(&rest, &name).await? } else { None };
+        let there = if post.again { self.look_up_media(&rest, &name).await? } else { None };
         let media = match there {
             Some(media) => media,
             None => {
@@ -239,7 +239,7 @@ impl Connector for Wordpress {
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
         let rest = self.rest(&account.secrets)?;
         let slug = marked(&post.marker, "slug")?;
-        if post.attempt > 1
+        if post.again
             && let Some(published) = self.look_up(&rest, slug).await?
         {
             return Ok(published);

@@ -1,5 +1,7 @@
 //! Imports into the media library.
 
+use chrono::{DateTime, Utc};
+
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::media::{AssetType, MediaError, MediaJob, MediaJobStatus};
@@ -89,4 +91,11 @@ pub async fn progress(tx: &mut Tx, import: &Bare, to: &Progress<'_>) -> Result<(
     let (now, error) = (tx.now, to.error.map(sqlx::types::Json));
     execute!(tx, SQL, import.brand_id, import.id, to.status, to.media_id, error, now)?;
     Ok(())
+}
+
+/// Forgets imports that ended until `before`, oldest first; the pictures that they brought stay. Gives how many.
+pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
+    // The second look at the status is at the row itself: the operator may have revived it just now.
+    const SQL: &str = "WITH found AS MATERIALIZED (SELECT id FROM media_jobs WHERE status IN ('completed', 'failed') AND updated_at <= $1 ORDER BY updated_at LIMIT (SELECT $2)) DELETE FROM media_jobs WHERE id IN (SELECT id FROM found WHERE id = id + 0) AND status IN ('completed', 'failed')";
+    Ok(execute!(tx, SQL, before, limit)?)
 }

@@ -127,6 +127,14 @@ pub async fn start_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>
     Ok(())
 }
 
+/// The run that began last does not count: it was broken off before it called.
+pub async fn uncount(tx: &mut Tx, target_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE post_targets SET attempts = attempts - 1, updated_at = $2 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, now)?;
+    Ok(())
+}
+
 /// Stores the marker and the time *before* the call that uses them.
 pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET marker = $2, call_started_at = $3, updated_at = $3 WHERE id = $1";

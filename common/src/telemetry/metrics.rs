@@ -15,6 +15,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use crate::config::Role;
 use crate::domain::ai::Operation;
+use crate::domain::media::FileState;
 use crate::domain::post::AttemptOutcome;
 use crate::webhooks::AttemptOutcome as DeliveryOutcome;
 
@@ -72,6 +73,12 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("crier_storage_calls_total", Counter, "Calls to the storage of files, by kind and outcome."),
     ("crier_ai_requests_total", Counter, "Requests that asked the AI's provider, by operation and how they ended."),
     ("crier_ai_request_duration_seconds", Histogram(AI), "How long the AI's provider took, second tries included."),
+    (
+        "crier_media_files",
+        Gauge,
+        "Files in the storage or on their way to it, or from it, by state; thumbnails not counted.",
+    ),
+    ("crier_media_bytes", Gauge, "Bytes of files as the plans count them: reserved and stored, without thumbnails."),
     ("crier_webhook_endpoints", Gauge, "Webhook endpoints, by state."),
     (
         "crier_scheduler_last_tick_timestamp_seconds",
@@ -275,6 +282,10 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
         for state in EndpointState::ALL {
             webhook_endpoints(*state, 0);
         }
+        for state in FileState::ALL {
+            media_files(*state, 0);
+        }
+        media_bytes(0);
         for reason in RescueReason::ALL {
             jobs_rescued(*reason, 0);
         }
@@ -366,6 +377,14 @@ pub fn platform_rate_limited(platform: &'static str) {
 
 pub fn webhook_endpoints(state: EndpointState, count: u64) {
     gauge!("crier_webhook_endpoints", "state" => state.as_str()).set(count as f64);
+}
+
+pub fn media_files(state: FileState, count: u64) {
+    gauge!("crier_media_files", "state" => state.as_str()).set(count as f64);
+}
+
+pub fn media_bytes(bytes: u64) {
+    gauge!("crier_media_bytes").set(bytes as f64);
 }
 
 /// The AI's provider was asked, and this came of it.

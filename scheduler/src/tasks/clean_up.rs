@@ -1,5 +1,5 @@
-//! Deletes what is over: ended jobs after 7 days (dead ones 30), stored answers after a day, deleted posts once nothing of
-//! theirs runs. What tells a user what happened (targets, deliveries, attempts) stays.
+//! Deletes what is over: ended jobs after 7 days (dead ones 30), ended imports after 30, stored answers after a day, deleted
+//! posts once nothing of theirs runs. What else tells a user what happened (targets, deliveries, attempts) stays.
 //!
 //! Nobody waits long for it, on SQLite's one writer least of all: each batch is a transaction, as large as can be deleted in
 //! a few milliseconds here, and between two of them the others have their turn. While there is more, it goes on.
@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_common::store::jobs::dispatch;
-use crier_common::store::{Result, Tx, idempotency, posts};
+use crier_common::store::{Result, Tx, idempotency, media_jobs, posts};
 
 use crate::Scheduler;
 
 const ENDED: TimeDelta = TimeDelta::days(7);
 const DEAD: TimeDelta = TimeDelta::days(30);
+/// As long as the dead job of one that failed by us: until then the operator may run it again.
+const IMPORTS: TimeDelta = TimeDelta::days(30);
 /// How large a batch is at first, and at most.
 const FIRST: i64 = 100;
 const LARGEST: i64 = 1_000;
@@ -22,11 +24,12 @@ const HELD: Duration = Duration::from_millis(10);
 /// After how long a tick ends in which there is more; the next follows at once.
 const TICK: Duration = Duration::from_secs(2);
 
-const ALL: [Over; 3] = [Over::Jobs, Over::Answers, Over::Posts];
+const ALL: [Over; 4] = [Over::Jobs, Over::Imports, Over::Answers, Over::Posts];
 
 #[derive(Clone, Copy)]
 enum Over {
     Jobs,
+    Imports,
     Answers,
     Posts,
 }
@@ -36,6 +39,7 @@ impl Over {
         let now = tx.now;
         match self {
             Self::Jobs => dispatch::purge(tx, now - ENDED, now - DEAD, limit).await,
+            Self::Imports => media_jobs::purge(tx, now - IMPORTS, limit).await,
             Self::Answers => idempotency::purge(tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
         }

@@ -1,4 +1,5 @@
-//! Counts for the metrics that describe the record: jobs by state, the oldest one ready, paused kinds, endpoints.
+//! Counts for the metrics that describe the record: jobs by state, the oldest one ready, paused kinds, endpoints,
+//! files.
 //!
 //! A scrape reads what was counted last and counts nothing itself. Counting takes time in proportion to the jobs (some tenths
 //! of a second at a million), so the pause after it is in proportion as well: never more than a hundredth of the time is
@@ -7,8 +8,9 @@
 use std::time::{Duration, Instant};
 
 use crier_common::domain::job::{Kind, State};
+use crier_common::domain::media::FileState;
 use crier_common::store::jobs::operate::{self, Standing};
-use crier_common::store::{Result, webhooks};
+use crier_common::store::{Result, files, webhooks};
 use crier_common::telemetry::metrics::{self, EndpointState, JobState};
 
 use crate::Scheduler;
@@ -22,6 +24,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let mut conn = s.store.read().await?;
     let standing = operate::overview(&mut conn).await?;
     let paused = operate::paused_kinds(&mut conn).await?;
+    let held = files::held(&mut conn).await?;
     let (active, inactive, disabled) = webhooks::counts(&mut conn).await?;
     for kind in Kind::ALL {
         let of = |state| standing.iter().filter(move |one| one.kind == *kind && one.state == state);
@@ -37,6 +40,12 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     metrics::webhook_endpoints(EndpointState::Active, count(active));
     metrics::webhook_endpoints(EndpointState::Inactive, count(inactive));
     metrics::webhook_endpoints(EndpointState::Disabled, count(disabled));
+    for (state, files) in
+        [(FileState::Reserved, held.reserved), (FileState::Stored, held.stored), (FileState::Doomed, held.doomed)]
+    {
+        metrics::media_files(state, count(files));
+    }
+    metrics::media_bytes(count(held.bytes));
     Ok(Some(EVERY.max(began.elapsed() * SHARE)))
 }
 

@@ -1,5 +1,6 @@
 //! What comes from aside: the operator, a brand that goes, a run that is one too many, a stop.
 
+use chrono::TimeDelta;
 use crier_worker::engine::Run;
 
 use super::*;
@@ -18,6 +19,11 @@ worker_on_both!(
     a_brand_that_is_deleted_takes_its_imports_along,
     of_two_runs_one_counts,
     a_worker_that_stops_hands_the_import_back,
+    what_was_brought_for_an_import_that_is_gone_is_given_up,
+    a_run_whose_lease_was_lost_fetches_nothing,
+    only_an_import_that_failed_is_revived,
+    ended_imports_are_forgotten_after_thirty_days,
+    an_import_that_is_revived_just_now_is_not_forgotten,
 );
 
 async fn retry(w: &TestWorker, id: i64) {
@@ -180,4 +186,79 @@ async fn a_worker_that_stops_hands_the_import_back(w: TestWorker) {
     w.run_jobs().await;
     assert_eq!((job_stands(&w, id).await, job(&w, id).await.crashes), ((State::Done, 1), 0));
     is_kept_once(&w, id).await;
+}
+
+/// Its room is free at once, and not when the sweep comes.
+async fn what_was_brought_for_an_import_that_is_gone_is_given_up(w: TestWorker) {
+    import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
+    let job = w.claim(&[w.rung()], "worker").await.remove(0);
+    let ending = w.handler(Kind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
+    let file = w.number("SELECT id FROM files WHERE state = 'reserved'").await;
+    assert_eq!(ending.order(), file, "who keeps several files does so in one order");
+    w.sql("DELETE FROM media_jobs").await;
+    let outcome = w.write(async |tx| ending.write(tx, &job).await).await;
+    assert!(matches!(outcome, crier_common::domain::job::Outcome::Cancelled(_)), "{outcome:?}");
+    assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
+    assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), 0);
+}
+
+async fn a_run_whose_lease_was_lost_fetches_nothing(w: TestWorker) {
+    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let id = import_from(&w, &source).await;
+    let job = w.claim(&[w.rung()], "frozen").await.remove(0);
+    w.sql("UPDATE jobs SET fence = fence + 1").await;
+    w.handler(Kind::ImportMedia).run(&Run::new(job)).await.unwrap();
+    assert_eq!((source.paths().len(), stands(&w, id).await), (0, (Status::Pending, None)));
+}
+
+async fn only_an_import_that_failed_is_revived(w: TestWorker) {
+    let id = import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
+    let revive = async |id| w.write(async |tx| crier_common::media::import::revive(tx, id).await).await;
+    assert!(!revive(id).await, "it is pending");
+    run(&w).await;
+    assert!(!revive(id).await && !revive(id + 1).await, "it is completed, and there is no such import");
+    assert_eq!(stands(&w, id).await, (Status::Completed, None));
+}
+
+/// The oldest import that ended is as old as it may get at most.
+async fn after_thirty_days(w: &TestWorker) {
+    w.clock.advance(TimeDelta::days(30));
+    crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
+}
+
+async fn ended_imports_are_forgotten_after_thirty_days(w: TestWorker) {
+    let good = Source::with(ok(&picture::png(9, 9))).await;
+    let bad = Source::with(status("404 Not Found")).await;
+    let (completed, failed) = (import_from(&w, &good).await, import_from(&w, &bad).await);
+    run(&w).await;
+    let there = async |id| media_jobs::find(&mut w.conn().await, w.world.brand, id).await.unwrap().is_some();
+    w.clock.advance(TimeDelta::days(29));
+    let (later, waiting) = (import_from(&w, &bad).await, import_from(&w, &bad).await);
+    w.engine.run(job(&w, later).await.id).await;
+    w.clock.advance(TimeDelta::days(-29));
+    after_thirty_days(&w).await;
+    assert!(!there(completed).await && !there(failed).await);
+    assert!(there(later).await && there(waiting).await, "it ended a day ago, or has not ended");
+    assert_eq!((assets(&w).await.len(), stored(&w).len()), (1, 2), "what was brought stays");
+    after_thirty_days(&w).await;
+    assert!(!there(later).await && there(waiting).await);
+}
+
+/// The operator's command holds the row when it is to be forgotten, and is quicker.
+async fn an_import_that_is_revived_just_now_is_not_forgotten(w: TestWorker) {
+    if !w.is_postgres() {
+        // One writer: the two cannot meet.
+        return;
+    }
+    let id = import_from(&w, &Source::with(status("404 Not Found")).await).await;
+    run(&w).await;
+    let mut tx = w.begin().await.unwrap();
+    assert!(crier_common::media::import::revive(&mut tx, id).await.unwrap());
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let revived = async {
+        w.until(async || w.number(waits).await > 0).await;
+        tx.commit().await.unwrap();
+    };
+    tokio::join!(after_thirty_days(&w), revived);
+    assert_eq!(stands(&w, id).await, (Status::Pending, None));
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crier_common::domain::job::{Claimed, Kind, Outcome};
 use crier_common::store::jobs::engine as rows;
-use crier_common::store::{Result, Store, Tx};
+use crier_common::store::{Result, Store, StoreError, Tx};
 use crier_common::telemetry::metrics::{self, JobOutcome};
 use futures::FutureExt;
 use tokio::sync::{Notify, RwLock, Semaphore};
@@ -198,7 +198,7 @@ impl Engine {
             ended = AssertUnwindSafe(handler.run(&run)).catch_unwind().instrument(span.clone()) => ended,
             () = self.0.abort.cancelled() => {
                 if !run.is_in_call() {
-                    self.release(&job).await;
+                    self.hand_back(&run, &*handler).await;
                 }
                 return;
             }
@@ -246,6 +246,7 @@ impl Engine {
         metrics::job_finished(job.kind.as_str(), word, started.elapsed());
     }
 
+    /// Gives a job back that was not begun.
     async fn release(&self, job: &Claimed) {
         let released = async {
             let mut tx = self.0.store.begin().await?;
@@ -253,9 +254,26 @@ impl Engine {
             tx.commit().await
         };
         if let Err(error) = released.await {
-            tracing::warn!(job = job.id, %error, "a job could not be handed back; it will be rescued");
+            not_handed_back(job, &error);
         }
     }
+
+    /// Gives a job back whose run was broken off, as if it had not begun.
+    async fn hand_back(&self, run: &Run, handler: &dyn Job) {
+        let handed_back = async {
+            let mut tx = self.0.store.begin().await?;
+            handler.hand_back(&mut tx, run).await?;
+            // Where the lease was lost, what the handler wrote is rolled back.
+            if rows::release(&mut tx, &run.job).await? { tx.commit().await } else { tx.rollback().await }
+        };
+        if let Err(error) = handed_back.await {
+            not_handed_back(&run.job, &error);
+        }
+    }
+}
+
+fn not_handed_back(job: &Claimed, error: &StoreError) {
+    tracing::warn!(job = job.id, %error, "a job could not be handed back; it will be rescued");
 }
 
 /// The end of a run that had none of its own: an error of the database, a panic. Where no attempt is left, the job is dead

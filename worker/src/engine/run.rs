@@ -16,17 +16,18 @@ pub struct Run {
     pub job: Claimed,
     /// Set while a call with an effect outside is under way: a run that is broken off then is like a crash in its middle.
     in_call: Arc<AtomicBool>,
+    counted: Arc<AtomicBool>,
     slot: Option<Arc<Slot>>,
 }
 
 impl Run {
     /// A run outside the engine, for tests.
     pub fn new(job: Claimed) -> Self {
-        Self { job, in_call: Arc::default(), slot: None }
+        Self { job, in_call: Arc::default(), counted: Arc::default(), slot: None }
     }
 
     pub(super) fn in_slot(job: Claimed, slot: Slot) -> Self {
-        Self { job, in_call: Arc::default(), slot: Some(Arc::new(slot)) }
+        Self { job, in_call: Arc::default(), counted: Arc::default(), slot: Some(Arc::new(slot)) }
     }
 
     /// Runs a call with an effect outside.
@@ -52,6 +53,15 @@ impl Run {
             slot.give_back();
         }
         waiting.await
+    }
+
+    /// The subject has counted this run among its tries.
+    pub fn count(&self) {
+        self.counted.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_counted(&self) -> bool {
+        self.counted.load(Ordering::SeqCst)
     }
 
     pub(super) fn is_in_call(&self) -> bool {

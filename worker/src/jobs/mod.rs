@@ -48,6 +48,11 @@ pub trait Job: Send + Sync {
         Ok(outcomes)
     }
 
+    /// Takes back what a run counted that a stop broke off outside of a call, in the transaction that hands its job back.
+    async fn hand_back(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
+        Ok(())
+    }
+
     /// After how long a run is tried again that ended in an error or a panic; `attempt` from 1.
     fn pause(&self, attempt: i32) -> TimeDelta {
         TimeDelta::seconds(10) * attempt.clamp(1, 60)

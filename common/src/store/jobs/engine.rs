@@ -174,15 +174,15 @@ async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> 
     Ok(execute!(tx, sql, held, now)? == done.len() as u64)
 }
 
-/// Gives a job back that was not begun, without using up an attempt (drain).
-pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<()> {
+/// Gives a job back without using up an attempt (drain); `false` where the lease was lost.
+pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3 WHERE id = $1 AND fence = $2 AND worker = $4 AND state = 'running'";
     let long_ago = DateTime::<Utc>::UNIX_EPOCH;
     let held = execute!(tx, SQL, job.id, job.fence, long_ago, &job.worker)? > 0;
     if let (true, Some(lane)) = (held, &job.lane) {
         tx.leave_lane(lane);
     }
-    Ok(())
+    Ok(held)
 }
 
 /// Wakes as many jobs as places came free in each lane, behind the commit that freed them: so nobody holds a lane's lock

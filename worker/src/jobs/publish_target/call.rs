@@ -54,10 +54,10 @@ impl PublishTarget {
         if !p.connector.can_reconcile() {
             return Ok(Some(How::cannot_tell()));
         }
-        let mut asked = run.call(p.connector.reconcile(&p.call, &p.outgoing)).await;
+        let mut asked = p.connector.reconcile(&p.call, &p.outgoing).await;
         if let Err(CallError::AuthExpired(failure)) = asked {
             asked = match self.refresh(run, p, failure).await? {
-                Ok(()) => run.call(p.connector.reconcile(&p.call, &p.outgoing)).await,
+                Ok(()) => p.connector.reconcile(&p.call, &p.outgoing).await,
                 Err(error) => Err(error),
             };
         }

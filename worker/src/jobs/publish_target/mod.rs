@@ -8,6 +8,8 @@
 //!    cannot tell, the target ends `outcome_unknown` and a person decides.
 //! 4. *End*, in the transaction that settles the job: target, attempt, post, account, lane, event.
 //!
+//! Only the call itself can be in doubt: a run that is broken off before it (a stop) is handed back and counts for nothing.
+//!
 //! Each of them says no to a run whose lease was lost: a worker that was frozen between two of them calls nobody.
 
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use crier_common::domain::post::Target;
 use crier_common::media::Library;
 use crier_common::media::budget::Share;
 use crier_common::platforms::{Account, Connector, Outgoing, Registry};
-use crier_common::store::{Result, Store};
+use crier_common::store::{Result, Store, Tx, targets};
 
 use self::ending::{Ended, How};
 use super::{Deps, Ending, Job};
@@ -110,6 +112,10 @@ impl Job for PublishTarget {
             Ok(how) => Box::new(Ended::after_call(p.target, how, started_at, self.publish_timeout)),
             Err(ending) => ending,
         })
+    }
+
+    async fn hand_back(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        if run.is_counted() { targets::uncount(tx, run.job.subject_id).await } else { Ok(()) }
     }
 
     fn pause(&self, attempt: i32) -> TimeDelta {

@@ -80,6 +80,7 @@ impl PublishTarget {
             targets::start_marked(&mut tx, target.id, &marker).await?;
         }
         tx.commit().await?;
+        run.count();
         let outgoing = Outgoing {
             target_id: target.id,
             text: target.content.clone().unwrap_or(post.content),
@@ -87,6 +88,7 @@ impl PublishTarget {
             options: target.options.clone(),
             marker,
             attempt: u32::try_from(target.attempts).unwrap_or(1),
+            again: target.marker.is_some(),
         };
         Ok(Preparation::Go(Box::new(Prepared {
             target,

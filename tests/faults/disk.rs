@@ -1,0 +1,100 @@
+//! The disk of the files, or that of temporary ones, is full. The law: an upload is refused whole, and may be sent again; an
+//! import is tried again; nothing half-written is left, and no room is taken; with space there is no trace of it.
+
+use crier_common::http::Answer;
+use serde_json::Value;
+
+use crate::support::client::until;
+use crate::support::picture;
+use crate::support::process::Installation;
+use crate::support::source::{Say, Source, ok};
+
+/// What fits into one file meanwhile.
+const SPACE: u32 = 200_000;
+
+/// A picture that does not fit, and is held in memory until it is stored.
+fn large() -> Vec<u8> {
+    let large = noise(350);
+    assert!((SPACE as usize..500_000).contains(&large.len()), "{}", large.len());
+    large
+}
+
+/// One that waits in a temporary file until it is looked at.
+fn larger() -> Vec<u8> {
+    let larger = noise(600);
+    assert!(larger.len() > 600_000, "{}", larger.len());
+    larger
+}
+
+/// Nothing of it can be packed.
+fn noise(side: u32) -> Vec<u8> {
+    let mut state = 1_u32;
+    let pixels = image::RgbImage::from_fn(side, side, |_, _| {
+        image::Rgb([(); 3].map(|()| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        }))
+    });
+    picture::encoded(&pixels.into(), image::ImageFormat::Png)
+}
+
+fn is_away(answer: &Answer) {
+    let body: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!((answer.status.as_u16(), &body["error"]["code"]), (503, &"service_unavailable".into()), "{body}");
+    assert!(answer.headers.contains_key("retry-after"));
+    assert!(!body["error"]["message"].as_str().unwrap().contains("os error"), "{body}");
+}
+
+/// No room is taken, and the only files are those that assets show.
+async fn holds(crier: &Installation, pictures: i64) {
+    assert_eq!(crier.number("SELECT count(*) FROM media").await, pictures);
+    let bytes = "SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
+    let stored = "SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state = 'stored'";
+    assert_eq!(crier.number(bytes).await, crier.number(stored).await);
+    assert_eq!(crier.number("SELECT count(*) FROM files WHERE state = 'reserved'").await, 0);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_uploads_and_puts_imports_off() {
+    let crier = Installation::split().await;
+    let brand = crier.brand().await;
+    for process in ["crier-api", "crier-worker"] {
+        crier.limit_files(process, Some(SPACE));
+    }
+    for refused in [large(), larger()] {
+        is_away(&crier.upload(brand, &refused).await.unwrap_err());
+        holds(&crier, 0).await;
+        assert_eq!(crier.readiness("crier-api").await.unwrap().0, 200, "all else goes on");
+    }
+    crier.upload(brand, &picture::png(9, 9)).await.expect("there is room for a small one");
+    holds(&crier, 1).await;
+
+    let source = Source::start().await;
+    source.rule(|path| Say::This(ok(&if path == "/large.png" { large() } else { larger() })));
+    let mut imports = Vec::new();
+    for name in ["large", "larger"] {
+        imports.push(crier.import(brand, &source.url(&format!("/{name}.png"))).await);
+    }
+    for import in &imports {
+        let path = format!("/brands/{brand}/jobs/{import}");
+        let put_off = until("a try", || async {
+            let import = crier.read(&path).await?["data"].clone();
+            (import["status"] == "pending" && !import["error"].is_null()).then_some(import)
+        })
+        .await;
+        assert_eq!(put_off["error"]["code"], "internal_error", "{put_off}");
+    }
+    holds(&crier, 1).await;
+
+    for process in ["crier-api", "crier-worker"] {
+        crier.limit_files(process, None);
+    }
+    for import in imports {
+        let ended = crier.end_of_import(brand, import).await;
+        assert_eq!(ended["status"], "completed", "{ended}");
+    }
+    for taken in [large(), larger()] {
+        crier.upload(brand, &taken).await.expect("it is taken");
+    }
+    holds(&crier, 5).await;
+}
