@@ -49,7 +49,12 @@ pub fn command(s: &TestStore, args: &[&str]) -> Command {
 pub fn crier(s: &TestStore, args: &[&str]) -> Said {
     // The secret key is made in the data directory.
     let dir = tempfile::tempdir().expect("a directory");
-    let out = command(s, args).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()).output().expect("crier runs");
+    run(command(s, args).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()))
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Said {
+    let out = command.output().expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     Said { status: out.status.code(), out: text(out.stdout), err: text(out.stderr) }
 }
