@@ -2,7 +2,7 @@
 
 use crier_common::config::Config;
 use crier_common::domain::access::{KeyMode, Scopes};
-use crier_common::process::StartError;
+use crier_common::process::{self, StartError};
 use crier_common::store::{Store, StoreError, brands, keys, users};
 use secrecy::{ExposeSecret, SecretString};
 
@@ -12,10 +12,8 @@ use crate::output::line;
 pub const OWNER: &str = "owner@localhost";
 const PLAN: &str = "unlimited";
 
-/// Makes what a new installation needs, in one transaction; `Some` with the key the first time. Checks that the plans in
-/// use are there.
+/// Makes what a new installation needs, in one transaction; `Some` with the key the first time.
 pub async fn prepare(store: &Store, config: &Config) -> Result<Option<SecretString>, StartError> {
-    check_plans(store, config).await?;
     let mut tx = store.begin().await?;
     if !users::list(&mut tx).await?.is_empty() {
         return Ok(None);
@@ -30,7 +28,7 @@ pub async fn prepare(store: &Store, config: &Config) -> Result<Option<SecretStri
 
 /// The workspace and the user alone; `false` where there is a user already.
 pub async fn migrate(store: &Store, config: &Config) -> Result<bool, StartError> {
-    check_plans(store, config).await?;
+    process::check_plans(store, config).await?;
     let mut tx = store.begin().await?;
     if !users::list(&mut tx).await?.is_empty() {
         return Ok(false);
@@ -46,19 +44,6 @@ async fn make_owner(tx: &mut crier_common::store::Tx, config: &Config) -> Result
     let workspace = users::create_workspace(tx, "My workspace", plan).await?;
     let owner = users::create(tx, workspace, OWNER, "Owner").await?;
     Ok((workspace, owner))
-}
-
-async fn check_plans(store: &Store, config: &Config) -> Result<(), StartError> {
-    let mut conn = store.read().await?;
-    let in_use = users::plans_in_use(&mut conn).await?;
-    let missing = config.plans.missing(in_use.iter().map(String::as_str));
-    if missing.is_empty() {
-        return Ok(());
-    }
-    Err(StartError::Refused(format!(
-        "CRIER_PLANS_FILE: it lacks plans that workspaces are on: {}. Add them, or move those workspaces with `crier plan set`.",
-        missing.join(", ")
-    )))
 }
 
 /// What the first start prints: the only time that the key is seen.

@@ -21,7 +21,7 @@ use crate::platforms::sandbox::Sandbox;
 use crate::platforms::{Clients, PlatformsConfig, Registry};
 use crate::queue::{Transport, memory::MemoryBell, redis::RedisBell};
 use crate::secrets::Cipher;
-use crate::store::{Db, Store, StoreError};
+use crate::store::{Db, Store, StoreError, users};
 use crate::telemetry::{logs, metrics, ops};
 
 pub mod data_dir;
@@ -168,6 +168,7 @@ impl Process {
         };
         let store = open_store(&config, Bells::of(&transport)).await?;
         wait_for_schema(&config, &store, &stop).await?;
+        check_plans(&store, &config).await?;
         readiness.ready(DATABASE);
         let guard = Guard::new(config.guard.allowed_private_networks.clone());
         let platforms = Arc::new(platforms_of(&config, &store, &guard));
@@ -314,6 +315,19 @@ async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToke
             () = stop.cancelled() => return Err(StartError::Refused("stopped before the database could be reached".into())),
         }
     }
+}
+
+/// Every process must know all plans that workspaces are on: each has the same file.
+pub async fn check_plans(store: &Store, config: &Config) -> Result<(), StartError> {
+    let in_use = users::plans_in_use(&mut store.read().await?).await?;
+    let missing = config.plans.missing(in_use.iter().map(String::as_str));
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(StartError::Refused(format!(
+        "CRIER_PLANS_FILE: it lacks plans that workspaces are on: {}. Add them, or move those workspaces with `crier plan set`.",
+        missing.join(", ")
+    )))
 }
 
 /// The media library of an installation.

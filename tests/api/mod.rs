@@ -7,6 +7,7 @@ mod ai;
 mod bio;
 mod bodies;
 mod brands;
+mod caps;
 mod checks;
 mod content_plans;
 mod feeds;

@@ -3,10 +3,17 @@
 use crier_common::domain::ai::Operation;
 use crier_common::store::ai_credits::{self, Want};
 
-use crate::support::command::crier;
+use crate::support::command::{Said, command, crier, run};
+use crate::support::process::program;
+use crate::support::servers::{self, free_port};
 use crate::support::store::{TestStore, on_both};
 
-on_both!(credits_are_told_by_workspace_and_by_brand, a_time_zone_is_set_with_the_plan);
+on_both!(
+    credits_are_told_by_workspace_and_by_brand,
+    a_time_zone_is_set_with_the_plan,
+    what_is_wrong_with_a_plans_file_is_told,
+    nothing_starts_without_the_plans_in_use,
+);
 
 async fn credits_are_told_by_workspace_and_by_brand(s: TestStore) {
     let w = s.world().await;
@@ -55,4 +62,86 @@ async fn a_time_zone_is_set_with_the_plan(s: TestStore) {
     set(&[]).done();
     let zone: String = s.value(format!("SELECT timezone FROM workspaces WHERE id = {w}")).await;
     assert_eq!(zone, "Europe/Berlin", "what is not named stays");
+}
+
+/// Runs `crier` with these arguments and a file of plans.
+fn with_plans(s: &TestStore, plans: &std::path::Path, args: &[&str]) -> Said {
+    let dir = tempfile::tempdir().unwrap();
+    run(command(s, args)
+        .env("CRIER_PLANS_FILE", plans)
+        .env("CRIER_DATA_DIR", dir.path())
+        .env("CRIER_OPS_ADDR", format!("127.0.0.1:{}", free_port()))
+        .current_dir(dir.path()))
+}
+
+async fn what_is_wrong_with_a_plans_file_is_told(s: TestStore) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("plans.toml");
+    let told = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        let said = with_plans(&s, &file, &["plan", "list"]);
+        let err = said.refused(2).to_owned();
+        assert!(err.contains("CRIER_PLANS_FILE: ") && err.contains("plans.toml: "), "{err}");
+        assert!(!err.contains("panicked"), "{err}");
+        err
+    };
+    for (text, words) in [
+        ("[plans.a]\nbrand = 1", "[plans.a] brand is unknown; the nearest known key is brands"),
+        ("[plans.a]\nbrands = -1", "[plans.a] brands must be a whole number from 0 on"),
+        ("[plans.a]\nbrands = 1.5", "[plans.a] brands must be a whole number"),
+        ("[plans.a]\nbrands = 99999999999999999999", "line 2 is no TOML"),
+        (
+            "[plans.a]\nfeatures = [\"inbx\"]",
+            "[plans.a] features: `inbx` is unknown; it must be one of: basic_analytics",
+        ),
+        ("[plans.a]\n[plans.a]", "line 2 is no TOML"),
+        ("", "write at least one table such as [plans.unlimited]"),
+    ] {
+        let err = told(text.as_bytes());
+        assert!(err.contains(words), "{text}: {err}");
+    }
+    assert!(told(b"[plans.a]\n# \xff\n").contains("UTF-8"));
+    for path in [dir.path().to_owned(), dir.path().join("plans.toml/x"), dir.path().join("absent")] {
+        let said = with_plans(&s, &path, &["plan", "list"]);
+        let err = said.refused(2);
+        assert!(err.contains("CRIER_PLANS_FILE: ") && err.contains("name a TOML file"), "{err}");
+    }
+    std::fs::write(&file, "[plans.solo]\nbrands = 1\n").unwrap();
+    let list = with_plans(&s, &file, &["plan", "list", "--json"]).json();
+    assert_eq!(
+        (list[0]["id"].as_str(), list[0]["brands"].as_i64(), list[0]["ai_credits"].is_null()),
+        (Some("solo"), Some(1), true)
+    );
+}
+
+async fn nothing_starts_without_the_plans_in_use(s: TestStore) {
+    let w = s.workspace().await;
+    s.user(w, "ann@example.com").await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("plans.toml");
+    std::fs::write(&file, "[plans.solo]\n").unwrap();
+    let told = |said: Said| {
+        let err = said.refused(2).to_owned();
+        assert!(err.contains("CRIER_PLANS_FILE: it lacks plans that workspaces are on: pro."), "{err}");
+    };
+    for args in [["serve"], ["migrate"]] {
+        told(with_plans(&s, &file, &args));
+    }
+    if s.is_postgres() {
+        let redis = servers::redis().await;
+        for name in ["crier-api", "crier-worker", "crier-scheduler"] {
+            let mut process = std::process::Command::new(program(name));
+            process
+                .env_clear()
+                .envs([("CRIER_DATABASE_URL", s.place()), ("CRIER_REDIS_URL", redis.clone())])
+                .env("CRIER_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+                .env("CRIER_PLANS_FILE", &file)
+                .env("CRIER_DATA_DIR", dir.path())
+                .env("CRIER_OPS_ADDR", format!("127.0.0.1:{}", free_port()));
+            told(run(&mut process));
+        }
+    }
+    // What the message says helps.
+    with_plans(&s, &file, &["plan", "set", "--user", "ann@example.com", "solo"]).done();
+    with_plans(&s, &file, &["migrate"]).done();
 }

@@ -1,9 +1,14 @@
-//! `kill -9` while the AI's provider is asked: the credits come back, the key is free again, and nothing was stored.
+//! `kill -9` while the AI's provider is asked, and at whatever comes after: the credits come back unless there is an answer,
+//! the key is free again, and nothing is stored that nobody knows of.
+
+use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::ai_server::{AiServer, Hold, captions};
+use super::import::every_file_has_its_row;
+use crate::support::ai_server::{AiServer, Hold, captions, picture};
 use crate::support::client::until;
+use crate::support::picture::png;
 use crate::support::process::Installation;
 
 const HELD: &str = "SELECT count(*) FROM ai_reservations";
@@ -38,6 +43,62 @@ async fn credits_outlive_a_kill(ai: AiServer, mut crier: Installation) {
     crier.assert_all_run();
 }
 
+const ALL_DEAD: [&str; 2] = [
+    "UPDATE ai_reservations SET lease_until = '2026-01-01T00:00:00+00:00'",
+    "UPDATE idempotency_keys SET lease_until = '2026-01-01T00:00:00+00:00' WHERE lease_until IS NOT NULL",
+];
+/// After the provider's answer: what comes then is looking at the picture, storing its row and its bytes, and the answer.
+const MOMENTS: [u64; 6] = [0, 5, 20, 40, 80, 160];
+
+async fn pictures_outlive_kills(ai: AiServer, mut crier: Installation) {
+    let path = format!("/brands/{}/ai/images", crier.brand().await);
+    let body = json!({ "prompt": "bread" });
+    let api = crier.of("api");
+    let mut killed_before_the_answer = 0;
+    for (round, moment) in (1..).zip(MOMENTS) {
+        let bytes = png(300 + round as u32, 200);
+        let (key, hold) = (format!("picture{round}"), Hold::new());
+        ai.holds(&hold, picture(&bytes));
+        let asking = tokio::spawn({
+            let (client, path, body, key) = ((*crier).clone(), path.clone(), body.clone(), key.clone());
+            async move { client.call("POST", &path, Some(body), &key).await }
+        });
+        hold.asked().await;
+        hold.let_go();
+        // The moment of the kill is the fault itself: it falls into whatever step the request is at.
+        tokio::time::sleep(Duration::from_millis(moment)).await;
+        crier.kill(&api);
+        asking.await.expect("no panic");
+        crier.start_all().await;
+        for sql in ALL_DEAD {
+            crier.execute(sql).await;
+        }
+        until("no credits are held", || async { (crier.number(HELD).await == 0).then_some(()) }).await;
+        let answered = crier.number("SELECT count(*) FROM media").await == round;
+        killed_before_the_answer += usize::from(!answered);
+        assert_eq!(crier.number(USED).await, 240 * (round - i64::from(!answered)), "{moment} ms");
+        every_file_has_its_row_or_none(&crier).await;
+        ai.forget();
+        ai.says([picture(&bytes)]);
+        let asked = ai.asked().await.len();
+        let (status, answer) = crier.call("POST", &path, Some(body.clone()), &key).await.expect("an answer");
+        assert_eq!((status, &answer["data"]["credits_used"]), (201, &json!(240)), "{moment} ms: {answer}");
+        assert_eq!(ai.asked().await.len() - asked, usize::from(!answered), "what was answered is not asked again");
+        assert_eq!((crier.number(HELD).await, crier.number(USED).await), (0, 240 * round));
+        assert_eq!(crier.number("SELECT count(*) FROM media").await, round);
+        every_file_has_its_row(&crier).await;
+        ai.forget();
+    }
+    assert!(killed_before_the_answer > 0, "the first kill comes before any answer can");
+    crier.assert_all_run();
+}
+
+async fn every_file_has_its_row_or_none(crier: &Installation) {
+    if crier.number("SELECT count(*) FROM files WHERE state = 'stored'").await > 0 {
+        every_file_has_its_row(crier).await;
+    }
+}
+
 fn keys(url: &str) -> [(&'static str, &str); 4] {
     [
         ("CRIER_AI_BASE_URL", url),
@@ -47,16 +108,38 @@ fn keys(url: &str) -> [(&'static str, &str); 4] {
     ]
 }
 
-#[tokio::test]
-async fn embedded() {
-    let ai = AiServer::start().await;
-    let url = ai.url();
-    credits_outlive_a_kill(ai, Installation::embedded_with(&keys(&url)).await).await;
+async fn embedded(ai: &AiServer) -> Installation {
+    Installation::embedded_with(&keys(&ai.url())).await
+}
+
+async fn split(ai: &AiServer) -> Installation {
+    Installation::split_with(&keys(&ai.url())).await
 }
 
 #[tokio::test]
-async fn split() {
+async fn credits_embedded() {
     let ai = AiServer::start().await;
-    let url = ai.url();
-    credits_outlive_a_kill(ai, Installation::split_with(&keys(&url)).await).await;
+    let crier = embedded(&ai).await;
+    credits_outlive_a_kill(ai, crier).await;
+}
+
+#[tokio::test]
+async fn credits_split() {
+    let ai = AiServer::start().await;
+    let crier = split(&ai).await;
+    credits_outlive_a_kill(ai, crier).await;
+}
+
+#[tokio::test]
+async fn pictures_embedded() {
+    let ai = AiServer::start().await;
+    let crier = embedded(&ai).await;
+    pictures_outlive_kills(ai, crier).await;
+}
+
+#[tokio::test]
+async fn pictures_split() {
+    let ai = AiServer::start().await;
+    let crier = split(&ai).await;
+    pictures_outlive_kills(ai, crier).await;
 }

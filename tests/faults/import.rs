@@ -69,7 +69,7 @@ async fn every_import_ends_once(mut crier: Installation) {
 }
 
 /// What has no row the sweep would never find.
-async fn every_file_has_its_row(crier: &Installation) {
+pub async fn every_file_has_its_row(crier: &Installation) {
     let rows: String = crier.value("SELECT string_agg(key || ' ' || thumbnail_key, ' ') FROM files").await;
     let known: BTreeSet<&str> = rows.split(' ').collect();
     let stored = names(&crier.files());

@@ -16,6 +16,7 @@ on_both![
     of_many_at_once_one_does_the_work,
     a_held_key_is_in_progress_until_its_lease_runs_out,
     an_answer_ends_a_hold,
+    who_comes_late_changes_nothing,
     an_answer_is_kept_for_a_day,
     the_body_does_not_stand_in_the_row,
     an_answer_does_not_open_in_another_row,
@@ -142,16 +143,16 @@ async fn a_held_key_is_in_progress_until_its_lease_runs_out(s: TestStore) {
             assert_eq!(idempotency::take(tx, &slot).await?, Found::Fresh);
             idempotency::hold(tx, &slot).await
         })
-        .await;
+        .await
     };
-    hold().await;
+    assert_eq!(hold().await, s.now() + LEASE);
     assert_eq!(take(&s, &slot).await, Found::InProgress);
     let other = Slot { fingerprint: vec![9], ..slot.clone() };
     assert_eq!(take(&s, &other).await, Found::Reused);
     s.clock.advance(LEASE);
-    hold().await;
+    let held = hold().await;
     assert_eq!(take(&s, &slot).await, Found::InProgress, "the new hold has a lease of its own");
-    s.write(async |tx| idempotency::release(tx, &slot).await).await;
+    s.write(async |tx| idempotency::release(tx, &slot, held).await).await;
     assert_eq!(take(&s, &slot).await, Found::Fresh);
     // Two that find it free at once: one holds it, the other is told (or finds the row there).
     let mut first = s.begin().await.unwrap();
@@ -162,6 +163,25 @@ async fn a_held_key_is_in_progress_until_its_lease_runs_out(s: TestStore) {
     }
     first.commit().await.unwrap();
     assert_eq!(take(&s, &slot).await, Found::InProgress);
+}
+
+/// One who stood still until the lease ran out, and wakes when another has the key.
+async fn who_comes_late_changes_nothing(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "connect");
+    let hold = async || s.write(async |tx| idempotency::hold(tx, &slot).await).await;
+    let retake = async |mine| s.write(async |tx| idempotency::retake(tx, &slot, mine).await).await;
+    let late = hold().await;
+    assert_eq!(retake(late).await, Found::Fresh);
+    s.clock.advance(LEASE);
+    assert_eq!(retake(late).await, Found::Fresh, "nobody else came");
+    let other = hold().await;
+    assert_eq!((retake(late).await, retake(other).await), (Found::InProgress, Found::Fresh));
+    s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
+    assert_eq!(take(&s, &slot).await, Found::InProgress, "the other holds it");
+    s.write(async |tx| idempotency::store(tx, &slot, &answer()).await).await;
+    s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
+    assert_eq!(retake(late).await, Found::Answered(answer()));
 }
 
 async fn an_answer_ends_a_hold(s: TestStore) {

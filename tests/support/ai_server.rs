@@ -103,6 +103,22 @@ impl AiServer {
         self.script.0.lock().expect("no panic").push_back(Say::Hold(hold.clone(), answer));
     }
 
+    /// Forgets what it was told and has not said.
+    pub fn forget(&self) {
+        self.script.0.lock().expect("no panic").clear();
+    }
+
+    /// What it answers at a path where it has nothing else.
+    pub async fn answers(&self, at: &str, answer: ResponseTemplate) {
+        Mock::given(method("POST")).and(path(at)).respond_with(answer).mount(&self.server).await;
+    }
+
+    /// The paths of the requests so far.
+    pub async fn paths(&self) -> Vec<String> {
+        let requests = self.server.received_requests().await.expect("requests are kept");
+        requests.iter().map(|request| request.url.path().to_owned()).collect()
+    }
+
     /// A file that it serves.
     pub async fn serves(&self, at: &str, bytes: Vec<u8>) -> String {
         let answer = ResponseTemplate::new(200).set_body_bytes(bytes);

@@ -141,11 +141,15 @@ impl TestApp {
     /// Another process on the same database: its own connections, its own memory, the same files and the same clock. Gives
     /// its URL; it stops with this one.
     pub async fn replica(&self) -> String {
+        self.replica_with(Ai::none()).await
+    }
+
+    /// The same with an AI.
+    pub async fn replica_with(&self, ai: Ai) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let store = self.store.another().await;
-        let api =
-            Arc::new(app_over(&store, self.store.library(&self.url), Ai::none(), self.connector.clone(), &self.url));
+        let api = Arc::new(app_over(&store, self.store.library(&self.url), ai, self.connector.clone(), &self.url));
         serve(&api, listener, &self.stop);
         url
     }
@@ -221,6 +225,11 @@ impl Tenant<'_> {
     pub fn request(&self, method: &str, path: &str) -> Request<'_> {
         let request = self.app.request(method, path).key(&self.key);
         if method == "GET" { request } else { request.idem(&self.app.fresh_key()) }
+    }
+
+    /// The same at another process.
+    pub fn at(&self, url: &str, method: &str, path: &str) -> Request<'_> {
+        Request { url: format!("{url}{BASE}{path}"), ..self.request(method, path) }
     }
 
     pub async fn get(&self, path: &str) -> Reply {

@@ -1,6 +1,8 @@
 //! The operator's commands, as the real program, on a test's own database.
 
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -49,7 +51,24 @@ pub fn command(s: &TestStore, args: &[&str]) -> Command {
 pub fn crier(s: &TestStore, args: &[&str]) -> Said {
     // The secret key is made in the data directory.
     let dir = tempfile::tempdir().expect("a directory");
-    let out = command(s, args).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()).output().expect("crier runs");
+    run(command(s, args).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()))
+}
+
+/// Longer than any command takes.
+const NEVER: Duration = Duration::from_secs(90);
+
+/// Runs a command to its end; one that has none is killed.
+pub fn run(command: &mut Command) -> Said {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let id = child.id().to_string();
+    let (ended, end) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if end.recv_timeout(NEVER) == Err(mpsc::RecvTimeoutError::Timeout) {
+            drop(Command::new("kill").args(["-KILL", &id]).status());
+        }
+    });
+    let out = child.wait_with_output().expect("it ends");
+    drop(ended);
     let text = |bytes| String::from_utf8(bytes).expect("text");
     Said { status: out.status.code(), out: text(out.stdout), err: text(out.stderr) }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use crier_common::store::idempotency::{self, Found, Slot};
 use crier_common::store::{Store, Tx};
 use http::HeaderMap;
@@ -37,16 +38,17 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
         How::Reads(_) => Err(ApiError::bug("a read was run as a write")),
         How::Writes(handler) => {
             let refusal = keep(&mut cx, parsed);
-            commit(&cx, &slot, true, refusal, |cx, tx| handler.call(cx, tx)).await
+            commit(&cx, &slot, None, refusal, |cx, tx| handler.call(cx, tx)).await
         }
         How::TwoSteps { prepare, first } => {
-            if let Some(answer) = look(&cx.app.store, &slot, &parsed, first.holds()).await? {
-                return Ok(answer);
-            }
+            let held = match look(&cx.app.store, &slot, &parsed, first.holds()).await? {
+                Look::Answered(answer) => return Ok(answer),
+                Look::Free { held } => held,
+            };
             (cx.body, cx.file) = parsed?;
             let (prepare, first) = (prepare.clone(), *first);
             // A task of its own: a client that hangs up must not leave new tokens unsaved.
-            let work = tokio::spawn(async move { two_steps(cx, slot, prepare, first).await }.in_current_span());
+            let work = tokio::spawn(async move { two_steps(cx, slot, prepare, first, held).await }.in_current_span());
             work.await.unwrap_or_else(|error| Err(ApiError::bug(format!("the work was not finished: {error}"))))
         }
     }
@@ -117,32 +119,46 @@ fn standing(found: Found) -> Result<Option<Answer>> {
     }
 }
 
-/// Looks at the key before the first of two steps, and holds it where that step must not be taken twice at once.
-async fn look(store: &Store, slot: &Slot, parsed: &Parsed, hold: bool) -> Result<Option<Answer>> {
-    if !hold || parsed.is_err() {
-        return standing(idempotency::look(store, slot).await?);
-    }
-    let mut tx = store.begin().await?;
-    let answer = standing(idempotency::take(&mut tx, slot).await?)?;
-    if answer.is_none() {
-        idempotency::hold(&mut tx, slot).await?;
-        tx.commit().await?;
-    } else {
-        tx.rollback().await?;
-    }
-    Ok(answer)
+/// What a look at the key finds.
+enum Look {
+    Answered(Answer),
+    /// Nothing; the key is held until then, if it is.
+    Free {
+        held: Option<DateTime<Utc>>,
+    },
 }
 
-async fn two_steps(cx: Context, slot: Slot, prepare: Arc<dyn for<'a> Prepare<'a>>, first: First) -> Result<Answer> {
-    let hold = first.holds();
-    let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), held: hold };
+/// Looks at the key before the first of two steps, and holds it where that step must not be taken twice at once.
+async fn look(store: &Store, slot: &Slot, parsed: &Parsed, hold: bool) -> Result<Look> {
+    if !hold || parsed.is_err() {
+        let answer = standing(idempotency::look(store, slot).await?)?;
+        return Ok(answer.map_or(Look::Free { held: None }, Look::Answered));
+    }
+    let mut tx = store.begin().await?;
+    if let Some(answer) = standing(idempotency::take(&mut tx, slot).await?)? {
+        tx.rollback().await?;
+        return Ok(Look::Answered(answer));
+    }
+    let held = Some(idempotency::hold(&mut tx, slot).await?);
+    tx.commit().await?;
+    Ok(Look::Free { held })
+}
+
+async fn two_steps(
+    cx: Context,
+    slot: Slot,
+    prepare: Arc<dyn for<'a> Prepare<'a>>,
+    first: First,
+    held: Option<DateTime<Utc>>,
+) -> Result<Answer> {
+    let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), held };
     let prepared = match first {
         First::Takes | First::Spends => Ok(prepare.call(&cx).await),
         First::Asks | First::Holds => tokio::time::timeout(PATIENCE, prepare.call(&cx)).await,
     };
     let outcome = match prepared {
         Ok(Ok(finish)) => {
-            let written = commit(&cx, &slot, !hold, None, |cx, tx| finish.call(cx, tx)).await;
+            let written = commit(&cx, &slot, held, None, |cx, tx| finish.call(cx, tx)).await;
             if !matches!(&written, Ok(answer) if !answer.replayed) {
                 finish.undo(&cx).await;
             }
@@ -162,14 +178,13 @@ async fn two_steps(cx: Context, slot: Slot, prepare: Arc<dyn for<'a> Prepare<'a>
 struct Lease {
     store: Store,
     slot: Slot,
-    held: bool,
+    held: Option<DateTime<Utc>>,
 }
 
 impl Lease {
     async fn end(mut self, answered: bool) {
-        let held = std::mem::replace(&mut self.held, false);
-        if held && !answered {
-            release(&self.store, &self.slot).await;
+        if let Some(held) = self.held.take().filter(|_| !answered) {
+            release(&self.store, &self.slot, held).await;
         }
     }
 }
@@ -177,17 +192,17 @@ impl Lease {
 impl Drop for Lease {
     /// A panic ends the work: the key is freed all the same.
     fn drop(&mut self) {
-        if self.held {
+        if let Some(held) = self.held {
             let (store, slot) = (self.store.clone(), self.slot.clone());
-            tokio::spawn(async move { release(&store, &slot).await });
+            tokio::spawn(async move { release(&store, &slot, held).await });
         }
     }
 }
 
-async fn release(store: &Store, slot: &Slot) {
+async fn release(store: &Store, slot: &Slot, held: DateTime<Utc>) {
     let write = async {
         let mut tx = store.begin().await?;
-        idempotency::release(&mut tx, slot).await?;
+        idempotency::release(&mut tx, slot, held).await?;
         tx.commit().await
     };
     if let Err(error) = write.await {
@@ -195,15 +210,21 @@ async fn release(store: &Store, slot: &Slot) {
     }
 }
 
-/// One transaction: the key, the work, the answer. `take`: whether the key is still to be taken; else it is held already.
-async fn commit<W>(cx: &Context, slot: &Slot, take: bool, refusal: Option<ApiError>, work: W) -> Result<Answer>
+/// One transaction: the key, the work, the answer. `held`: until when the key is held already; else it is still to be taken.
+async fn commit<W>(
+    cx: &Context,
+    slot: &Slot,
+    held: Option<DateTime<Utc>>,
+    refusal: Option<ApiError>,
+    work: W,
+) -> Result<Answer>
 where
     W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::Work<'a>,
 {
     let mut refusal = refusal;
     let mut run = 1;
     loop {
-        match once(cx, slot, take, &mut refusal, &work).await {
+        match once(cx, slot, held, &mut refusal, &work).await {
             Err(error) if error.is_serialization() && run < RUNS => {
                 tracing::debug!(run, "the database gave this write up for another; once more");
                 run += 1;
@@ -213,12 +234,21 @@ where
     }
 }
 
-async fn once<W>(cx: &Context, slot: &Slot, take: bool, refusal: &mut Option<ApiError>, work: &W) -> Result<Answer>
+async fn once<W>(
+    cx: &Context,
+    slot: &Slot,
+    held: Option<DateTime<Utc>>,
+    refusal: &mut Option<ApiError>,
+    work: &W,
+) -> Result<Answer>
 where
     W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::Work<'a>,
 {
     let mut tx = cx.app.store.begin().await?;
-    let found = if take { standing(idempotency::take(&mut tx, slot).await?) } else { Ok(None) };
+    let found = standing(match held {
+        None => idempotency::take(&mut tx, slot).await?,
+        Some(mine) => idempotency::retake(&mut tx, slot, mine).await?,
+    });
     let answered = match (found, refusal.take()) {
         (Ok(None), None) => work(cx, &mut tx).await,
         (Ok(None), Some(refusal)) => Err(refusal),

@@ -1,7 +1,8 @@
 //! Captions: exactly as many as were wished for, no two alike, none longer than its platform takes.
 //!
 //! A caption that is too long is sent back once; one that still is, is cut at the end of a word and gets an ellipsis, since
-//! a caption that can be used is worth more than none.
+//! a caption that can be used is worth more than none. So with hashtags and emojis that were not wished for: they are taken
+//! out in the end.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -15,6 +16,8 @@ use super::{Result, Writer};
 use crate::domain::ai::Length;
 use crate::domain::platform::{Descriptor, TextUnit};
 use crate::platforms::text;
+
+mod extras;
 
 /// The longest content of a post.
 const LONGEST: usize = 65_535;
@@ -105,10 +108,13 @@ fn judge(wish: &CaptionWish, object: &Value) -> Verdict<Vec<String>> {
     for text in found {
         let text: String = text.nfc().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
         let text = text.trim();
+        let unkept = extras::unkept(wish, text);
+        let text = if unkept.is_some() { &extras::taken_out(wish, text) } else { text };
         if captions.len() == wish.count || text.is_empty() || !seen.insert(text.to_lowercase()) {
             continue;
         }
-        if let Some(problem) = problem(wish.platform, text) {
+        let too_long = || problem(wish.platform, text).map(|problem| format!("{problem} Write shorter ones."));
+        if let Some(problem) = unkept.map(str::to_owned).or_else(too_long) {
             wrong.get_or_insert(problem);
         }
         captions.extend(fitted(wish.platform, text));
@@ -119,7 +125,7 @@ fn judge(wish: &CaptionWish, object: &Value) -> Verdict<Vec<String>> {
     }
     match wrong {
         None => Verdict::Good(captions),
-        Some(problem) => Verdict::Usable(captions, format!("{problem} Write shorter ones.")),
+        Some(problem) => Verdict::Usable(captions, problem),
     }
 }
 

@@ -58,8 +58,14 @@ fn judge(most: usize, object: &Value) -> Verdict<Vec<String>> {
 /// `#` and the letters, digits and underscores of any script; `None` where no letter is among them, which no platform takes
 /// for a hashtag.
 fn normal(text: &str) -> Option<String> {
-    let part = |c: &char| c.is_alphanumeric() || *c == '_' || is_combining_mark(*c);
-    let word: String = text.nfc().filter(part).collect();
+    let mut word = String::new();
+    let mut base = false;
+    for c in text.nfc() {
+        // A mark goes with its letter. Those that make an emoji of a digit or a sign are part of no word.
+        let mark = is_combining_mark(c) && !matches!(c, '\u{FE00}'..='\u{FE0F}' | '\u{20D0}'..='\u{20FF}');
+        base = if mark { base } else { c.is_alphanumeric() || c == '_' };
+        word.extend(base.then_some(c));
+    }
     let fits = word.chars().any(char::is_alphabetic) && word.chars().count() < LONGEST;
     fits.then(|| format!("#{word}"))
 }
@@ -77,6 +83,11 @@ mod tests {
             (" ##fresh bread! ", Some("#freshbread")),
             ("＃パン", Some("#パン")),
             ("#हिन्दी", Some("#हिन्दी")),
+            ("#ภาษาไทย", Some("#ภาษาไทย")),
+            ("#مرحبا", Some("#مرحبا")),
+            ("#שָׁלוֹם!", Some("#שָׁלוֹם")),
+            ("#Cafe\u{301}", Some("#Café")),
+            ("❤️love 1️⃣", Some("#love1")),
             ("#spring_2026", Some("#spring_2026")),
             ("#2026", None),
             ("#", None),

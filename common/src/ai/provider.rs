@@ -1,8 +1,8 @@
 //! The protocol: requests, answers, and what an error means.
 //!
 //! Facts from OpenAI's API reference (chat completions, images, error codes) and its guide on structured outputs. Servers
-//! that copy it know less: one that does not know `response_format` or a parameter of a picture answers 400, and is asked
-//! once more without.
+//! that copy it know less, and say so in many ways: one that does not know `response_format` or a parameter of a picture is
+//! asked once more without. No number of tokens is sent: servers disagree about its name, and each has a default.
 
 use std::time::Duration;
 
@@ -23,16 +23,21 @@ use crate::platforms::Clients;
 const MOST_TEXT: usize = 1 << 20;
 /// The most of an error's message that is logged.
 const MOST_SAID: usize = 300;
-/// The words by which servers say that a prompt breaks their rules: OpenAI's for texts (two) and for pictures, Azure's (two).
-const REFUSALS: [&str; 5] = [
+/// The most of an error's body that is looked at.
+const MOST_ERROR: usize = 64 << 10;
+/// The words by which servers say that a prompt breaks their rules: OpenAI's for texts (two) and for pictures, Azure's (three).
+const REFUSALS: [&str; 6] = [
     "content_policy_violation",
     "invalid_prompt",
     "moderation_blocked",
     "content_filter",
+    "contentFilter",
     "ResponsibleAIPolicyViolation",
 ];
-/// The words in a 400 by which a server says that it cannot hold its model to a schema.
-const NO_SCHEMA: [&str; 4] = ["response_format", "json_schema", "grammar", "structured output"];
+/// The words by which a server says that it cannot hold its model to a schema.
+const NO_SCHEMA: [&str; 5] = ["response_format", "json_schema", "grammar", "structured output", "structured_output"];
+/// The words by which LM Studio says, with a 200, that it has no such path.
+const NO_PATH: &str = "unexpected endpoint";
 
 #[derive(Clone, Debug)]
 pub struct Provider {
@@ -55,21 +60,71 @@ pub struct Chat<'a> {
     pub format: (&'a str, &'a Value),
 }
 
-/// What a server answers that will not do it.
-#[derive(Debug, Default, Deserialize)]
+/// What a server says that will not do it: `{"error": {…}}` as OpenAI, `{"error": "…"}` as Ollama, the same without the
+/// envelope as vLLM and Mistral, or no JSON at all. OpenRouter and LM Studio say it with a 200.
+#[derive(Debug)]
 struct Said {
-    #[serde(default)]
+    status: StatusCode,
     error: Value,
+    text: String,
 }
 
 impl Said {
-    fn of(answer: &Answer) -> Self {
-        serde_json::from_slice(&answer.body).unwrap_or_default()
+    /// `None` where the server did what it was asked.
+    fn of(answer: &Answer) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Envelope {
+            #[serde(default)]
+            error: Value,
+        }
+        let wrapped = serde_json::from_slice::<Envelope>(&answer.body).ok().map(|envelope| envelope.error);
+        let wrapped = wrapped.filter(|error| !error.is_null());
+        if answer.status.is_success() && wrapped.is_none() {
+            return None;
+        }
+        let error = wrapped.or_else(|| serde_json::from_slice(&answer.body).ok()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(MOST_ERROR)]).into_owned();
+        Some(Self { status: answer.status, error, text })
     }
 
+    /// Whether it is the prompt that is refused. (`flagged_input` is OpenRouter's.)
     fn is_refusal(&self) -> bool {
-        let words = [&self.error["code"], &self.error["type"], &self.error["innererror"]["code"]];
-        words.iter().any(|word| word.as_str().is_some_and(|word| REFUSALS.contains(&word)))
+        let error = &self.error;
+        let words = [&error["code"], &error["type"], &error["innererror"]["code"], &error["inner_error"]["code"]];
+        let named = words.iter().any(|word| word.as_str().is_some_and(|word| REFUSALS.contains(&word)));
+        named || error["metadata"]["flagged_input"].is_string()
+    }
+
+    /// Whether it is one of these parts of the request that the server does not know, rather than the key, the prompt or the
+    /// number of requests.
+    fn is_about(&self, words: &[&str]) -> bool {
+        let other = matches!(self.status.as_u16(), 401 | 403 | 429) || self.is_refusal();
+        !other && self.mentions(words)
+    }
+
+    fn mentions(&self, words: &[&str]) -> bool {
+        let text = self.text.to_lowercase();
+        words.iter().any(|word| text.contains(word))
+    }
+
+    /// Whether the server has nothing at this path.
+    fn is_nowhere(&self) -> bool {
+        matches!(self.status.as_u16(), 404 | 405) || self.mentions(&[NO_PATH])
+    }
+
+    fn message(&self) -> &str {
+        let error = &self.error;
+        [&error["message"], error, &error["detail"]].into_iter().find_map(Value::as_str).unwrap_or(&self.text)
+    }
+
+    /// Where the operator may look.
+    const fn hint(&self) -> &'static str {
+        match self.status.as_u16() {
+            300..=399 => " (CRIER_AI_BASE_URL must be the address itself: redirects are not followed)",
+            401 | 403 => " (is CRIER_AI_API_KEY right?)",
+            404 | 405 => " (are CRIER_AI_BASE_URL and the model's name right?)",
+            _ => "",
+        }
     }
 }
 
@@ -95,8 +150,7 @@ impl Provider {
         body["response_format"] =
             json!({ "type": "json_schema", "json_schema": { "name": name, "strict": true, "schema": schema } });
         let mut answer = self.post(&self.texts, "chat/completions", &body).await?;
-        if answer.status == StatusCode::BAD_REQUEST && !Said::of(&answer).is_refusal() && mentions(&answer, &NO_SCHEMA)
-        {
+        if Said::of(&answer).is_some_and(|said| said.is_about(&NO_SCHEMA)) {
             // The instructions say in words what the schema says.
             answer = self.post(&self.texts, "chat/completions", &plain).await?;
         }
@@ -112,21 +166,23 @@ impl Provider {
             }
             body
         };
-        let mut answer = self.post(&self.pictures, "images/generations", &body(options)).await?;
-        if answer.status == StatusCode::BAD_REQUEST && !options.is_empty() && !Said::of(&answer).is_refusal() {
-            // Without what it says it does not know; without any where it does not say.
-            let named: Vec<&str> =
-                options.iter().map(|(name, _)| *name).filter(|name| mentions(&answer, &[*name])).collect();
-            let kept: Vec<_> =
-                options.iter().copied().filter(|(n, _)| !named.is_empty() && !named.contains(n)).collect();
-            answer = self.post(&self.pictures, "images/generations", &body(&kept)).await?;
-        }
+        let mut options = options.to_vec();
+        let answer = loop {
+            let answer = self.post(&self.pictures, "images/generations", &body(&options)).await?;
+            let said = Said::of(&answer).filter(|said| matches!(said.status.as_u16(), 400 | 422) && !said.is_refusal());
+            let Some(said) = said.filter(|_| !options.is_empty()) else { break answer };
+            // Without what it says it does not know; without any where it does not say. Most servers name one at a time.
+            let before = options.len();
+            options.retain(|(name, _)| !said.mentions(&[*name]));
+            if options.len() == before {
+                options.clear();
+            }
+        };
         let answer: Pictures = parsed(&self.accepted(answer)?)?;
         let picture = answer.data.into_iter().next().ok_or_else(|| malformed("it has no picture"))?;
-        match (picture.b64_json, picture.url) {
-            (Some(text), _) => {
-                STANDARD.decode(text.trim()).map(Bytes::from).map_err(|_| malformed("its picture is no base64"))
-            }
+        match (filled(picture.b64_json), filled(picture.url)) {
+            (Some(text), _) => decoded(&text),
+            (None, Some(url)) if url.starts_with("data:") => decoded(&url),
             (None, Some(url)) => self.fetch(&url).await,
             (None, None) => Err(malformed("its picture is neither there nor elsewhere")),
         }
@@ -145,8 +201,18 @@ impl Provider {
         }
     }
 
+    /// Most servers have it all below `/v1`, which is easily left out of an address.
     async fn post(&self, client: &HttpClient, path: &str, body: &Value) -> Result<Answer> {
-        let mut request = client.request(Method::POST, &format!("{}/{path}", self.base)).json(body);
+        let answer = self.post_to(client, &format!("{}/{path}", self.base), body).await?;
+        let bare = Url::parse(&self.base).is_ok_and(|url| url.path() == "/");
+        if bare && Said::of(&answer).is_some_and(|said| said.is_nowhere()) {
+            return self.post_to(client, &format!("{}/v1/{path}", self.base), body).await;
+        }
+        Ok(answer)
+    }
+
+    async fn post_to(&self, client: &HttpClient, url: &str, body: &Value) -> Result<Answer> {
+        let mut request = client.request(Method::POST, url).json(body);
         if let Some(key) = &self.key {
             request = request.bearer_auth(key.expose_secret());
         }
@@ -154,16 +220,15 @@ impl Provider {
     }
 
     fn accepted(&self, answer: Answer) -> Result<Answer> {
-        if answer.status.is_success() {
+        let Some(said) = Said::of(&answer) else {
             return if answer.truncated { Err(malformed("it is too long")) } else { Ok(answer) };
-        }
-        let said = Said::of(&answer);
-        let message = said.error["message"].as_str().or_else(|| said.error.as_str()).unwrap_or_default();
-        let message: String = self.without_key(message).chars().filter(|c| !c.is_control()).take(MOST_SAID).collect();
+        };
+        let message = self.without_key(said.message());
+        let message: String = message.chars().filter(|c| !c.is_control()).take(MOST_SAID).collect();
         if said.is_refusal() {
             return Err(AiError::Refused(message));
         }
-        Err(AiError::Unavailable(format!("it answers {}: {message}", answer.status.as_u16())))
+        Err(AiError::Unavailable(format!("it answers {}: {message}{}", said.status.as_u16(), said.hint())))
     }
 
     /// Some servers repeat a key that they refuse.
@@ -175,9 +240,15 @@ impl Provider {
     }
 }
 
-fn mentions(answer: &Answer, words: &[&str]) -> bool {
-    let text = String::from_utf8_lossy(&answer.body).to_lowercase();
-    words.iter().any(|word| text.contains(word))
+/// A text with something in it.
+fn filled(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// Base64, be it in a `data:` URL.
+fn decoded(text: &str) -> Result<Bytes> {
+    let data = text.rsplit_once("base64,").map_or(text, |(_, data)| data);
+    STANDARD.decode(data.trim()).map(Bytes::from).map_err(|_| malformed("its picture is no base64"))
 }
 
 fn unreachable(error: crate::http::HttpError) -> AiError {
@@ -205,8 +276,27 @@ struct Choice {
 
 #[derive(Deserialize)]
 struct Message {
-    content: Option<String>,
+    content: Option<Content>,
     refusal: Option<String>,
+}
+
+/// A text, or the parts of one; what a model thought is a part of another type (Mistral).
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Value>),
+}
+
+impl Content {
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Parts(parts) => {
+                parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str()).collect()
+            }
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -224,10 +314,13 @@ struct Picture {
 fn written(answer: &Answer) -> Result<String> {
     let completion: Completion = parsed(answer)?;
     let choice = completion.choices.into_iter().next().ok_or_else(|| malformed("it has no choice"))?;
-    let refusal = choice.message.refusal.filter(|text| !text.is_empty());
+    let refusal = filled(choice.message.refusal);
     if refusal.is_some() || choice.finish_reason.as_deref() == Some("content_filter") {
         let said: String = refusal.unwrap_or_default().chars().filter(|c| !c.is_control()).take(MOST_SAID).collect();
         return Err(AiError::Refused(said));
     }
-    choice.message.content.ok_or_else(|| malformed("its message is empty"))
+    choice.message.content.map(Content::text).ok_or_else(|| malformed("its message is empty"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,11 +76,15 @@ fn judged<T>(text: &str, judge: impl Fn(&Value) -> Verdict<T>) -> Verdict<T> {
     }
 }
 
+/// What stands between a model's thoughts and what it says, where the server does not part them: most models, Mistral's,
+/// and OpenAI's open ones. Some templates swallow what the thoughts begin with.
+const THOUGHT: [&str; 3] = ["</think>", "[/THINK]", "<|channel|>final<|message|>"];
+
 /// Without what models put around an object: their thoughts, and a fence of Markdown.
 fn bare(text: &str) -> &str {
     let mut text = text.trim();
-    if text.starts_with("<think>")
-        && let Some((_, said)) = text.split_once("</think>")
+    if !text.starts_with(['{', '`'])
+        && let Some((_, said)) = THOUGHT.iter().find_map(|end| text.split_once(end))
     {
         text = said.trim();
     }
@@ -117,9 +121,13 @@ mod tests {
             "```\n{\"a\":1}```",
             "<think>is {\"a\":2} right?</think>\n{\"a\":1}",
             "<think>x</think>```json\r\n{\"a\":1}\r\n```\n",
+            "is it?\n</think>\n\n{\"a\":1}",
+            "[THINK]x[/THINK]{\"a\":1}",
+            "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>{\"a\":1}",
         ] {
             assert_eq!(bare(text), "{\"a\":1}", "{text}");
         }
+        assert_eq!(bare("{\"a\":\"</think>\"}"), "{\"a\":\"</think>\"}", "what is said is not looked into");
         for text in ["", "```", "Here it is: {\"a\":1}", "{\"a\":", "[1]", "<think>on and on", "\"a\""] {
             assert!(matches!(judged(text, |_| Verdict::Good(())), Verdict::Bad(_)), "{text}");
         }

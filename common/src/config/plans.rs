@@ -8,6 +8,12 @@ use super::base::PLANS_FILE;
 use super::reader::Reader;
 use super::values;
 use crate::domain::plan::{Feature, Plan, Plans};
+use crate::limits::UNLIMITED;
+
+/// TOML's largest number.
+const MOST: u64 = i64::MAX as u64;
+/// A hundred years: a day so far back is still a date.
+const MOST_DAYS: u64 = 36_500;
 
 /// The plans of the file, the built-in ones where none is named.
 pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Plans {
@@ -53,18 +59,18 @@ fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
     };
     for (key, value) in table {
         let place = format!("[plans.{name}] {key}");
-        let (field, least) = match key.as_str() {
+        let (field, least, most) = match key.as_str() {
             "features" => {
                 plan.features = features(&place, value, wrong);
                 continue;
             }
-            "brands" => (&mut plan.brands, 0),
-            "social_accounts" => (&mut plan.social_accounts, 0),
-            "posts_per_month" => (&mut plan.posts_per_month, 0),
-            "storage_mib" => (&mut plan.storage_mib, 0),
-            "ai_credits" => (&mut plan.ai_credits, 0),
-            "requests_per_minute" => (&mut plan.requests_per_minute, 1),
-            "analytics_days" => (&mut plan.analytics_days, 1),
+            "brands" => (&mut plan.brands, 0, MOST),
+            "social_accounts" => (&mut plan.social_accounts, 0, MOST),
+            "posts_per_month" => (&mut plan.posts_per_month, 0, MOST),
+            "storage_mib" => (&mut plan.storage_mib, 0, MOST),
+            "ai_credits" => (&mut plan.ai_credits, 0, MOST),
+            "requests_per_minute" => (&mut plan.requests_per_minute, 1, u64::from(UNLIMITED)),
+            "analytics_days" => (&mut plan.analytics_days, 1, MOST_DAYS),
             _ => {
                 let known = Plan::LIMITS.iter().copied().chain(["features"]).collect::<Vec<_>>();
                 let nearest = super::keys::nearest(key, known.into_iter()).unwrap_or_default();
@@ -73,8 +79,13 @@ fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
             }
         };
         match value.as_integer().and_then(|number| u64::try_from(number).ok()) {
-            Some(number) if number >= least => *field = Some(number),
-            _ => wrong.push(format!("{place} must be a whole number from {least} on; leave the line out for no limit")),
+            Some(number) if (least..=most).contains(&number) => *field = Some(number),
+            _ => {
+                let bound = if most == MOST { "on".to_owned() } else { format!("to {most}") };
+                wrong.push(format!(
+                    "{place} must be a whole number from {least} {bound}; leave the line out for no limit"
+                ));
+            }
         }
     }
     plan
@@ -134,11 +145,31 @@ mod tests {
 [plans.Gold] features: `webhook` is unknown; it must be one of: basic_analytics, analytics, link_in_bio, webhooks, \
 feed_reader, content_strategy, reports, inbox, approvals
 [plans.Gold] features must hold nothing but texts
-[plans.Gold] requests_per_minute must be a whole number from 1 on; leave the line out for no limit
+[plans.Gold] requests_per_minute must be a whole number from 1 to 1000000; leave the line out for no limit
 [plans.tin] features must be a list such as [\"webhooks\", \"reports\"]
 [plans.tin] storage_mib must be a whole number from 0 on; leave the line out for no limit"
         );
         assert_eq!(parse("").unwrap_err(), ["has no plan; write at least one table such as [plans.unlimited]"]);
-        assert!(parse("[plans").unwrap_err()[0].starts_with("line 1 is no TOML: "));
+        for (text, told) in [
+            ("[plans", "line 1 is no TOML: "),
+            ("[plans.a]\n[plans.a]\n", "line 2 is no TOML: "),
+            ("[plans.a]\nbrands = 1\nbrands = 2\n", "line 3 is no TOML: "),
+            ("[plans.a]\nbrands = 99999999999999999999\n", "line 2 is no TOML: "),
+            ("plans = 5", "has no plan; "),
+            ("[plans]\nfree = 5", "plans.free is not a table; write [plans.free]"),
+            ("[plans.\"\"]", "[plans.]: a plan's name is 1 to 40 of a-z"),
+            ("[plans.a]\nanalytics_days = 36501", "[plans.a] analytics_days must be a whole number from 1 to 36500; "),
+            (
+                "[plans.a]\nrequests_per_minute = 1000001",
+                "[plans.a] requests_per_minute must be a whole number from 1 to 1000000; ",
+            ),
+            ("[plans.a]\nbrands = \"5\"", "[plans.a] brands must be a whole number from 0 on; "),
+            ("[plans.a]\nbrands = true", "[plans.a] brands must be a whole number from 0 on; "),
+        ] {
+            let wrong = parse(text).unwrap_err();
+            assert!(wrong.len() == 1 && wrong[0].starts_with(told), "{text}: {wrong:?}");
+        }
+        let most = parse(&format!("[plans.a]\nbrands = {0}\nai_credits = {0}\nstorage_mib = {0}", i64::MAX)).unwrap();
+        assert_eq!(most.get("a").unwrap().storage_bytes(), Some(u64::MAX));
     }
 }

@@ -78,6 +78,23 @@ pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<Found> {
     find(tx, &cipher, slot, now).await
 }
 
+/// The same for one who holds the key by a lease until `mine`: their own hold stands for nothing. Says who took the key over
+/// where the lease ran out meanwhile, and keeps everybody else out until the end of the transaction.
+pub async fn retake(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<Found> {
+    if tx.is_postgres() {
+        let id = slot.lock_id();
+        execute!(tx, "SELECT pg_advisory_xact_lock($1)", id)?;
+    }
+    const SQL: &str = "SELECT count(*) FROM idempotency_keys WHERE api_key_id = $1 AND key = $2 AND lease_until = $3";
+    let held: i64 =
+        run!(tx, c => sqlx::query_scalar(SQL).bind(slot.api_key_id).bind(&slot.key).bind(mine).fetch_one(c))?;
+    if held > 0 {
+        return Ok(Found::Fresh);
+    }
+    let (now, cipher) = (tx.now, tx.cipher.clone());
+    find(tx, &cipher, slot, now).await
+}
+
 /// A row that is over stands for nothing; [`store`] and [`hold`] write over it.
 async fn find(conn: &mut Conn, cipher: &Cipher, slot: &Slot, now: DateTime<Utc>) -> Result<Found> {
     const SQL: &str = "SELECT fingerprint, status, location, body, lease_until, created_at FROM idempotency_keys WHERE api_key_id = $1 AND key = $2";
@@ -117,17 +134,18 @@ pub async fn store(tx: &mut Tx, slot: &Slot, answer: &Answer) -> Result<()> {
     Ok(())
 }
 
-/// Holds the key on a lease for an operation that waits for others.
-pub async fn hold(tx: &mut Tx, slot: &Slot) -> Result<()> {
+/// Holds the key on a lease for an operation that waits for others; gives when that ends.
+pub async fn hold(tx: &mut Tx, slot: &Slot) -> Result<DateTime<Utc>> {
     const SQL: &str = "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (api_key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = NULL, location = NULL, body = NULL, lease_until = excluded.lease_until, created_at = excluded.created_at";
     let (until, now) = (tx.now + LEASE, tx.now);
     execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, until, now)?;
-    Ok(())
+    Ok(until)
 }
 
-/// Frees the key: the operation was refused or failed.
-pub async fn release(tx: &mut Tx, slot: &Slot) -> Result<()> {
-    execute!(tx, "DELETE FROM idempotency_keys WHERE api_key_id = $1 AND key = $2", slot.api_key_id, &slot.key)?;
+/// Frees the key, which is held until `mine`: the operation was refused or failed. What others made of it meanwhile stays.
+pub async fn release(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<()> {
+    const SQL: &str = "DELETE FROM idempotency_keys WHERE api_key_id = $1 AND key = $2 AND lease_until = $3";
+    execute!(tx, SQL, slot.api_key_id, &slot.key, mine)?;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Credits: taken once for each result, given back for everything else.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::ai::PATIENCE;
 use crier_common::domain::ai::Operation;
 use crier_common::store::ai_credits::{self, Want};
 use crier_common::store::users;
@@ -8,7 +9,7 @@ use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::reservations;
 use serde_json::json;
 
-use crate::support::ai_server::{AiApp, Hold, captions};
+use crate::support::ai_server::{AiApp, AiServer, Hold, captions, error};
 use crate::support::app::{Reply, Tenant};
 use crate::support::jobs::StillBell;
 use crate::support::store::{TestStore, on_both};
@@ -19,6 +20,9 @@ on_both!(
     what_a_dead_request_took_comes_back_when_its_lease_is_over,
     a_request_that_was_taken_for_dead_is_paid_all_the_same,
     a_request_that_was_taken_for_dead_gives_nothing_for_free,
+    a_key_that_another_process_took_over_is_paid_once,
+    credits_go_back_to_the_month_that_they_came_from,
+    no_time_zone_gives_a_month_twice,
     a_client_that_hangs_up_is_served_all_the_same,
     what_was_used_is_told_by_brand,
 );
@@ -143,6 +147,110 @@ async fn a_request_that_was_taken_for_dead_gives_nothing_for_free(s: TestStore) 
     let reply = taken_for_dead(&app, &t, spend).await;
     reply.refused(402, "insufficient_credits");
     assert_eq!((app.used(t.workspace).await, app.held().await), (90, 0));
+}
+
+/// A process stands still until its hold on the key is over; the client repeats its request at another. Then it wakes.
+async fn a_key_that_another_process_took_over_is_paid_once(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("free").await;
+    let other = AiServer::start().await;
+    let there = app.replica_with(other.ai(PATIENCE)).await;
+    for (n, late) in [three(), error(500, serde_json::Value::Null, "down")].into_iter().enumerate() {
+        let hold = Hold::new();
+        app.ai.holds(&hold, late);
+        other.says([captions(&["D", "E", "F"])]);
+        let (key, path, body) = (format!("once{n}"), t.path("/ai/captions"), json!({ "prompt": "bread" }));
+        let again = || t.at(&there, "POST", &path).idem(&key).json(&body).send();
+        let events = async {
+            hold.asked().await;
+            again().await.refused(409, "idempotency_in_progress");
+            app.clock.advance(TimeDelta::seconds(30));
+            let second = again().await;
+            assert!(!second.replayed() && second.status == 200, "{second:?}");
+            hold.let_go();
+            second.data(200)
+        };
+        let (first, second) = tokio::join!(t.request("POST", &path).idem(&key).json(&body).send(), events);
+        if n == 0 {
+            assert!(first.replayed(), "{first:?}");
+            assert_eq!(first.data(200), second);
+        } else {
+            first.refused(502, "ai_provider_unavailable");
+        }
+        let third = again().await;
+        assert!(third.replayed(), "{third:?}");
+        assert_eq!(third.data(200), second);
+        assert_eq!((app.used(t.workspace).await, app.held().await), (15 * (n as i64 + 1), 0));
+    }
+}
+
+async fn credits_go_back_to_the_month_that_they_came_from(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("free").await;
+    let june = async || app.number("SELECT used FROM ai_usage WHERE month = '2026-06'").await;
+    let july: DateTime<Utc> = "2026-07-01T00:00:00Z".parse().unwrap();
+    app.clock.advance(july - app.now() - TimeDelta::seconds(1));
+    let hold = Hold::new();
+    // The first fails in July, the second is answered then.
+    for (answer, status, left, used) in
+        [(error(500, serde_json::Value::Null, "down"), 502, 0, 0), (three(), 200, 100, 15)]
+    {
+        app.ai.holds(&hold, answer);
+        let events = async {
+            hold.asked().await;
+            assert_eq!(june().await, 15);
+            app.clock.advance(TimeDelta::seconds(1));
+            hold.let_go();
+        };
+        let reply = tokio::join!(write(&t), events).0;
+        assert_eq!((reply.status, june().await, app.held().await), (status, used, 0));
+        if status == 200 {
+            assert_eq!(reply.data(200)["credits_remaining"], left, "July's, which are all there");
+        }
+        app.clock.advance(TimeDelta::seconds(-1));
+    }
+    assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 1);
+}
+
+/// A zone moves the end of a month, and a clock that is set back does. Whatever they do, each month's credits are there once.
+async fn no_time_zone_gives_a_month_twice(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("free").await;
+    let at = async |zone: &str| app.write(async |tx| users::set_timezone(tx, t.workspace, zone).await).await;
+    let spend = async || {
+        let mut passed = 0;
+        loop {
+            app.clock.advance(TimeDelta::seconds(1));
+            app.ai.says([three()]);
+            let reply = write(&t).await;
+            if reply.status != 200 {
+                reply.refused(402, "insufficient_credits");
+                app.ai.forget();
+                return passed;
+            }
+            passed += 1;
+        }
+    };
+    let border: DateTime<Utc> = "2026-07-01T00:00:00Z".parse().unwrap();
+    app.clock.advance(border - app.now() - TimeDelta::hours(1));
+    assert_eq!(spend().await, 6, "June's");
+    at("Pacific/Kiritimati").await;
+    assert_eq!(spend().await, 6, "it is July there");
+    for zone in ["Etc/GMT+12", "America/New_York", "UTC", "Pacific/Apia"] {
+        at(zone).await;
+        assert_eq!(spend().await, 0, "{zone}");
+    }
+    app.clock.advance(TimeDelta::hours(30));
+    for zone in ["UTC", "Etc/GMT+12", "Pacific/Kiritimati"] {
+        at(zone).await;
+        assert_eq!(spend().await, 0, "{zone}");
+    }
+    app.clock.advance(TimeDelta::hours(-60));
+    // So is the allowance of requests, which begins anew with the next one.
+    t.get("/brands").await;
+    app.clock.advance(TimeDelta::minutes(2));
+    assert_eq!(spend().await, 0, "a clock that was set back");
+    assert_eq!(app.used(t.workspace).await, 180);
 }
 
 async fn a_client_that_hangs_up_is_served_all_the_same(s: TestStore) {

@@ -48,5 +48,7 @@ async fn what_is_not_valid_is_told(s: TestStore) {
     let invalid = async |body: Value| t.post(&t.path("/ai/hashtags"), body).await.invalid();
     assert_eq!(invalid(json!({ "platform": "myspace" })).await, ["content", "platform"]);
     assert_eq!(invalid(json!({ "content": "x".repeat(8_001) })).await, ["content"]);
+    assert_eq!(invalid(json!({ "content": ["x"], "platform": 5 })).await, ["content", "platform"]);
+    assert_eq!(invalid(json!({ "content": "" })).await, ["content"]);
     assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await), (0, 0));
 }

@@ -14,7 +14,9 @@ on_both!(
     a_server_that_does_not_know_a_parameter_is_asked_without_it,
     what_is_no_picture_is_the_providers_fault,
     a_refused_prompt_is_told_at_the_prompt,
+    a_full_storage_is_told_before_the_provider_is_asked,
     a_full_storage_gives_the_credits_back,
+    a_refused_write_gives_all_of_it_back,
     what_is_not_valid_is_told,
 );
 
@@ -134,15 +136,42 @@ async fn a_refused_prompt_is_told_at_the_prompt(s: TestStore) {
     assert_eq!((app.used(t.workspace).await, app.ai.asked().await.len()), (0, 2));
 }
 
-async fn a_full_storage_gives_the_credits_back(s: TestStore) {
+/// Nobody is asked for a picture that could not be kept.
+async fn a_full_storage_is_told_before_the_provider_is_asked(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("pro").await;
     let full: i64 = 20_480 << 20;
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {full})", t.workspace)).await;
+    let error = paint(&t, json!({})).await.refused(402, "storage_limit_exceeded");
+    assert!(error["message"].as_str().unwrap().contains("20480 MiB"), "{error}");
+    assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 0);
+    assert_eq!(paint(&t, json!({ "size": "9x9" })).await.invalid(), ["options.size"], "what is wrong is told first");
+    assert_eq!(app.ai.asked().await.len(), 0);
+}
+
+async fn a_full_storage_gives_the_credits_back(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("pro").await;
+    let full: i64 = (20_480 << 20) - 1;
+    app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {full})", t.workspace)).await;
     app.ai.says([picture(&png(9, 9))]);
     paint(&t, json!({})).await.refused(402, "storage_limit_exceeded");
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
-    assert_eq!(app.number("SELECT count(*) FROM media").await, 0);
+    assert_eq!((app.number("SELECT count(*) FROM media").await, app.ai.asked().await.len()), (0, 1));
+}
+
+/// The answer cannot be written, after the picture was stored.
+async fn a_refused_write_gives_all_of_it_back(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("unlimited").await;
+    app.sql("ALTER TABLE media RENAME TO hidden").await;
+    app.ai.says([picture(&png(9, 9)), picture(&png(9, 9))]);
+    paint(&t, json!({})).await.refused(500, "internal_error");
+    app.sql("ALTER TABLE hidden RENAME TO media").await;
+    assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
+    assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
+    assert_eq!(app.number("SELECT bytes FROM storage_usage").await, 0);
+    paint(&t, json!({})).await.expect(201);
 }
 
 async fn what_is_not_valid_is_told(s: TestStore) {
@@ -154,5 +183,9 @@ async fn what_is_not_valid_is_told(s: TestStore) {
     );
     assert_eq!(paint(&t, json!("large")).await.invalid(), ["options"]);
     assert_eq!(t.post(&t.path("/ai/images"), json!({})).await.invalid(), ["prompt"]);
+    assert_eq!(
+        paint(&t, json!({ "size": 1_024, "quality": true })).await.invalid(),
+        ["options.quality", "options.size"]
+    );
     assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await), (0, 0));
 }

@@ -5,3 +5,4 @@ mod credits;
 mod failures;
 mod hashtags;
 mod images;
+mod providers;

@@ -9,7 +9,7 @@ use crier_common::domain::access::Scope;
 use crier_common::domain::ai::{Operation, Quality, Size};
 use crier_common::domain::media::AssetType;
 use crier_common::media::{self, Described, Spool, Spooled, TakeInError, TakenIn};
-use crier_common::store::{Tx, media as assets};
+use crier_common::store::{Tx, files, media as assets};
 use serde_json::json;
 
 use super::{LONGEST, Spending, TAG, ask, not_configured};
@@ -92,6 +92,7 @@ async fn prepare(cx: &Context) -> Result<Finish> {
         Some(PictureWish { prompt: prompt?, size, quality })
     })?;
     let painter = cx.app.ai.painter().ok_or_else(not_configured)?;
+    check_room(cx).await?;
     let spending = Spending::begin(cx, Operation::Images, wish.quality.credits()).await?;
     let asked = ask(cx, Operation::Images, "prompt", painter.picture(&wish)).await;
     let picture = spending.or_back(asked).await?;
@@ -108,6 +109,13 @@ async fn prepare(cx: &Context) -> Result<Finish> {
             spending.give_back().await;
         })
     }))
+}
+
+/// Nobody is asked for a picture for which there is no room, however small it is.
+async fn check_room(cx: &Context) -> Result<()> {
+    let Some(cap) = cx.plan.storage_bytes() else { return Ok(()) };
+    let used = files::used(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?;
+    if u64::try_from(used).is_ok_and(|used| used >= cap) { Err(storage_full(cx)) } else { Ok(()) }
 }
 
 /// Puts the picture into the storage; what is no picture is the provider's fault.

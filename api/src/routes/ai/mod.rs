@@ -116,7 +116,9 @@ impl Spending {
             let again = ai_credits::reserve(tx, &self.want).await?.ok_or_else(|| insufficient(&self.want))?;
             ai_credits::consume(tx, self.want.workspace_id, again).await?;
         }
-        let used = ai_credits::used(tx, self.want.workspace_id, cx.now).await?;
+        // Of the month that it is now: the credits may have been taken in the last minute of another.
+        let now = tx.now;
+        let used = ai_credits::used(tx, self.want.workspace_id, now).await?;
         Ok(cx.plan.credits_left(used))
     }
 

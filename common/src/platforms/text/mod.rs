@@ -175,7 +175,7 @@ fn x_weight(c: char) -> usize {
 }
 
 /// Whether a grapheme is shown as an emoji: by itself, or because a selector, a modifier or a joiner makes it one.
-fn is_emoji(grapheme: &str) -> bool {
+pub fn is_emoji(grapheme: &str) -> bool {
     let mut chars = grapheme.chars();
     let Some(first) = chars.next() else { return false };
     let by_itself = matches!(

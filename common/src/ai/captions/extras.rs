@@ -1,0 +1,107 @@
+//! Hashtags and emojis in a caption: there where they were wished for, and not there where they were not.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::CaptionWish;
+use crate::platforms::text::is_emoji;
+
+/// What of the wishes a caption does not keep, in words for the model.
+pub fn unkept(wish: &CaptionWish, caption: &str) -> Option<&'static str> {
+    let hashtags = caption.split_whitespace().any(is_hashtag);
+    let emojis = caption.graphemes(true).any(is_emoji);
+    match (wish.include_hashtags, wish.include_emojis) {
+        (Some(false), _) if hashtags => Some("There is a hashtag; use none."),
+        (Some(true), _) if !hashtags => Some("Hashtags are missing; each caption needs some."),
+        (_, Some(false)) if emojis => Some("There is an emoji; use none."),
+        (_, Some(true)) if !emojis => Some("Emojis are missing; each caption needs some."),
+        _ => None,
+    }
+}
+
+/// The caption without what was not wished for.
+pub fn taken_out(wish: &CaptionWish, caption: &str) -> String {
+    let mut text = caption.to_owned();
+    if wish.include_emojis == Some(false) {
+        text = without_emojis(&text);
+    }
+    if wish.include_hashtags == Some(false) {
+        text = without_hashtags(&text);
+    }
+    text
+}
+
+/// Those at the end go; those within a sentence are words of it, and lose their sign.
+fn without_hashtags(text: &str) -> String {
+    let mut rest = text.trim_end();
+    while let Some(at) = rest.rfind(char::is_whitespace).filter(|at| is_hashtag(rest[*at..].trim_start())) {
+        rest = rest[..at].trim_end();
+    }
+    rest.split_inclusive(char::is_whitespace).map(|word| if is_hashtag(word) { &word[1..] } else { word }).collect()
+}
+
+fn without_emojis(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    for letter in text.graphemes(true).filter(|letter| !is_emoji(letter)) {
+        // The space on one side of it goes along.
+        if letter != " " || !(kept.is_empty() || kept.ends_with(char::is_whitespace)) {
+            kept.push_str(letter);
+        }
+    }
+    kept.trim_end().to_owned()
+}
+
+/// `#` and letters, with digits or without.
+fn is_hashtag(word: &str) -> bool {
+    let within = |c: &char| c.is_alphanumeric() || *c == '_';
+    word.strip_prefix('#').is_some_and(|rest| rest.chars().take_while(within).any(char::is_alphabetic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(include_hashtags: Option<bool>, include_emojis: Option<bool>) -> CaptionWish {
+        CaptionWish {
+            prompt: String::new(),
+            platform: None,
+            count: 1,
+            tone: None,
+            language: None,
+            length: None,
+            include_hashtags,
+            include_emojis,
+        }
+    }
+
+    #[test]
+    fn hashtags_are_there_as_they_were_wished_for() {
+        for (text, without) in [
+            ("Fresh #bread for all #bakery #خبز", "Fresh bread for all"),
+            ("We are #1 in C#, at 5:00", "We are #1 in C#, at 5:00"),
+            ("#bread", "bread"),
+            ("One\n\n#a\n#b", "One"),
+        ] {
+            let (no, yes) = (wish(Some(false), None), wish(Some(true), None));
+            assert_eq!(taken_out(&no, text), without, "{text}");
+            assert_eq!((unkept(&no, text).is_some(), unkept(&yes, text).is_none()), (text != without, text != without));
+            assert_eq!(unkept(&no, without), None, "{without}");
+            assert_eq!(unkept(&wish(None, None), text), None);
+        }
+    }
+
+    #[test]
+    fn emojis_are_there_as_they_were_wished_for() {
+        for (text, without) in [
+            ("Fresh 🍞 bread 👩‍👩‍👧‍👦!", "Fresh bread !"),
+            ("🇩🇪 #️⃣ 1️⃣ ❤️", ""),
+            ("Open 24/7 © Ann, #1*", "Open 24/7 © Ann, #1*"),
+            ("لدينا خبز 🥖", "لدينا خبز"),
+            ("A 🍞\nB 👍🏽", "A \nB"),
+        ] {
+            let (no, yes) = (wish(None, Some(false)), wish(None, Some(true)));
+            assert_eq!(taken_out(&no, text), without, "{text}");
+            assert_eq!((unkept(&no, text).is_some(), unkept(&yes, text).is_none()), (text != without, text != without));
+            assert_eq!(unkept(&no, without), None, "{without}");
+        }
+    }
+}

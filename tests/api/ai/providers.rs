@@ -1,0 +1,207 @@
+//! Servers that copy OpenAI's API, each in its own way: what they answer where they know less, and what they put around a
+//! model's words.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wiremock::ResponseTemplate;
+
+use crate::support::ai_server::{AiApp, AiServer, ai_at, captions, chat, choice, error, picture, refusal_of};
+use crate::support::app::{Reply, Tenant, TestApp};
+use crate::support::picture::png;
+use crate::support::source::{Say, Source, cut_off, ok};
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    whoever_knows_no_schema_is_asked_in_words,
+    what_a_model_says_is_found_wherever_it_stands,
+    a_base_address_may_lack_the_version,
+    an_error_with_a_200_is_an_error,
+    a_guard_of_the_provider_refuses_the_prompt,
+    a_picture_comes_in_many_ways,
+    parameters_are_left_out_one_after_the_other,
+    a_body_that_does_not_end_is_not_waited_for,
+    a_wrong_key_costs_nothing_and_is_not_shown,
+);
+
+async fn one(t: &Tenant<'_>) -> Reply {
+    t.post(&t.path("/ai/captions"), json!({ "prompt": "bread", "options": { "count": 1 } })).await
+}
+
+async fn paint(t: &Tenant<'_>, options: Value) -> Reply {
+    t.post(&t.path("/ai/images"), json!({ "prompt": "a loaf", "options": options })).await
+}
+
+fn says(status: u16, body: Value) -> ResponseTemplate {
+    ResponseTemplate::new(status).set_body_json(body)
+}
+
+async fn whoever_knows_no_schema_is_asked_in_words(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let ways = [
+        ("DeepSeek", error(400, "invalid_request_error", "This response_format type is unavailable now")),
+        ("vLLM", says(400, json!({ "object": "error", "message": "xgrammar: unsupported json_schema", "code": 400 }))),
+        (
+            "Mistral",
+            says(422, json!({ "detail": [{ "loc": ["body", "response_format"], "type": "extra_forbidden" }] })),
+        ),
+        ("llama.cpp", says(500, json!({ "error": { "code": 500, "message": "Failed to parse grammar" } }))),
+        ("Ollama", says(400, json!({ "error": "json: cannot unmarshal object into response_format" }))),
+        (
+            "OpenRouter",
+            says(404, json!({ "error": { "code": 404, "message": "No endpoints support structured output" } })),
+        ),
+        ("with a 200", says(200, json!({ "error": { "code": 400, "message": "response_format is not supported" } }))),
+        ("no JSON", ResponseTemplate::new(400).set_body_string("Unknown field response_format")),
+    ];
+    for (n, (who, refused)) in ways.into_iter().enumerate() {
+        app.ai.says([refused, captions(&["A"])]);
+        assert_eq!(one(&t).await.data(200)["captions"], json!(["A"]), "{who}");
+        assert!(app.ai.asked().await[2 * n + 1].get("response_format").is_none(), "{who}");
+    }
+    // What is about the key or the number of requests is not asked again, whatever its words.
+    for status in [401, 403, 429] {
+        app.ai.says([error(status, Value::Null, "response_format")]);
+        one(&t).await.refused(502, "ai_provider_unavailable");
+    }
+    assert_eq!(app.ai.asked().await.len(), 2 * 8 + 3);
+}
+
+async fn what_a_model_says_is_found_wherever_it_stands(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let object = r#"{"captions": ["A"]}"#;
+    let message = |message: Value| choice(json!({ "index": 0, "message": message, "finish_reason": "stop" }));
+    let ways = [
+        message(json!({ "role": "assistant", "content": [{ "type": "text", "text": object }] })),
+        message(json!({ "content": [
+            { "type": "thinking", "thinking": [{ "type": "text", "text": "hm" }] },
+            { "type": "text", "text": "{\"captions\":" }, { "type": "text", "text": "[\"A\"]}" },
+        ] })),
+        message(json!({ "content": object, "reasoning_content": "hm", "tool_calls": null, "refusal": "" })),
+        says(200, json!({ "error": null, "choices": [{ "message": { "content": object } }] })),
+        chat(&format!("hm, {{}}?\n</think>\n{object}")),
+        chat(&format!("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>{object}")),
+    ];
+    let count = ways.len();
+    for way in ways {
+        app.ai.says([way]);
+        assert_eq!(one(&t).await.data(200)["captions"], json!(["A"]));
+    }
+    assert_eq!(app.ai.asked().await.len(), count, "nothing had to be mended");
+}
+
+async fn a_base_address_may_lack_the_version(s: TestStore) {
+    let ai = AiServer::start().await;
+    let root = ai.url().replace("/v1", "");
+    let app = TestApp::start_with(s, ai_at(&root, Duration::from_secs(20))).await;
+    let t = app.tenant("unlimited").await;
+    ai.says([captions(&["A"]), picture(&png(5, 5))]);
+    one(&t).await.expect(200);
+    paint(&t, json!({})).await.expect(201);
+    // LM Studio says so with a 200.
+    ai.answers(
+        "/chat/completions",
+        says(200, json!({ "error": "Unexpected endpoint or method. (POST /chat/completions)" })),
+    )
+    .await;
+    ai.says([captions(&["A"])]);
+    one(&t).await.expect(200);
+    // With a path nothing else is tried.
+    let there = app.replica_with(ai_at(&format!("{root}/v2/"), Duration::from_secs(20))).await;
+    let body = json!({ "prompt": "bread" });
+    let asked = t.at(&there, "POST", &t.path("/ai/captions")).json(&body).send().await;
+    asked.refused(502, "ai_provider_unavailable");
+    let paths = ai.paths().await;
+    assert_eq!(paths.last().map(String::as_str), Some("/v2/chat/completions"), "{paths:?}");
+}
+
+async fn an_error_with_a_200_is_an_error(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("free").await;
+    for body in [
+        json!({ "error": { "code": 429, "message": "Rate limit exceeded: free-models-per-min" } }),
+        json!({ "error": "the model is loading" }),
+        json!({ "error": { "code": 502 }, "choices": [{ "message": { "content": "{\"captions\": [\"A\"]}" } }] }),
+        json!([1, 2]),
+    ] {
+        app.ai.says([says(200, body)]);
+        one(&t).await.refused(502, "ai_provider_unavailable");
+    }
+    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await, app.held().await), (4, 0, 0));
+}
+
+async fn a_guard_of_the_provider_refuses_the_prompt(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let azure =
+        json!({ "error": { "code": "OperationFailed", "inner_error": { "code": "ResponsibleAIPolicyViolation" } } });
+    let router = json!({ "error": { "code": 403, "message": "flagged", "metadata": { "reasons": ["violence"], "flagged_input": "bread" } } });
+    for (status, body) in [(400, azure.clone()), (403, router.clone()), (200, router)] {
+        app.ai.says([says(status, body)]);
+        assert_eq!(one(&t).await.invalid(), ["prompt"]);
+    }
+    for body in [azure, json!({ "error": { "code": "contentFilter", "message": "Your task failed." } })] {
+        app.ai.says([says(400, body)]);
+        assert_eq!(paint(&t, json!({ "size": "1024x1024" })).await.invalid(), ["prompt"]);
+    }
+    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await, app.held().await), (5, 0, 0));
+}
+
+async fn a_picture_comes_in_many_ways(s: TestStore) {
+    use base64::Engine as _;
+    let app = AiApp::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let text = |n| base64::engine::general_purpose::STANDARD.encode(png(n, 5));
+    let url = app.ai.serves("/files/a.png", png(9, 9)).await;
+    for data in [
+        json!({ "b64_json": text(5), "url": null, "revised_prompt": "A loaf" }),
+        json!({ "b64_json": format!("data:image/png;base64,{}\n", text(6)) }),
+        json!({ "b64_json": null, "url": format!("data:image/png;base64,{}", text(7)) }),
+        json!({ "b64_json": "", "url": url }),
+    ] {
+        app.ai.says([says(200, json!({ "created": 1, "data": [data] }))]);
+        paint(&t, json!({})).await.expect(201);
+    }
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 4);
+}
+
+/// As OpenAI's `dall-e-3` does, which has other sizes and other words for the quality.
+async fn parameters_are_left_out_one_after_the_other(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let wrong = |param: &str| refusal_of(400, "invalid_value", &format!("Invalid value for '{param}'."), json!(param));
+    app.ai.says([wrong("quality"), wrong("size"), picture(&png(9, 9))]);
+    paint(&t, json!({ "size": "1024x1536", "quality": "medium" })).await.expect(201);
+    let asked = app.ai.asked().await;
+    let named = |n: usize| ["size", "quality"].map(|name| asked[n].get(name).is_some());
+    assert_eq!([named(0), named(1), named(2)], [[true, true], [true, false], [false, false]]);
+    // A server that names what it was not told is not asked for ever.
+    app.ai.says([wrong("size"), wrong("size"), wrong("size"), picture(&png(8, 8))]);
+    paint(&t, json!({ "size": "1024x1536", "quality": "medium" })).await.refused(502, "ai_provider_unavailable");
+    app.ai.forget();
+    app.ai.says([says(422, json!({ "detail": [{ "loc": ["body", "quality"] }] })), picture(&png(7, 7))]);
+    paint(&t, json!({ "quality": "low" })).await.expect(201);
+    assert_eq!(app.ai.asked().await.len(), 3 + 3 + 2);
+}
+
+async fn a_body_that_does_not_end_is_not_waited_for(s: TestStore) {
+    let whole = ok(br#"{"choices":[{"message":{"content":"{\"captions\":[\"A\"]}"}}]}"#);
+    let slow = Source::saying([Say::Stall(whole[..whole.len() - 1].to_vec()), Say::Stall(cut_off(&whole))]).await;
+    let app = TestApp::start_with(s, ai_at(&slow.url("/v1"), Duration::from_millis(300))).await;
+    let t = app.tenant("free").await;
+    for _ in 0..2 {
+        one(&t).await.refused(502, "ai_provider_unavailable");
+        assert_eq!(app.number("SELECT cast(sum(used) AS bigint) FROM ai_usage").await, 0);
+    }
+}
+
+async fn a_wrong_key_costs_nothing_and_is_not_shown(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("free").await;
+    app.ai.says([says(401, json!({ "message": "Unauthorized", "request_id": "1" }))]);
+    let told = one(&t).await.refused(502, "ai_provider_unavailable").to_string();
+    assert!(!told.contains("Unauthorized") && !told.contains("CRIER_AI"), "{told}");
+    assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
+}

@@ -1,0 +1,330 @@
+//! The caps of a plan, against many requests at once at two processes: exactly as many pass as there is room for, by whichever
+//! way they come in, and the others change nothing. And a plan that is changed while all of them run.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+use crier_common::ai::PATIENCE;
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::feeds;
+use crate::support::ai_server::{AiApp, AiServer, captions, picture};
+use crate::support::app::{Reply, Tenant, TestApp};
+use crate::support::command::crier;
+use crate::support::picture::png;
+use crate::support::store::{TestStore, on_both};
+
+on_both!(
+    brands_pass_as_far_as_there_is_room,
+    accounts_pass_as_far_as_there_is_room,
+    posts_pass_as_far_as_there_is_room_whichever_way_they_leave_draft,
+    what_is_counted_already_costs_nothing_more,
+    pictures_pass_as_far_as_there_is_room_uploaded_or_made,
+    credits_pass_as_far_as_there_are_any,
+    requests_pass_as_far_as_the_minute_goes,
+    another_plan_is_that_of_every_process_at_once,
+);
+
+/// Two processes, and a tenant who asks now the one, now the other.
+struct Two<'a> {
+    t: &'a Tenant<'a>,
+    urls: [&'a str; 2],
+}
+
+impl Two<'_> {
+    async fn send(&self, n: usize, method: &str, path: &str, body: Value) -> Reply {
+        self.t.at(self.urls[n % 2], method, path).json(&body).send().await
+    }
+}
+
+fn passed(replies: &[Reply]) -> usize {
+    replies.iter().filter(|reply| reply.status < 300).count()
+}
+
+/// Those that did not pass were refused with this.
+fn others_refused(replies: &[Reply], code: &str) {
+    replies.iter().filter(|reply| reply.status >= 300).for_each(|reply| drop(reply.refused(402, code)));
+}
+
+fn id(record: &Value) -> i64 {
+    record["id"].as_i64().expect("an id")
+}
+
+async fn brands_pass_as_far_as_there_is_room(s: TestStore) {
+    let app = TestApp::start(s).await;
+    let (t, there) = (app.tenant("pro").await, app.replica().await);
+    let two = Two { t: &t, urls: [&app.url, &there] };
+    let replies = join_all((0..10).map(|n| two.send(n, "POST", "/brands", json!({ "name": "More" })))).await;
+    others_refused(&replies, "limit_reached");
+    assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brands").await), (4, 5), "one was there");
+}
+
+async fn accounts_pass_as_far_as_there_is_room(s: TestStore) {
+    let app = TestApp::start(s).await;
+    let (t, there) = (app.tenant("free").await, app.replica().await);
+    let two = Two { t: &t, urls: [&app.url, &there] };
+    let path = t.path("/social-accounts");
+    let body = |n| json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
+    let replies = join_all((0..10).map(|n| two.send(n, "POST", &path, body(n)))).await;
+    others_refused(&replies, "limit_reached");
+    assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brand_accounts").await), (3, 3));
+    // One that is there already does not count, however often at once.
+    let known = t.get(&path).await.data(200)[0]["external_id"].as_str().unwrap().to_owned();
+    let body = json!({ "platform": "sandbox", "credentials": { "handle": known } });
+    let replies = join_all((0..4).map(|n| two.send(n, "POST", &path, body.clone()))).await;
+    assert_eq!(passed(&replies), 4);
+}
+
+/// Leaves room for so many posts this month.
+async fn leave(app: &TestApp, t: &Tenant<'_>, posts: i64) {
+    let used = 20_000 - posts;
+    app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', {used})", t.workspace))
+        .await;
+}
+
+/// The path of an item that is planned for later.
+async fn item(t: &Tenant<'_>, at: &str) -> String {
+    let plan = json!({ "name": "P", "items": [{ "title": "a", "content": "a", "planned_at": at }] });
+    let made = t.post(&t.path("/content-plans"), plan).await.data(201);
+    t.path(&format!("/content-plans/{}/items/{}/schedule", made["id"], made["items"][0]["id"]))
+}
+
+async fn posts_pass_as_far_as_there_is_room_whichever_way_they_leave_draft(s: TestStore) {
+    let app = TestApp::start(s).await;
+    let (t, there) = (app.tenant("business").await, app.replica().await);
+    let two = Two { t: &t, urls: [&app.url, &there] };
+    let account = t.account("demo").await;
+    let later = (app.now() + TimeDelta::hours(5)).to_rfc3339();
+    let posts = t.path("/posts");
+    let draft = json!({ "content": "x", "accounts": [account] });
+    let post =
+        |kind: &str| json!({ "content": "x", "accounts": [account], "schedule_type": kind, "scheduled_at": later });
+    let mut drafts = Vec::new();
+    for _ in 0..3 {
+        drafts.push(format!("{posts}/{}", t.post(&posts, draft.clone()).await.data(201)["id"]));
+    }
+    let submit = format!("{}/submit", drafts[2]);
+    let items = [item(&t, &later).await, item(&t, &later).await, item(&t, &later).await];
+    let feed = t.post(&t.path("/feeds"), json!({ "url": "https://8.8.8.8/feed.xml" })).await.data(201);
+    let article = feeds::article(&t, id(&feed), "guid").await;
+    let of_article = t.path(&format!("/feeds/{}/articles/{article}/draft", id(&feed)));
+    leave(&app, &t, 4).await;
+    let to = |destination: &str| json!({ "account_ids": [account], "destination": destination });
+    let counted = [
+        ("POST", posts.as_str(), post("now")),
+        ("POST", &posts, post("scheduled")),
+        ("POST", &posts, post("now")),
+        ("PUT", &drafts[0], json!({ "schedule_type": "now" })),
+        ("PUT", &drafts[1], json!({ "schedule_type": "scheduled", "scheduled_at": later })),
+        ("POST", &submit, json!({})),
+        ("POST", &items[0], to("calendar")),
+        ("POST", &items[1], to("approval")),
+    ];
+    let free = [("POST", posts.as_str(), draft), ("POST", &items[2], to("draft")), ("POST", &of_article, json!({}))];
+    let send = |(n, (method, path, body)): (usize, (&'static str, &str, Value))| {
+        let (two, path) = (&two, path.to_owned());
+        async move { two.send(n, method, &path, body).await }
+    };
+    let (counted, free) = futures::join!(
+        join_all(counted.into_iter().enumerate().map(send)),
+        join_all(free.into_iter().enumerate().map(send))
+    );
+    others_refused(&counted, "limit_reached");
+    assert_eq!((passed(&counted), passed(&free)), (4, 3), "{free:?}");
+    assert_eq!(app.number("SELECT posts FROM usage").await, 20_000);
+    assert_eq!(app.number("SELECT count(*) FROM posts WHERE counted").await, 4);
+    assert_eq!(
+        app.number("SELECT count(*) FROM posts WHERE status <> 'draft'").await,
+        4,
+        "the others are drafts still"
+    );
+    let waiting = "SELECT count(*) FROM jobs WHERE kind = 'publish_target'";
+    let submitted = "SELECT count(*) FROM posts WHERE status = 'pending_approval'";
+    assert_eq!(app.number(waiting).await + app.number(submitted).await, 4, "nothing is published that was refused");
+}
+
+async fn what_is_counted_already_costs_nothing_more(s: TestStore) {
+    let app = TestApp::start(s).await;
+    let t = app.tenant("business").await;
+    let account = t.account("demo").await;
+    leave(&app, &t, 2).await;
+    let draft = json!({ "content": "x", "accounts": [account] });
+    let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), draft.clone()).await.data(201)["id"]));
+    let ask = async |what: &str| t.request("POST", &format!("{path}/{what}")).send().await;
+    // Submitted, rejected, submitted again, approved: one post.
+    for what in ["submit", "reject", "submit", "approve"] {
+        ask(what).await.expect(200);
+    }
+    assert_eq!(app.number("SELECT posts FROM usage").await, 19_999);
+    // One that failed is tried again for nothing, when the month is full as well.
+    let mut now = draft;
+    now["schedule_type"] = json!("now");
+    let failed = t.post(&t.path("/posts"), now.clone()).await.data(201);
+    t.post(&t.path("/posts"), now).await.refused(402, "limit_reached");
+    app.sql(format!("UPDATE post_targets SET status = 'failed' WHERE post_id = {}", failed["id"])).await;
+    app.sql(format!("UPDATE posts SET status = 'failed' WHERE id = {}", failed["id"])).await;
+    app.sql(
+        "UPDATE jobs SET state = 'done', finished_at = created_at, run_at = created_at WHERE kind = 'publish_target'",
+    )
+    .await;
+    let again = t.put(&t.path(&format!("/posts/{}", failed["id"])), json!({ "schedule_type": "now" })).await;
+    assert_eq!(again.data(200)["status"], "publishing");
+    assert_eq!(app.number("SELECT posts FROM usage").await, 20_000);
+}
+
+async fn pictures_pass_as_far_as_there_is_room_uploaded_or_made(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("business").await;
+    let other = AiServer::start().await;
+    let there = app.replica_with(other.ai(PATIENCE)).await;
+    let two = Two { t: &t, urls: [&app.url, &there] };
+    let pictures: Vec<Vec<u8>> = (0..10).map(|n| png(40 + n, 40)).collect();
+    // How large one is when it is kept, and room for three of them.
+    let largest = t.upload("a.png", &pictures[9], &[]).await.data(201)["size_bytes"].as_i64().unwrap();
+    let sum = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
+    let cap: i64 = 512_000 << 20;
+    app.sql(format!("UPDATE storage_usage SET bytes = {}", cap - 3 * largest)).await;
+    app.ai.says([picture(&pictures[0]), picture(&pictures[1])]);
+    other.says([picture(&pictures[2]), picture(&pictures[3])]);
+    let path = t.path("/ai/images");
+    let made = (0..4).map(|n| two.send(n, "POST", &path, json!({ "prompt": "bread" })));
+    let media = t.path("/media");
+    let uploads = pictures[4..9]
+        .iter()
+        .enumerate()
+        .map(|(n, bytes)| t.at(two.urls[n % 2], "POST", &media).form(Some(("a.png", bytes)), &[]).send());
+    let (made, uploads) = futures::join!(join_all(made), join_all(uploads));
+    let paid = passed(&made);
+    let all = [made, uploads].concat();
+    others_refused(&all, "storage_limit_exceeded");
+    assert_eq!(passed(&all), 3);
+    assert_eq!(app.number("SELECT count(*) FROM media").await, 4);
+    let bytes = app.number("SELECT bytes FROM storage_usage").await;
+    assert_eq!(bytes - (cap - 3 * largest), app.number(sum).await - largest, "exactly what is kept");
+    assert!(bytes <= cap);
+    assert_eq!((app.used(t.workspace).await, app.held().await), (240 * paid as i64, 0));
+}
+
+async fn credits_pass_as_far_as_there_are_any(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("free").await;
+    let other = AiServer::start().await;
+    let there = app.replica_with(other.ai(PATIENCE)).await;
+    let two = Two { t: &t, urls: [&app.url, &there] };
+    // Credits for six captions, and for one more that asks for less.
+    let three = || captions(&["A", "B", "C"]);
+    app.ai.says((0..5).map(|_| three()));
+    other.says((0..5).map(|_| three()));
+    let path = t.path("/ai/captions");
+    let replies = join_all((0..10).map(|n| two.send(n, "POST", &path, json!({ "prompt": "bread" })))).await;
+    others_refused(&replies, "insufficient_credits");
+    let mut left: Vec<_> =
+        replies.iter().filter(|r| r.status == 200).map(|r| r.data(200)["credits_remaining"].clone()).collect();
+    left.sort_by_key(Value::as_i64);
+    assert_eq!((passed(&replies), left.last()), (6, left.get(5)));
+    assert_eq!((app.used(t.workspace).await, app.held().await), (90, 0));
+    assert_eq!(app.ai.asked().await.len() + other.asked().await.len(), 6, "nobody is asked for the others");
+}
+
+async fn requests_pass_as_far_as_the_minute_goes(s: TestStore) {
+    let app = TestApp::start(s).await;
+    let t = app.tenant("free").await;
+    let replies = join_all((0..75).map(|_| t.get("/brands"))).await;
+    let refused: Vec<_> = replies.iter().filter(|reply| reply.status != 200).collect();
+    refused.iter().for_each(|reply| drop(reply.refused(429, "rate_limited")));
+    assert_eq!(refused.len(), 15);
+    let mut left: Vec<u32> = replies.iter().filter(|reply| reply.status == 200).map(remaining).collect();
+    left.sort_unstable();
+    assert_eq!(left, (0..60).collect::<Vec<_>>(), "each is told a number of its own");
+}
+
+fn remaining(reply: &Reply) -> u32 {
+    reply.header("x-ratelimit-remaining").unwrap().parse().unwrap()
+}
+
+/// What is there stays and is read; what would add to it is refused, until it fits again.
+async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
+    let app = AiApp::start(s).await;
+    let t = app.tenant("business").await;
+    let there = app.replica_with(app.ai.ai(PATIENCE)).await;
+    let two = Two { t: &t, urls: [&app.url, &there] };
+    let account = t.account("a0").await;
+    for n in 1..5 {
+        t.account(&format!("a{n}")).await;
+    }
+    t.post("/brands", json!({ "name": "Second" })).await.expect(201);
+    let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
+    let hook = format!("/webhooks/{}", t.post("/webhooks", hook).await.data(201)["id"]);
+    let asset = t.upload("a.png", &png(30, 30), &[]).await.data(201);
+    app.ai.says([picture(&png(31, 30))]);
+    t.post(&t.path("/ai/images"), json!({ "prompt": "bread" })).await.expect(201);
+    app.sql(format!("UPDATE storage_usage SET bytes = {}", 600 << 20)).await;
+    app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', 31)", t.workspace)).await;
+    let email: String = app.value(format!("SELECT email FROM users WHERE id = {}", t.user)).await;
+    let set = |plan: &str| drop(crier(&app.store, &["plan", "set", "--user", &email, plan]).done().to_owned());
+
+    let writes = async |n: usize| {
+        let post = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
+        let connect = json!({ "platform": "sandbox", "credentials": { "handle": format!("new{n}") } });
+        let mut codes = BTreeMap::new();
+        for (path, body) in [
+            ("/brands".to_owned(), json!({ "name": "Third" })),
+            (t.path("/social-accounts"), connect),
+            (t.path("/posts"), post),
+            (t.path("/ai/captions"), json!({ "prompt": "bread" })),
+            (t.path("/ai/images"), json!({ "prompt": "bread" })),
+            ("/webhooks".to_owned(), json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] })),
+        ] {
+            let reply = two.send(n, "POST", &path, body).await;
+            let code = if reply.status < 300 {
+                String::new()
+            } else {
+                reply.json()["error"]["code"].as_str().unwrap().to_owned()
+            };
+            codes.insert(path.rsplit('/').next().unwrap().to_owned(), (reply.status, code));
+        }
+        let upload = t.at(two.urls[n], "POST", &t.path("/media")).form(Some(("b.png", &png(33 + n as u32, 30))), &[]);
+        codes.insert("media".to_owned(), (upload.send().await.status, String::new()));
+        codes
+    };
+    set("free");
+    for n in 0..2 {
+        let refused = writes(n).await;
+        for (what, code) in [
+            ("brands", "limit_reached"),
+            ("social-accounts", "limit_reached"),
+            ("posts", "limit_reached"),
+            ("captions", "insufficient_credits"),
+            ("images", "storage_limit_exceeded"),
+            ("webhooks", "feature_not_available"),
+        ] {
+            assert_eq!(refused[what], (402, code.to_owned()), "process {n}: {what}");
+        }
+        assert_eq!(refused["media"].0, 402);
+        let brands = t.at(two.urls[n], "GET", "/brands").send().await;
+        assert_eq!((brands.data(200).as_array().unwrap().len(), brands.header("x-ratelimit-limit")), (2, Some("60")));
+        for (list, count) in [("/social-accounts", 5), ("/media", 2)] {
+            let there = t.at(two.urls[n], "GET", &t.path(list)).send().await.data(200);
+            assert_eq!(there.as_array().unwrap().len(), count, "{list}");
+        }
+        let usage = t.at(two.urls[n], "GET", &t.path("/usage")).send().await.data(200);
+        assert_eq!((&usage["plan"], &usage["social_accounts"]), (&json!("free"), &json!({ "used": 5, "limit": 3 })));
+        assert_eq!(
+            (&usage["ai_credits"], &usage["credits_remaining"]),
+            (&json!({ "used": 240, "limit": 100 }), &json!(0))
+        );
+        t.at(two.urls[n], "GET", &hook).send().await.refused(402, "feature_not_available");
+    }
+    // What is there may be renewed and taken away.
+    t.account("a1").await;
+    t.delete(&t.path(&format!("/media/{}", asset["id"]))).await.expect(204);
+    assert_eq!(app.ai.asked().await.len(), 1);
+    set("business");
+    for n in 0..2 {
+        app.ai.says([captions(&["A", "B", "C"]), picture(&png(50 + n as u32, 30))]);
+        let codes = writes(n).await;
+        assert!(codes.values().all(|(status, _)| *status < 300), "process {n}: {codes:?}");
+        t.at(two.urls[n], "GET", &hook).send().await.expect(200);
+    }
+}
