@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crier_common::domain::bio_page::{BioPage, Theme};
 use crier_common::store::Tx;
-use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
+use crier_common::store::bio_pages::{self, LinkEntry, NewPage, Version};
 
 use crate::support::store::{TestStore, World, at_once, on_both};
 
@@ -132,10 +132,11 @@ async fn every_change_raises_the_version(s: TestStore) {
     let w = s.world().await;
     let page = make(&s, w, "acme").await.unwrap();
     let version = async || bio_pages::version(&mut s.conn().await, "acme").await.unwrap();
-    assert_eq!(version().await, Some((page.id, 1)));
+    let stands = |version| Some(Version { page_id: page.id, version, alt_text: None });
+    assert_eq!(version().await, stands(1));
     s.write(async |tx| bio_pages::update(tx, &page).await).await;
     s.write(async |tx| bio_pages::update(tx, &page).await).await;
-    assert_eq!(version().await, Some((page.id, 3)));
+    assert_eq!(version().await, stands(3));
     assert_eq!(bio_pages::version(&mut s.conn().await, "nobody").await.unwrap(), None);
 }
 

@@ -1,7 +1,7 @@
 //! Link-in-bio pages and their links.
 //!
-//! A slug is unique on the installation. Everything that changes what a page shows raises its version; views and clicks do
-//! not.
+//! A slug is unique on the installation. Everything that changes a page raises its version; views and clicks do not. The
+//! words of its picture are changed without the page, and so are a part of [`Version`].
 
 use serde_json::json;
 
@@ -160,9 +160,24 @@ pub async fn shows(conn: &mut Conn, media_id: i64) -> Result<bool> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 
-/// Which page has the slug, and its version.
-pub async fn version(conn: &mut Conn, slug: &str) -> Result<Option<(i64, i64)>> {
-    const SQL: &str = "SELECT id, version FROM bio_pages WHERE slug = $1";
+/// What tells one look of a page from the next.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Version {
+    pub page_id: i64,
+    pub version: i64,
+    /// What its picture shows, in words: that of it which may change.
+    pub alt_text: Option<String>,
+}
+
+impl Version {
+    pub fn of(page: &BioPage, avatar: Option<&Asset>) -> Self {
+        Self { page_id: page.id, version: page.version, alt_text: avatar.and_then(|asset| asset.alt_text.clone()) }
+    }
+}
+
+/// Which page has the slug, and how it stands.
+pub async fn version(conn: &mut Conn, slug: &str) -> Result<Option<Version>> {
+    const SQL: &str = "SELECT p.id AS page_id, p.version, m.alt_text FROM bio_pages p LEFT JOIN media m ON m.id = p.avatar_id WHERE p.slug = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(slug).fetch_optional(c))?)
 }
 
