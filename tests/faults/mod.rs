@@ -25,4 +25,5 @@ mod schedulers;
 mod stop;
 mod surge;
 mod undecodable;
+mod visits;
 mod woken;
