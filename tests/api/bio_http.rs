@@ -102,7 +102,7 @@ async fn every_answer_keeps_a_visitor_safe(app: TestApp) {
     assert_eq!((click.status, click.body.len()), (302, 0));
     assert_eq!(click.header("referrer-policy"), Some("no-referrer"));
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        app.web(method, &app.url, "/@safe").send().await.refused(405, "method_not_allowed");
+        app.web(method, &app.url, "/@safe").send().await.is(405);
     }
 }
 

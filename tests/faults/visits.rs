@@ -15,8 +15,8 @@ async fn page(crier: &Client) -> (String, [String; 2]) {
     let path = format!("/brands/{brand}/link-in-bio");
     let links = json!([{ "title": "Menu", "url": "https://example.com/" }]);
     let page = crier.write(&path, json!({ "title": "T", "slug": "visited", "links": links })).await;
-    let link = id(&page["data"]["links"][0]);
-    (format!("{path}/{}", id(&page["data"])), ["/@visited".to_owned(), format!("/@visited/l/{link}")])
+    let link = id(&page["links"][0]);
+    (format!("{path}/{}", id(&page)), ["/@visited".to_owned(), format!("/@visited/l/{link}")])
 }
 
 /// So many visits of each; the link leads elsewhere, and nobody goes there.
