@@ -1,9 +1,9 @@
 //! `/@{slug}`: a link-in-bio page as the world sees it, and `/@{slug}/l/{id}`, the way to one of its links.
 //!
 //! A page is rendered once and kept in memory ([`cache`]); most visits cost no look at the database. How stale a page can
-//! be: on the replica that changed it, not at all (but for its picture's alt text); on the others it is looked up again once what they know is
-//! [two seconds](cache::TRUSTED) old, so at most that and the time of the look-up itself. While the database does not
-//! answer, what is known is shown on.
+//! be: on the replica that changed it, not at all (but for its picture's alt text); on the others it is looked up again once
+//! what they know is [two seconds](cache::TRUSTED) old, so at most that and the time of the look-up itself. While the
+//! database does not answer, what is known is shown on.
 //!
 //! A page is packed when it is rendered, and has a tag: who comes again gets no more than that nothing changed, and is counted
 //! as any visitor.
