@@ -29,6 +29,7 @@ function quantity({ value, unit }) {
       if (value < 10) return `${value.toFixed(2)} ms`
       return value < 1e3 ? `${value.toFixed(0)} ms` : `${(value / 1e3).toFixed(2)} s`
     case 'bytes':
+      if (value < 1e5) return `${(value / 1e3).toFixed(1)} kB`
       return `${(value / 1e6).toFixed(1)} MB`
     case 'times':
       return `${value.toFixed(2)} ×`

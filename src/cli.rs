@@ -266,6 +266,11 @@ pub enum BenchCommand {
         after_help = "Where: as for `crier bench jobs`; the files are in the directory for temporary files.\n\nExamples:\n  crier bench media\n  crier bench media --only uploads --megapixels 24\n  crier bench media --only memory --at-once 50 --media-memory-mib 128 --json"
     )]
     Media(BenchMedia),
+    /// Measure link-in-bio pages as visitors see them; some minutes, on a database of its own that is deleted at the end.
+    #[command(
+        after_help = "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\nExamples:\n  crier bench pages\n  crier bench pages --only page,unchanged --requests 1000000\n  crier bench pages --only first --pages 5000 --json"
+    )]
+    Pages(BenchPages),
 }
 
 /// Where all of `crier bench` takes place, and how it is told.
@@ -380,6 +385,32 @@ pub struct BenchMedia {
 crier_common::text_enum! {
     /// What `crier bench media` measures, in the order in which it does.
     pub enum MediaMeasurement { Memory = "memory", Uploads = "uploads", Thumbnails = "thumbnails" }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchPages {
+    /// Some of: page, unchanged, first, counted [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    pub only: Vec<PagesMeasurement>,
+    /// How many requests are sent at each point of page, unchanged and counted.
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub requests: u32,
+    /// How many pages are seen for the first time in first.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub pages: u32,
+    /// Write the page that is measured to this file, as it is answered: for a peer.
+    #[arg(long, hide = true)]
+    pub page_to: Option<PathBuf>,
+    /// Measure page and unchanged of what listens there in place of Crier: see bench/pages/peer.mjs.
+    #[arg(long, hide = true)]
+    pub peer: Option<std::net::SocketAddr>,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+crier_common::text_enum! {
+    /// What `crier bench pages` measures, in the order in which it does.
+    pub enum PagesMeasurement { Page = "page", Unchanged = "unchanged", First = "first", Counted = "counted" }
 }
 
 /// What narrows a command to some of the jobs.

@@ -20,6 +20,7 @@ const TINY_WEBHOOKS: &[&str] = &[
 ];
 const TINY_MEDIA: &[&str] =
     &["media", "--megapixels", "1", "--pictures", "4", "--at-once", "3", "--large", "1", "--json"];
+const TINY_PAGES: &[&str] = &["pages", "--requests", "200", "--pages", "5", "--json"];
 /// All tests share a Postgres, where the databases of one `crier bench` look like those of another.
 static SERVER: Mutex<()> = Mutex::const_new(());
 
@@ -93,6 +94,26 @@ fn of_media() -> Names {
         of("uploads", &figures.each_ref().map(String::as_str));
     }
     of("thumbnails", &["of 1-megapixel JPEGs"]);
+    all
+}
+
+fn of_pages() -> Names {
+    let mut all = Vec::new();
+    let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
+    of("machine", MACHINE);
+    of("page", &["the page, packed"]);
+    for measurement in ["page", "unchanged"] {
+        for clients in ["1 at once", "32 at once"] {
+            let figures = ["requests", "the server's processor, each", "p50", "p99", "max"];
+            let figures = figures.map(|figure| format!("{clients}, {figure}"));
+            of(measurement, &figures.each_ref().map(String::as_str));
+        }
+    }
+    for visit in ["of all", "after two seconds"] {
+        let figures = ["p50", "p99", "max"].map(|figure| format!("{visit}, {figure}"));
+        of("first", &figures.each_ref().map(String::as_str));
+    }
+    of("counted", &["bots, not counted", "visitors", "all of them in the database after"]);
     all
 }
 
@@ -206,6 +227,16 @@ async fn media_embedded_gives_every_figure_and_leaves_no_file() {
 #[tokio::test]
 async fn media_split_gives_every_figure_and_leaves_the_servers_as_they_were() {
     split(TINY_MEDIA, &of_media(), &["media", "--only", "uploads", "--megapixels", "1"]).await;
+}
+
+#[tokio::test]
+async fn pages_embedded_give_every_figure_and_leave_no_file() {
+    embedded(TINY_PAGES, &of_pages()).await;
+}
+
+#[tokio::test]
+async fn pages_split_give_every_figure_and_leave_the_servers_as_they_were() {
+    split(TINY_PAGES, &of_pages(), &["pages", "--only", "page", "--requests", "10000000"]).await;
 }
 
 async fn databases(server: &mut PgConnection) -> Vec<String> {

@@ -5,7 +5,7 @@
 //   node peer.mjs CRIER bench media…     with `--peer` and its address added, and as long as that runs
 //
 // So its clients are those of `crier bench media`, the same as for Crier itself; what they ask of a peer is told in
-// src/commands/bench/media/service.rs.
+// src/commands/bench/service.rs.
 //
 // Settings, from https://sharp.pixelplumbing.com: `rotate()` without an angle turns by EXIF (api-operation/#rotate);
 // `resize({ fit: 'inside', withoutEnlargement: true })` as Crier's thumbnails; output has no metadata unless it is asked for

@@ -53,6 +53,7 @@ pub fn run(config: Config, command: Command) -> ExitCode {
             BenchCommand::Jobs(args) => bench::run(config, args),
             BenchCommand::Webhooks(args) => bench::run(config, args),
             BenchCommand::Media(args) => bench::run(config, args),
+            BenchCommand::Pages(args) => bench::run(config, args),
         });
     }
     logs::init(&config.log);

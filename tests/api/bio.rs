@@ -4,6 +4,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+use crate::support::picture;
 
 on_both_apps!(
     the_world_sees_a_page,
@@ -14,6 +15,7 @@ on_both_apps!(
     a_change_is_seen_at_once_here_and_soon_elsewhere,
     a_page_is_shown_while_the_database_does_not_answer,
     visits_do_not_ask_the_database,
+    a_new_alt_text_is_seen_soon,
 );
 
 async fn make(t: &Tenant<'_>, body: Value) -> Value {
@@ -219,4 +221,20 @@ async fn visits_do_not_ask_the_database(app: TestApp) {
     app.sql("UPDATE bio_pages SET title = 'not told'").await;
     app.clock.advance(TimeDelta::seconds(2));
     assert!(text(&get(&app, "/@kept").await).contains("changed"));
+}
+
+/// What the picture shows is a part of the page, and is changed without the page.
+async fn a_new_alt_text_is_seen_soon(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let there = app.replica().await;
+    let asset = t.upload("me.png", &picture::png(6, 4), &[("alt_text", "One")]).await.data(201);
+    make(&t, json!({ "title": "T", "slug": "seen", "avatar": asset["id"] })).await;
+    for url in [&app.url, &there] {
+        assert!(text(&app.web("GET", url, "/@seen").send().await).contains("alt=\"One\""));
+    }
+    t.put(&t.path(&format!("/media/{}", asset["id"])), json!({ "alt_text": "Two" })).await.expect(200);
+    app.clock.advance(TimeDelta::seconds(2));
+    for url in [&app.url, &there] {
+        assert!(text(&app.web("GET", url, "/@seen").send().await).contains("alt=\"Two\""));
+    }
 }

@@ -14,6 +14,8 @@ on_both_apps!(
     a_page_changes_and_what_is_absent_stays,
     links_are_put_in_order_and_keep_their_clicks,
     a_page_shows_its_avatar_and_keeps_it,
+    an_avatar_is_held_by_who_gives_it,
+    a_repeated_request_has_one_effect,
 );
 
 async fn make(t: &Tenant<'_>, body: Value) -> Value {
@@ -227,4 +229,45 @@ async fn a_page_shows_its_avatar_and_keeps_it(app: TestApp) {
     assert!(t.put(&path, json!({ "avatar": null })).await.data(200)["avatar"].is_null());
     assert!(!String::from_utf8(app.page("/@acme").await.body).unwrap().contains("<img"));
     t.delete(&picture).await.expect(204);
+}
+
+/// Of two who at once give a picture to a page and delete it, one is refused: no page names a picture that is gone.
+async fn an_avatar_is_held_by_who_gives_it(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let page = make(&t, json!({ "title": "T" })).await;
+    let path = t.path(&format!("/link-in-bio/{}", page["id"]));
+    for n in 1..=8 {
+        let asset = t.upload("a.png", &picture::png(n, 9), &[]).await.data(201);
+        let picture = t.path(&format!("/media/{}", asset["id"]));
+        let (given, deleted) = tokio::join!(t.put(&path, json!({ "avatar": asset["id"] })), t.delete(&picture));
+        match (given.status, deleted.status) {
+            (200, _) => {
+                deleted.refused(409, "media_in_use");
+                assert_eq!(t.get(&path).await.data(200)["avatar"], asset);
+            }
+            (_, 204) => assert_eq!(given.invalid(), ["avatar"]),
+            both => panic!("{both:?}"),
+        }
+        t.put(&path, json!({ "avatar": null })).await.expect(200);
+    }
+}
+
+async fn a_repeated_request_has_one_effect(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let twice = async |method: &str, path: &str, body: Value, key: &str| {
+        let send = || app.request(method, path).key(&t.key).idem(key).json(&body).send();
+        let (first, again) = (send().await, send().await);
+        assert!(first.status < 300 && !first.replayed() && again.replayed(), "{first:?} {again:?}");
+        assert_eq!((first.status, &first.body), (again.status, &again.body));
+        first
+    };
+    // Without a slug: a second page would have got another one.
+    let body = json!({ "title": "Once", "links": [link("a")] });
+    let made = twice("POST", &t.path("/link-in-bio"), body, "one").await.data(201);
+    assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200), json!([made]));
+    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let changed = twice("PUT", &path, json!({ "links": [link("b"), link("c")] }), "two").await.data(200);
+    assert_eq!(t.get(&path).await.data(200), changed, "the links are not made anew");
+    twice("DELETE", &path, json!({}), "three").await.expect(204);
+    assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 0);
 }

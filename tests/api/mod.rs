@@ -5,6 +5,7 @@
 mod accounts;
 mod ai;
 mod bio;
+mod bio_http;
 mod bodies;
 mod brands;
 mod caps;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Browser;
 use crate::support::app::TestApp;
+use crate::support::picture;
 use crate::support::store::TestStore;
 
 const PHONE: (u32, u32) = (390, 844);
@@ -49,7 +50,13 @@ async fn pages_look_as_they_should_in_every_theme() {
     let t = app.tenant("unlimited").await;
     let links =
         json!([link("Our shop"), link("This week's menu"), link("Book a table"), link("Instagram"), link("Call us")]);
+    let asset = t.upload("me.jpg", &picture::jpeg(300, 200), &[("alt_text", "The bakers")]).await.data(201);
     let mut pages = odd_pages();
+    pages.push((
+        "avatar",
+        json!({ "title": "With a picture", "theme": "ocean", "avatar": asset["id"], "links": links }),
+    ));
+    let odd = pages.len();
     pages.extend(Theme::ALL.iter().map(|theme| {
         let bio = "Bread and cakes from our own oven, every day from seven. Come in, or have it brought to you.";
         (theme.as_str(), json!({ "title": "Acme Bakery", "bio": bio, "theme": theme.as_str(), "links": links }))
@@ -65,9 +72,14 @@ async fn pages_look_as_they_should_in_every_theme() {
     let taken = stream::iter(pictures).map(|(name, size)| async move {
         browser.picture(&format!("{}/@x-{name}", app.url), &format!("bio-{name}"), size).await
     });
-    assert_eq!(taken.buffer_unordered(2).collect::<Vec<_>>().await.len(), 2 * Theme::ALL.len() + odd_pages().len());
-    browser.picture(&format!("{}/@nobody", app.url), "bio-missing", PHONE).await;
+    assert_eq!(taken.buffer_unordered(2).collect::<Vec<_>>().await.len(), 2 * Theme::ALL.len() + odd);
+    for size in [PHONE, DESKTOP] {
+        browser.picture(&format!("{}/@nobody", app.url), "bio-missing", size).await;
+    }
     let page = browser.dom(&format!("{}/@x-ocean", app.url)).await;
     assert!(page.contains("<title>Acme Bakery</title>") && page.contains("This week's menu"), "{page}");
     assert_eq!(page.matches("rel=\"noopener nofollow ugc\"").count(), 5, "{page}");
+    assert_eq!(page.matches("<a href=\"/@x-ocean/l/").count(), 5, "{page}");
+    let page = browser.dom(&format!("{}/@nobody", app.url)).await;
+    assert!(page.contains("<title>Nobody here</title>"), "{page}");
 }

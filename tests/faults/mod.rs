@@ -26,4 +26,5 @@ mod schedulers;
 mod stop;
 mod surge;
 mod undecodable;
+mod visits;
 mod woken;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crier_common::domain::bio_page::{BioPage, Theme};
 use crier_common::store::Tx;
-use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
+use crier_common::store::bio_pages::{self, LinkEntry, NewPage, Version};
 
 use crate::support::store::{TestStore, World, at_once, on_both};
 
@@ -18,6 +18,7 @@ on_both![
     every_change_raises_the_version,
     counts_are_added_and_change_nothing_else,
     many_that_count_at_once_lose_nothing,
+    who_counts_and_who_changes_stand_in_nobodys_way,
     what_is_for_after_the_commit_is_not_done_without_one,
 ];
 
@@ -131,10 +132,11 @@ async fn every_change_raises_the_version(s: TestStore) {
     let w = s.world().await;
     let page = make(&s, w, "acme").await.unwrap();
     let version = async || bio_pages::version(&mut s.conn().await, "acme").await.unwrap();
-    assert_eq!(version().await, Some((page.id, 1)));
+    let stands = |version| Some(Version { page_id: page.id, version, alt_text: None });
+    assert_eq!(version().await, stands(1));
     s.write(async |tx| bio_pages::update(tx, &page).await).await;
     s.write(async |tx| bio_pages::update(tx, &page).await).await;
-    assert_eq!(version().await, Some((page.id, 3)));
+    assert_eq!(version().await, stands(3));
     assert_eq!(bio_pages::version(&mut s.conn().await, "nobody").await.unwrap(), None);
 }
 
@@ -191,4 +193,31 @@ async fn many_that_count_at_once_lose_nothing(s: TestStore) {
         .await;
     }
     assert_eq!(s.number("SELECT count(*) FROM bio_pages WHERE views = 24").await, 20);
+}
+
+/// Clicks alone, in the links' order, while the links are put into the opposite one.
+async fn who_counts_and_who_changes_stand_in_nobodys_way(s: TestStore) {
+    let w = s.world().await;
+    let page = make(&s, w, "acme").await.unwrap().id;
+    let new: Vec<LinkEntry> = (0..100).map(|n| link(None, &n.to_string())).collect();
+    let made = set(&s, page, &new).await;
+    let clicks: Vec<(i64, u64)> = made.iter().map(|(id, ..)| (*id, 1)).collect();
+    let reversed: Vec<LinkEntry> = made.iter().rev().map(|(id, _, title)| link(Some(*id), title)).collect();
+    for _ in 0..10 {
+        at_once(8, |n| {
+            let (store, clicks, reversed) = (s.store.clone(), clicks.clone(), reversed.clone());
+            async move {
+                let mut tx = store.begin().await.unwrap();
+                if n % 2 == 0 {
+                    bio_pages::count(&mut tx, &[], &clicks).await.unwrap();
+                } else {
+                    bio_pages::find_for_update(&mut tx, w.brand, page).await.unwrap().unwrap();
+                    bio_pages::set_links(&mut tx, page, &reversed).await.unwrap();
+                }
+                tx.commit().await.unwrap();
+            }
+        })
+        .await;
+    }
+    assert_eq!(s.number("SELECT count(*) FROM bio_links WHERE clicks = 40").await, 100);
 }

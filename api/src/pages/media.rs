@@ -11,13 +11,12 @@ use crier_common::media::{Storage, StorageError, kind_of};
 use futures::TryStreamExt;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, IF_RANGE, RANGE, REFERRER_POLICY, RETRY_AFTER,
-    X_CONTENT_TYPE_OPTIONS,
+    CONTENT_TYPE, ETAG, HeaderName, IF_RANGE, RANGE, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
-use super::plain;
+use super::{is_known, plain};
 use crate::app::App;
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
@@ -51,7 +50,7 @@ async fn answer(
     res: &mut Response,
 ) -> Result<(), StorageError> {
     let (headers, head) = (req.headers(), req.method() == Method::HEAD);
-    let unchanged = headers.get_all(IF_NONE_MATCH).iter().any(|known| names(known, tag));
+    let unchanged = is_known(headers, tag);
     if head || unchanged {
         match storage.size(key).await? {
             None => missing(res),
@@ -116,12 +115,6 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
-}
-
-/// Whether one of the tags of an `If-None-Match` is ours; there a weak one is as good (RFC 9110, 13.1.2).
-fn names(known: &HeaderValue, tag: &str) -> bool {
-    let Ok(known) = known.to_str() else { return false };
-    known.split(',').map(str::trim).any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
 }
 
 /// Which part is asked for. Several ranges, or what is no range, give the whole (RFC 9110, 14.2), and so does a range of

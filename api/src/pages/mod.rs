@@ -4,8 +4,8 @@
 //! every page has the strict policy of [`html`].
 
 use askama::Template;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use salvo::writing::Text;
 use salvo::{Response, Router};
 
@@ -49,4 +49,15 @@ fn headers(res: &mut Response) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+}
+
+/// Whether one of the tags of an `If-None-Match` is ours; there a weak one is as good (RFC 9110, 13.1.2).
+fn is_known(headers: &HeaderMap, tag: impl AsRef<[u8]>) -> bool {
+    let ours = opaque(tag.as_ref());
+    let known = headers.get_all(IF_NONE_MATCH).iter().flat_map(|known| known.as_bytes().split(|byte| *byte == b','));
+    known.map(<[u8]>::trim_ascii).any(|known| known == b"*" || opaque(known) == ours)
+}
+
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
 }

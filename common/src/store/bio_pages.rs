@@ -1,7 +1,7 @@
 //! Link-in-bio pages and their links.
 //!
-//! A slug is unique on the installation. Everything that changes what a page shows raises its version; views and clicks do
-//! not.
+//! A slug is unique on the installation. Everything that changes a page raises its version; views and clicks do not. The
+//! words of its picture are changed without the page, and so are a part of [`Version`].
 
 use serde_json::json;
 
@@ -160,39 +160,52 @@ pub async fn shows(conn: &mut Conn, media_id: i64) -> Result<bool> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 
-/// Which page has the slug, and its version.
-pub async fn version(conn: &mut Conn, slug: &str) -> Result<Option<(i64, i64)>> {
-    const SQL: &str = "SELECT id, version FROM bio_pages WHERE slug = $1";
+/// What tells one look of a page from the next.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Version {
+    pub page_id: i64,
+    pub version: i64,
+    /// What its picture shows, in words: that of it which may change.
+    pub alt_text: Option<String>,
+}
+
+impl Version {
+    pub fn of(page: &BioPage, avatar: Option<&Asset>) -> Self {
+        Self { page_id: page.id, version: page.version, alt_text: avatar.and_then(|asset| asset.alt_text.clone()) }
+    }
+}
+
+/// Which page has the slug, and how it stands.
+pub async fn version(conn: &mut Conn, slug: &str) -> Result<Option<Version>> {
+    const SQL: &str = "SELECT p.id AS page_id, p.version, m.alt_text FROM bio_pages p LEFT JOIN media m ON m.id = p.avatar_id WHERE p.slug = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(slug).fetch_optional(c))?)
 }
 
 /// Adds views of pages and clicks on links, each as an id and a number. What is gone is not counted.
+///
+/// The pages' rows are held first, those of the clicked links too, in one order: who counts and who changes a page (and holds
+/// it, [`find_for_update`]) then wait for each other, and never in a circle.
 pub async fn count(tx: &mut Tx, views: &[(i64, u64)], clicks: &[(i64, u64)]) -> Result<()> {
+    let ids = |counts: &[(i64, u64)]| id_list(&counts.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+    if tx.is_postgres() {
+        const HOLD: &str = "SELECT id FROM bio_pages WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json)) OR id IN (SELECT page_id FROM bio_links WHERE id IN (SELECT value::bigint FROM json_array_elements_text($2::json))) ORDER BY id FOR NO KEY UPDATE";
+        let (views, clicks) = (ids(views), ids(clicks));
+        let _: Vec<i64> = run!(tx, c => sqlx::query_scalar(HOLD).bind(&views).bind(&clicks).fetch_all(c))?;
+    }
     add(tx, "UPDATE bio_pages SET views = views + c.n", "bio_pages", views).await?;
     add(tx, "UPDATE bio_links SET clicks = clicks + c.n", "bio_links", clicks).await
 }
 
-/// The rows are held in one order first: two replicas that count at once then wait, and do not stand in each other's way.
 async fn add(tx: &mut Tx, update: &str, table: &str, counts: &[(i64, u64)]) -> Result<()> {
     if counts.is_empty() {
         return Ok(());
-    }
-    let mut sorted = counts.to_vec();
-    sorted.sort_unstable();
-    if tx.is_postgres() {
-        let ids: Vec<i64> = sorted.iter().map(|(id, _)| *id).collect();
-        let hold = format!(
-            "SELECT id FROM {table} WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json)) ORDER BY id FOR NO KEY UPDATE"
-        );
-        let list = id_list(&ids);
-        let _: Vec<i64> = run!(tx, c => sqlx::query_scalar(sqlx::AssertSqlSafe(hold)).bind(&list).fetch_all(c))?;
     }
     let from = tx.spelt(
         "(SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS n FROM json_array_elements($1::json)) c",
         "(SELECT value ->> 0 AS id, value ->> 1 AS n FROM json_each($1)) c",
     );
     let sql = format!("{update} FROM {from} WHERE {table}.id = c.id");
-    let list = json!(sorted).to_string();
+    let list = json!(counts).to_string();
     execute!(tx, sqlx::AssertSqlSafe(sql.as_str()), &list)?;
     Ok(())
 }

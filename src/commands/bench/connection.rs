@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use futures::stream;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
@@ -56,6 +56,16 @@ impl Connection {
         request: http::request::Builder,
         body: Vec<Bytes>,
     ) -> Result<(StatusCode, Bytes), CommandError> {
+        let answer = self.answer(request, body).await?;
+        Ok((answer.status(), answer.into_body()))
+    }
+
+    /// The same, and the answer with its headers.
+    pub async fn answer(
+        &mut self,
+        request: http::request::Builder,
+        body: Vec<Bytes>,
+    ) -> Result<Response<Bytes>, CommandError> {
         let failed = |error: &dyn std::fmt::Display| CommandError::Refused(format!("a request: {error}"));
         let length: usize = body.iter().map(Bytes::len).sum();
         let request = request.header(HOST, self.address.to_string()).header(CONTENT_LENGTH, length);
@@ -63,8 +73,8 @@ impl Connection {
         let request = request.body(StreamBody::new(frames).boxed()).map_err(|error| failed(&error))?;
         self.requests.ready().await.map_err(|error| failed(&error))?;
         let response = self.requests.send_request(request).await.map_err(|error| failed(&error))?;
-        let status = response.status();
-        let answer = response.into_body().collect().await.map_err(|error| failed(&error))?;
-        Ok((status, answer.to_bytes()))
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.map_err(|error| failed(&error))?;
+        Ok(Response::from_parts(head, body.to_bytes()))
     }
 }

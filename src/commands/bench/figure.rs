@@ -102,6 +102,7 @@ fn quantity(value: f64, unit: &str) -> String {
         "ms" if value < 10.0 => format!("{value:.2} ms"),
         "ms" if value < 1e3 => format!("{value:.0} ms"),
         "ms" => format!("{:.2} s", value / 1e3),
+        "bytes" if value < 1e5 => format!("{:.1} kB", value / 1e3),
         "bytes" => format!("{:.1} MB", value / 1e6),
         "times" => format!("{value:.2} ×"),
         "" => format!("{value}"),

@@ -23,6 +23,7 @@ use crate::cli::BenchOptions;
 
 mod api;
 mod connection;
+mod cpu;
 mod crew;
 mod figure;
 mod jobs;
@@ -30,8 +31,10 @@ mod kept_bell;
 mod media;
 mod memory;
 mod outside;
+mod pages;
 mod place;
 mod resident;
+mod service;
 mod webhooks;
 
 use figure::Figure;

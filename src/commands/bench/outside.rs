@@ -21,6 +21,9 @@ use super::{CommandError, io};
 /// What an endpoint makes of a request: the status that it answers with.
 pub type Answer = Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = StatusCode> + Send>> + Send + Sync>;
 
+/// What its thread is called.
+pub const THREAD: &str = "outside";
+
 /// All of it ends with this value.
 pub struct Outside {
     pub runtime: Handle,
@@ -33,7 +36,7 @@ impl Outside {
         let runtime = runtime.map_err(|error| io("the endpoints' runtime", error))?;
         let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());
         let stopped = stop.clone();
-        let thread = std::thread::Builder::new().name("outside".to_owned());
+        let thread = std::thread::Builder::new().name(THREAD.to_owned());
         thread
             .spawn(move || runtime.block_on(stopped.cancelled()))
             .map_err(|error| io("the endpoints' thread", error))?;

@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::store::bio_pages::Version;
 use http::HeaderValue;
+
+use super::body::Body;
 
 /// For how long a page is shown without another look.
 pub const TRUSTED: TimeDelta = TimeDelta::seconds(2);
@@ -21,9 +23,8 @@ const MOST_MISSING: usize = 4_096;
 /// A page as it is sent.
 #[derive(Debug)]
 pub struct Shown {
-    pub page_id: i64,
-    pub version: i64,
-    pub html: Bytes,
+    pub version: Version,
+    pub html: Body,
     /// Where each link leads, by its id.
     pub links: HashMap<i64, HeaderValue>,
 }
@@ -33,7 +34,7 @@ impl Shown {
     fn size(&self) -> usize {
         const ENTRY: usize = 64;
         let links: usize = self.links.values().map(|to| to.len() + ENTRY).sum();
-        self.html.len() + links + 2 * ENTRY
+        self.html.size() + links + 2 * ENTRY
     }
 }
 
@@ -168,14 +169,15 @@ mod tests {
     }
 
     fn page(page_id: i64, size: usize) -> Option<Arc<Shown>> {
-        Some(Arc::new(Shown { page_id, version: 1, html: vec![b'x'; size].into(), links: HashMap::new() }))
+        let version = Version { page_id, version: 1, alt_text: None };
+        Some(Arc::new(Shown { version, html: Body::new(vec![b'x'; size]), links: HashMap::new() }))
     }
 
     fn looked(cache: &Cache, slug: &str, now: i64) -> String {
         match cache.look(slug, at(now)) {
-            Looked::Fresh(Some(shown)) => format!("fresh {}", shown.page_id),
+            Looked::Fresh(Some(shown)) => format!("fresh {}", shown.version.page_id),
             Looked::Fresh(None) => "nobody".to_owned(),
-            Looked::Stale(shown) => format!("stale {}", shown.page_id),
+            Looked::Stale(shown) => format!("stale {}", shown.version.page_id),
             Looked::Unknown => "unknown".to_owned(),
         }
     }

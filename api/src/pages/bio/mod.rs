@@ -1,9 +1,12 @@
 //! `/@{slug}`: a link-in-bio page as the world sees it, and `/@{slug}/l/{id}`, the way to one of its links.
 //!
 //! A page is rendered once and kept in memory ([`cache`]); most visits cost no look at the database. How stale a page can
-//! be: on the replica that changed it, not at all; on the others it is looked up again once what they know is
-//! [two seconds](cache::TRUSTED) old, so at most that and the time of the look-up itself. While the database does not
-//! answer, what is known is shown on.
+//! be: on the replica that changed it, not at all (but for its picture's alt text); on the others it is looked up again once
+//! what they know is [two seconds](cache::TRUSTED) old, so at most that and the time of the look-up itself. While the
+//! database does not answer, what is known is shown on.
+//!
+//! A page is packed when it is rendered, and has a tag: who comes again gets no more than that nothing changed, and is counted
+//! as any visitor.
 //!
 //! Views and clicks are counted in memory and written every few seconds ([`counts`]): at an orderly stop none is lost, at
 //! `kill -9` or a crash those of the last [few seconds](counts::WRITTEN_EVERY). A view is a GET of the page by anything that
@@ -12,24 +15,24 @@
 //! **To add a theme:** its word in `common/src/domain/bio_page.rs` (and in the table's `CHECK`, by a migration), its colours
 //! in `api/templates/bio.css`, where a test holds them to readable contrasts.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
 use crier_common::domain::bio_page::is_slug;
 use crier_common::store::{Result, StoreError, bio_pages};
 use crier_common::telemetry::metrics;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_AGENT};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_AGENT, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
-use salvo::http::ResBody;
 use salvo::{Depot, Request, Response, Router, handler};
 
 use super::{headers, html, plain};
 use crate::app::App;
 
+mod body;
 pub mod cache;
 pub mod counts;
 mod view;
 
+use body::Body;
 use cache::{Cache, Looked, Shown};
 use counts::Counts;
 use view::Missing;
@@ -56,25 +59,26 @@ pub fn router() -> Router {
 }
 
 #[handler]
-async fn styles(res: &mut Response) {
+async fn styles(req: &mut Request, res: &mut Response) {
+    static BODY: LazyLock<Body> = LazyLock::new(|| Body::new(view::STYLES));
     let headers = res.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
     // Pages name it with its version.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
-    res.body(ResBody::Once(Bytes::from_static(view::STYLES.as_bytes())));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    BODY.send(req.headers(), res);
 }
 
 #[handler]
 async fn visit(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some((app, shown)) = shown(req, depot, res).await else { return };
     if *req.method() == Method::GET && !is_bot(req) {
-        app.bio.counts.view(shown.page_id);
+        app.bio.counts.view(shown.version.page_id);
         metrics::bio_viewed();
     }
-    res.status_code(StatusCode::OK);
     headers(res);
     res.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    res.body(ResBody::Once(shown.html.clone()));
+    shown.html.send(req.headers(), res);
 }
 
 #[handler]
@@ -150,7 +154,7 @@ async fn ask(app: &App, slug: &str, known: Option<Arc<Shown>>) -> Result<Option<
     let now = app.store.now();
     let mut conn = app.store.read().await?;
     if let Some(shown) = known
-        && bio_pages::version(&mut conn, slug).await? == Some((shown.page_id, shown.version))
+        && bio_pages::version(&mut conn, slug).await?.as_ref() == Some(&shown.version)
     {
         return Ok(Some(shown));
     }
@@ -193,6 +197,8 @@ const BOTS: &[&str] = &[
 ];
 
 fn calls_itself_a_bot(agent: &str) -> bool {
+    // Cubot makes telephones.
+    let agent = agent.replace("cubot", "");
     BOTS.iter().any(|word| agent.contains(word))
 }
 
@@ -216,6 +222,7 @@ mod tests {
         for visitor in [
             "",
             "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Mobile/15E148 Safari/604.1",
+            "Mozilla/5.0 (Linux; Android 11; CUBOT X50) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile Safari/537.36",
             "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
             "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile Safari/537.36 Instagram 390.0",
         ] {

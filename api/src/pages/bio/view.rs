@@ -6,10 +6,12 @@ use std::sync::LazyLock;
 use askama::Template;
 use crier_common::domain::bio_page::{BioLink, BioPage};
 use crier_common::domain::media::Asset;
+use crier_common::store::bio_pages::Version;
 use http::HeaderValue;
 use sha2::{Digest, Sha256};
 use url::Url;
 
+use super::body::Body;
 use super::cache::Shown;
 
 pub const STYLES: &str = include_str!("../../../templates/bio.css");
@@ -66,11 +68,10 @@ pub fn render(public_url: &str, page: &BioPage, links: &[BioLink], avatar: Optio
         frame: frame(page.theme.as_str()).unwrap_or("#ffffff"),
         version: &VERSION,
     };
-    // To size: it is kept.
-    let html = view.render()?.into_bytes().into_boxed_slice();
+    let html = Body::new(view.render()?);
     let leads = links.iter().filter_map(|link| Some((link.id, location(&link.url)?)));
     let links: HashMap<i64, HeaderValue> = leads.collect();
-    Ok(Shown { page_id: page.id, version: page.version, html: html.into(), links })
+    Ok(Shown { version: Version::of(page, avatar), html, links })
 }
 
 /// A URL as a header has it: as it was written, or where that has other letters than ASCII's, as browsers write it.

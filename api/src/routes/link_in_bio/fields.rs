@@ -100,6 +100,12 @@ mod tests {
             "mailto:a@example.com?subject=Hi%20there",
             "tel:+4930123456",
             "tel:112;ext=5",
+            "tel:+1-(201)-555-0123",
+            "tel:*%2306%23",
+            "mailto:?to=a@example.com&cc=b@example.com",
+            "mailto:%22not%40me%22@example.com,ann@münchen.example",
+            "https://user:word@example.com/'(a);b,c|d^e`{f}",
+            "https://example.com/?q=%3Cscript%3E#:~:text=a",
         ] {
             assert!(is_link(good), "{good}");
         }
@@ -112,6 +118,13 @@ mod tests {
             "JavaScript:alert(1)",
             "java\tscript:alert(1)",
             "data:text/html,x",
+            "DATA:text/html;base64,PHNjcmlwdD4=",
+            "javascript://example.com/%0aalert(1)",
+            "\u{1}javascript:alert(1)",
+            "https://example.com/\"onclick=x",
+            "https://example.com/<script>",
+            "sms:+4930123456",
+            "intent://x#Intent;scheme=http;end",
             "vbscript:x",
             "file:///etc/passwd",
             "ftp://example.com/",

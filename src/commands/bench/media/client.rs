@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
 use super::super::outside::Outside;
+use super::super::service::Service;
 use super::super::{CommandError, refused};
 use super::photo;
-use super::service::Service;
 
 const BOUNDARY: &str = "a-boundary-that-stands-in-no-picture";
 

@@ -2,9 +2,9 @@
 //! file among them.
 
 use super::super::figure::Figure;
+use super::super::service::Service;
 use super::super::{Figures, resident};
 use super::client::{self, Wish};
-use super::service::Service;
 use super::{Bench, photo};
 
 const NAME: &str = "memory";
@@ -12,7 +12,7 @@ const NAME: &str = "memory";
 pub async fn run(bench: &Bench) -> Figures {
     let clients = bench.args.at_once;
     let large = photo::jpeg(bench.args.large, 64, 96)?;
-    let service = Service::start(bench).await?;
+    let service = Service::start(bench, bench.args.peer).await?;
     // One of each kind, so that nothing is made for the first time.
     client::send(&service, Wish::Upload, &photo::jpeg(1, 24, 88)?, 0..1, 1).await?;
     let mut figures = Vec::new();

@@ -13,7 +13,6 @@ use crate::cli::{BenchMedia, BenchOptions, MediaMeasurement};
 mod client;
 mod memory;
 mod photo;
-mod service;
 mod thumbnails;
 mod uploads;
 

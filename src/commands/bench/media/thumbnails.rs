@@ -6,9 +6,9 @@ use crier_common::media::picture;
 use tokio::task::JoinSet;
 
 use super::super::figure::Figure;
+use super::super::service::Service;
 use super::super::{CommandError, Figures};
 use super::client::{self, Wish};
-use super::service::Service;
 use super::{Bench, photo};
 
 const NAME: &str = "thumbnails";
@@ -19,7 +19,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let count = usize::try_from(bench.args.pictures).unwrap_or(usize::MAX);
     let what = format!("of {}-megapixel JPEGs", bench.args.megapixels);
     if bench.args.peer.is_some() {
-        let (service, clients) = (Service::start(bench).await?, u32::try_from(cores).unwrap_or(1));
+        let (service, clients) = (Service::start(bench, bench.args.peer).await?, u32::try_from(cores).unwrap_or(1));
         let sent = client::send(&service, Wish::Thumbnail, &photo, 0..bench.args.pictures, clients).await?;
         return Ok(vec![Figure::rate(NAME, what, "pictures/s", count, sent.took)]);
     }

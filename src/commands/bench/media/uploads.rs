@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::super::Figures;
 use super::super::figure::Figure;
+use super::super::service::Service;
 use super::client::{self, Wish};
-use super::service::Service;
 use super::{Bench, photo};
 
 const NAME: &str = "uploads";
@@ -18,7 +18,7 @@ pub async fn run(bench: &Bench) -> Figures {
     figures.extend(Figure::size(NAME, "a photograph", Some(photo.len() as u64)));
     for clients in CLIENTS {
         bench.tell(format_args!("{NAME}, {clients} at once"));
-        let service = Service::start(bench).await?;
+        let service = Service::start(bench, bench.args.peer).await?;
         let sent = client::send(&service, Wish::Upload, &photo, 0..pictures, clients).await?;
         service.stop().await;
         figures.extend(of(&photo, clients, sent));

@@ -57,6 +57,32 @@ fn every_theme_can_be_read() {
     }
 }
 
+/// The page that there is not goes by what the visitor's system says, in the colours of two themes.
+#[test]
+fn the_missing_page_is_light_or_dark() {
+    let block = |name: &str| STYLES.split_once(name).expect("a block").1.split_once('}').unwrap().0;
+    let dark = "@media (prefers-color-scheme: dark) { [data-theme=auto] {";
+    assert_eq!(block(dark), block("[data-theme=dark] {"));
+    assert!(STYLES.contains("[data-theme=light], [data-theme=auto] {"));
+    assert!(Missing::default().render().unwrap().contains("data-theme=\"auto\""));
+}
+
+/// What a visitor has asked of the system is heeded.
+#[test]
+fn motion_print_and_forced_colours_are_thought_of() {
+    for block in [
+        "(prefers-reduced-motion: reduce) { a { transition: none; }",
+        "(forced-colors: active)",
+        "@media print",
+        "a:focus-visible { outline: 3px solid var(--ring)",
+    ] {
+        assert!(STYLES.contains(block), "{block}");
+    }
+    // Nothing is drawn in a colour that is not a theme's, but for paper.
+    let rules = STYLES.split_once("* { box-sizing").unwrap().1.split_once("@media print").unwrap().0;
+    assert!(!rules.contains('#'), "{rules}");
+}
+
 fn page(title: &str, bio: Option<&str>) -> BioPage {
     let now = chrono::DateTime::from_timestamp(1_781_000_000, 0).unwrap();
     BioPage {
@@ -89,7 +115,7 @@ fn links(count: i64, title: &str) -> Vec<BioLink> {
 
 fn html(page: &BioPage, links: &[BioLink]) -> String {
     let shown = render("https://crier.example", page, links, None).unwrap();
-    String::from_utf8(shown.html.to_vec()).unwrap()
+    String::from_utf8(shown.html.plain().to_vec()).unwrap()
 }
 
 /// Everything that a visitor's browser gets: the page and its styles.
@@ -100,6 +126,43 @@ fn the_largest_page_is_small() {
     assert!(all <= 30_000, "{all} bytes");
     let few = html(&page, &links(5, "Menu")).len() + STYLES.len();
     assert!(few <= 10_000, "{few} bytes");
+}
+
+/// As every browser asks for it: 100 links of 120 characters, each drawn at random from many, so that nothing repeats.
+#[test]
+fn no_page_is_large_on_its_way() {
+    let mut seed = 1_u32;
+    let mut draw = |from: &[char]| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        from[usize::try_from(seed >> 8).unwrap() % from.len()]
+    };
+    let styles = Body::new(STYLES).packed().len();
+    // Of letters that take two bytes of pure chance each, no packing makes 12,000 smaller.
+    for (what, from, most) in [
+        ("letters", ('a'..='z').chain('A'..='Z').chain('0'..='9').collect::<Vec<_>>(), 13_500),
+        ("markup", "<>&\"'".chars().collect(), 11_000),
+        ("emoji", ('\u{1f300}'..='\u{1faff}').collect(), 30_000),
+        ("all of the common Chinese letters", ('\u{4e00}'..='\u{9fff}').collect(), 32_500),
+        ("all of the rare ones", ('\u{20000}'..='\u{2a6d6}').collect(), 38_000),
+    ] {
+        let mut text = |length| (0..length).map(|_| draw(&from)).collect::<String>();
+        let page = page(&text(120), Some(&text(500)));
+        let links: Vec<BioLink> = links(100, "").into_iter().map(|l| BioLink { title: text(120), ..l }).collect();
+        let shown = render("https://crier.example", &page, &links, None).unwrap();
+        let sent = shown.html.packed().len() + styles;
+        assert!(sent <= most, "{what}: {sent} bytes, of {}", shown.html.plain().len());
+    }
+}
+
+proptest::proptest! {
+    /// Nothing that is written becomes markup: there is as much of it as where plain words stand.
+    #[test]
+    fn whatever_is_written_the_markup_is_the_same(title in "[<>&\"'\\\\a-z=/ ]{1,40}", bio in "\\PC{1,40}", link in "[<>\"'&;#\\PC]{1,40}") {
+        let marks = |html: &str| ['<', '>', '"', '\''].map(|mark| html.matches(mark).count());
+        let said = html(&page(&title, Some(&bio)), &links(2, &link));
+        let plain = html(&page("x", Some("x")), &links(2, "x"));
+        proptest::prop_assert_eq!(marks(&said), marks(&plain), "{}", said);
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What is measured: the API of Crier in this process, reached over TCP as by any client; or a peer that runs elsewhere.
 //!
-//! A peer answers `GET /` with what it is (`version`, `database`), and does for `POST /api/public/v1/brands/{brand}/media`
-//! what Crier does, 201 at the end; `POST /thumbnail` with a picture as its body makes a thumbnail and answers 200.
+//! A peer answers `GET /` with what it is (`version`, `database`), and does what Crier does for the paths that are measured.
+//! One of `media` answers `POST /thumbnail` too, with a picture as its body: it makes a thumbnail and answers 200. One of
+//! `pages` answers `GET /cpu` with the `ns` that its processes have worked.
 
 use std::net::SocketAddr;
 
@@ -13,9 +14,8 @@ use secrecy::SecretString;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::super::api::listen;
-use super::super::{CommandError, refused};
-use super::Bench;
+use super::api::listen;
+use super::{Bench, CommandError, Suite, refused};
 
 pub struct Service {
     pub address: SocketAddr,
@@ -26,9 +26,9 @@ pub struct Service {
 }
 
 impl Service {
-    pub async fn start(bench: &Bench) -> Result<Self, CommandError> {
+    pub async fn start<A: Suite>(bench: &Bench<A>, peer: Option<SocketAddr>) -> Result<Self, CommandError> {
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
-        if let Some(address) = bench.args.peer {
+        if let Some(address) = peer {
             return Ok(Self { address, key: SecretString::from("none"), brand: 1, api, stop });
         }
         let place = bench.fresh().await?;

@@ -1,0 +1,120 @@
+//! Text that is sent often: packed once, named by its bytes, and shared by all who get it.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, VARY};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use salvo::Response;
+use salvo::http::ResBody;
+use sha2::{Digest, Sha256};
+
+use crate::pages::is_known;
+
+#[derive(Debug)]
+pub struct Body {
+    plain: Bytes,
+    packed: Bytes,
+    /// Weak: it names both.
+    tag: HeaderValue,
+}
+
+impl Body {
+    pub fn new(text: impl Into<Vec<u8>>) -> Self {
+        let text = text.into();
+        let hash: String = Sha256::digest(&text).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+        let tag = HeaderValue::try_from(format!("W/\"{hash}\"")).unwrap_or(HeaderValue::from_static("W/\"\""));
+        // To size: they are kept.
+        let kept = |bytes: Vec<u8>| Bytes::from(bytes.into_boxed_slice());
+        Self { packed: kept(pack(&text)), plain: kept(text), tag }
+    }
+
+    #[cfg(test)]
+    pub fn plain(&self) -> &[u8] {
+        &self.plain
+    }
+
+    #[cfg(test)]
+    pub fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+
+    /// What it takes in memory.
+    pub fn size(&self) -> usize {
+        self.plain.len() + self.packed.len()
+    }
+
+    /// Answers with it, or says that the client has it already.
+    pub fn send(&self, asked: &HeaderMap, res: &mut Response) {
+        let headers = res.headers_mut();
+        headers.insert(ETAG, self.tag.clone());
+        headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        if is_known(asked, &self.tag) {
+            res.status_code(StatusCode::NOT_MODIFIED);
+            return;
+        }
+        let packed = takes_gzip(asked);
+        if packed {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        let body = if packed { &self.packed } else { &self.plain };
+        // For HEAD too, whose answer has no body.
+        headers.insert(CONTENT_LENGTH, body.len().into());
+        res.status_code(StatusCode::OK);
+        res.body(ResBody::Once(body.clone()));
+    }
+}
+
+/// Into a `Vec` nothing can fail.
+fn pack(text: &[u8]) -> Vec<u8> {
+    let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+    let _ = packer.write_all(text);
+    packer.finish().unwrap_or_default()
+}
+
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let names = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    names.flat_map(|names| names.split(',')).any(|name| {
+        let (name, weight) = name.split_once(';').unwrap_or((name, ""));
+        let weight = weight.trim().strip_prefix("q=").map(|q| q.parse::<f32>().unwrap_or_default());
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_none_or(|q| q > 0.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn gzip_is_for_who_takes_it() {
+        for (value, takes) in [
+            ("gzip, deflate, br, zstd", true),
+            ("br;q=1.0, GZIP;q=0.5", true),
+            ("gzip ; q=0.001", true),
+            ("gzip;q=0", false),
+            ("gzip;q=0.000, br", false),
+            ("gzip;q=x", false),
+            ("identity", false),
+            ("br, zgzip", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))]);
+            assert_eq!(takes_gzip(&headers), takes, "{value}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn what_is_packed_is_what_was_said() {
+        let (one, other) = (Body::new("a page ".repeat(500)), Body::new("another"));
+        let mut unpacked = String::new();
+        flate2::read::GzDecoder::new(one.packed.as_ref()).read_to_string(&mut unpacked).unwrap();
+        assert_eq!(unpacked.as_bytes(), one.plain);
+        assert!(one.packed.len() < 100 && one.size() > 3_500);
+        assert_ne!(one.tag, other.tag);
+    }
+}

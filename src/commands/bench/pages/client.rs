@@ -1,0 +1,98 @@
+//! Visitors: each has one connection, and one request at a time on it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, IF_NONE_MATCH, USER_AGENT};
+use http::request::Builder;
+use http::{HeaderValue, Request, Response, StatusCode};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::super::connection::Connection;
+use super::super::outside::Outside;
+use super::super::{CommandError, refused};
+
+const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+
+/// What is asked for, one after the other, and from the start again.
+#[derive(Clone)]
+pub struct Wish {
+    pub paths: Arc<[String]>,
+    /// The tag of what the visitor has already.
+    pub known: Option<HeaderValue>,
+    /// A bot's visits are not counted.
+    pub bot: bool,
+}
+
+impl Wish {
+    pub fn of(path: &str) -> Self {
+        Self { paths: Arc::new([path.to_owned()]), known: None, bot: false }
+    }
+
+    fn request(&self, number: usize) -> Builder {
+        let path = &self.paths[number % self.paths.len()];
+        let agent = if self.bot { BOT } else { BROWSER };
+        let request = Request::get(path).header(USER_AGENT, agent).header(ACCEPT_ENCODING, "gzip, deflate, br");
+        match &self.known {
+            Some(tag) => request.header(IF_NONE_MATCH, tag),
+            None => request,
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        if self.known.is_some() { StatusCode::NOT_MODIFIED } else { StatusCode::OK }
+    }
+}
+
+/// How long all of it took, and each request.
+pub struct Asked {
+    pub took: Duration,
+    pub times: Vec<Duration>,
+}
+
+/// One visit.
+pub async fn one(connection: &mut Connection, wish: &Wish, number: usize) -> Result<Response<Bytes>, CommandError> {
+    let answer = connection.answer(wish.request(number), Vec::new()).await?;
+    match answer.status() {
+        status if status == wish.status() => Ok(answer),
+        status => refused(format!("a visit was answered {status}: {}", String::from_utf8_lossy(answer.body()))),
+    }
+}
+
+/// So many visits by so many clients at once.
+pub async fn ask(address: SocketAddr, wish: &Wish, requests: u32, clients: u32) -> Result<Asked, CommandError> {
+    let count = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    let (outside, begin) = (Outside::start()?, Arc::new(Barrier::new(count(clients))));
+    let (next, last) = (Arc::<AtomicUsize>::default(), count(requests));
+    let mut tasks = JoinSet::new();
+    for _ in 0..clients {
+        let (begin, next, wish) = (begin.clone(), next.clone(), wish.clone());
+        let client = async move {
+            let mut connection = Connection::open(address).await?;
+            begin.wait().await;
+            let (began, mut times) = (Instant::now(), Vec::new());
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= last {
+                    return Ok::<_, CommandError>((began.elapsed(), times));
+                }
+                let asked = Instant::now();
+                one(&mut connection, &wish, number).await?;
+                times.push(asked.elapsed());
+            }
+        };
+        tasks.spawn_on(client, &outside.runtime);
+    }
+    let mut asked = Asked { took: Duration::ZERO, times: Vec::new() };
+    while let Some(done) = tasks.join_next().await {
+        let (took, times) = done.map_err(|error| CommandError::Refused(format!("a client: {error}")))??;
+        asked.took = asked.took.max(took);
+        asked.times.extend(times);
+    }
+    Ok(asked)
+}

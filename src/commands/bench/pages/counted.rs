@@ -1,0 +1,43 @@
+//! What counting costs: visits that are counted beside visits of a bot, which are not. In the end the database has each view
+//! once, or the measurement is refused.
+
+use std::time::{Duration, Instant};
+
+use super::super::connection::Connection;
+use super::super::figure::Figure;
+use super::super::service::Service;
+use super::super::{Figures, refused};
+use super::client::{self, Wish};
+use super::{Bench, site};
+
+const NAME: &str = "counted";
+const CLIENTS: u32 = 32;
+/// Counts are written every three seconds.
+const PATIENCE: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(100);
+
+pub async fn run(bench: &Bench) -> Figures {
+    let service = Service::start(bench, None).await?;
+    let mut connection = Connection::open(service.address).await?;
+    let path = site::make(&mut connection, &service, site::SLUG).await?;
+    let mut figures = Vec::new();
+    for (what, bot) in [("bots, not counted", true), ("visitors", false)] {
+        bench.tell(format_args!("{NAME}, {what}"));
+        let wish = Wish { bot, ..Wish::of(site::PAGE) };
+        let asked = client::ask(service.address, &wish, bench.args.requests, CLIENTS).await?;
+        figures.push(Figure::rate(NAME, what, "requests/s", asked.times.len(), asked.took));
+    }
+    let (ended, sent) = (Instant::now(), u64::from(bench.args.requests));
+    loop {
+        match site::views(&mut connection, &service, &path).await? {
+            views if views == sent => break,
+            views if views > sent || ended.elapsed() > PATIENCE => {
+                return refused(format!("{views} views were counted of {sent} visits"));
+            }
+            _ => tokio::time::sleep(LOOK).await,
+        }
+    }
+    figures.push(Figure::time(NAME, "all of them in the database after", ended.elapsed()));
+    service.stop().await;
+    Ok(figures)
+}

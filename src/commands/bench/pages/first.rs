@@ -1,0 +1,34 @@
+//! What the visitor waits for who is the first: the page is read, rendered and packed; and the first after two seconds, for
+//! whom it is looked whether the page is still the same.
+
+use std::time::Duration;
+
+use super::super::Figures;
+use super::super::connection::Connection;
+use super::super::figure::Figure;
+use super::super::service::Service;
+use super::client::{self, Wish};
+use super::{Bench, site};
+
+const NAME: &str = "first";
+/// For so long nobody looks again, and a little more.
+const TRUSTED: Duration = Duration::from_millis(2_100);
+
+pub async fn run(bench: &Bench) -> Figures {
+    let service = Service::start(bench, None).await?;
+    let mut connection = Connection::open(service.address).await?;
+    let slugs: Vec<String> = (0..bench.args.pages).map(|n| format!("{}-{n}", site::SLUG)).collect();
+    for slug in &slugs {
+        site::make(&mut connection, &service, slug).await?;
+    }
+    let paths = slugs.iter().map(|slug| format!("/@{slug}")).collect();
+    let wish = Wish { paths, ..Wish::of(site::PAGE) };
+    let mut figures = Vec::new();
+    for what in ["of all", "after two seconds"] {
+        let asked = client::ask(service.address, &wish, bench.args.pages, 1).await?;
+        figures.extend(Figure::spread(NAME, what, asked.times));
+        tokio::time::sleep(TRUSTED).await;
+    }
+    service.stop().await;
+    Ok(figures)
+}

@@ -1,0 +1,89 @@
+//! Visits of link-in-bio pages are counted in memory: an orderly stop loses none, however many replicas counted; `kill -9`
+//! loses those of the last seconds and counts none twice.
+
+use serde_json::{Value, json};
+
+use crate::support::client::{Client, id, until};
+use crate::support::process::Installation;
+use crate::support::servers::free_port;
+
+const VISITS: i64 = 40;
+
+/// A page with a link: its address in the API, and the paths of page and link.
+async fn page(crier: &Client) -> (String, [String; 2]) {
+    let brand = crier.brand().await;
+    let path = format!("/brands/{brand}/link-in-bio");
+    let links = json!([{ "title": "Menu", "url": "https://example.com/" }]);
+    let page = crier.write(&path, json!({ "title": "T", "slug": "visited", "links": links })).await;
+    let link = id(&page["links"][0]);
+    (format!("{path}/{}", id(&page)), ["/@visited".to_owned(), format!("/@visited/l/{link}")])
+}
+
+/// So many visits of each; the link leads elsewhere, and nobody goes there.
+async fn visit(crier: &Client, url: &str, paths: &[String; 2], times: i64) {
+    for _ in 0..times {
+        for (path, status) in paths.iter().zip([200, 302]) {
+            let answer = crier.http.send(crier.http.request(reqwest::Method::GET, &format!("{url}{path}"))).await;
+            assert_eq!(answer.expect("an answer").status.as_u16(), status, "{path}");
+        }
+    }
+}
+
+const COUNTED: &str = "SELECT p.views * 1000 + l.clicks FROM bio_pages p JOIN bio_links l ON l.page_id = p.id";
+
+fn both(times: i64) -> i64 {
+    times * 1_001
+}
+
+async fn what_is_counted_is_written_at_the_stop(mut crier: Installation) {
+    let (_, paths) = page(&crier).await;
+    let api = crier.of("api");
+    let mut all = vec![(api.clone(), crier.url.clone())];
+    if crier.is_split() {
+        let (second, port) = (format!("{api}#2"), free_port());
+        crier.start_one_with(&second, &[("CRIER_HTTP_ADDR", &format!("127.0.0.1:{port}"))]).await;
+        all.push((second, format!("http://127.0.0.1:{port}")));
+    }
+    let visits = all.iter().map(|(_, url)| visit(&crier, url, &paths, VISITS));
+    futures::future::join_all(visits).await;
+    for (name, _) in &all {
+        assert_eq!(crier.terminate(name).await, Some(0), "{}", crier.log(name));
+    }
+    assert_eq!(crier.number(COUNTED).await, both(VISITS * i64::try_from(all.len()).unwrap()));
+}
+
+async fn a_crash_loses_seconds_and_doubles_nothing(mut crier: Installation) {
+    let (record, paths) = page(&crier).await;
+    visit(&crier, &crier.url, &paths, VISITS).await;
+    let views = |page: &Value| page["data"]["views"].as_i64() == Some(VISITS);
+    until("the views are written", || async { crier.read(&record).await.filter(&views) }).await;
+    visit(&crier, &crier.url, &paths, VISITS).await;
+    let api = crier.of("api");
+    crier.kill(&api);
+    crier.start_all().await;
+    let counted = crier.number(COUNTED).await;
+    assert!((both(VISITS)..=both(2 * VISITS)).contains(&counted), "{counted}");
+    visit(&crier, &crier.url, &paths, VISITS).await;
+    assert_eq!(crier.terminate(&api).await, Some(0));
+    assert_eq!(crier.number(COUNTED).await, counted + both(VISITS));
+}
+
+#[tokio::test]
+async fn stop_embedded() {
+    what_is_counted_is_written_at_the_stop(Installation::embedded().await).await;
+}
+
+#[tokio::test]
+async fn stop_split() {
+    what_is_counted_is_written_at_the_stop(Installation::split().await).await;
+}
+
+#[tokio::test]
+async fn crash_embedded() {
+    a_crash_loses_seconds_and_doubles_nothing(Installation::embedded().await).await;
+}
+
+#[tokio::test]
+async fn crash_split() {
+    a_crash_loses_seconds_and_doubles_nothing(Installation::split().await).await;
+}
