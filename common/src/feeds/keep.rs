@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn those_without_a_date_do_not_come_and_go() {
-        let hours_ahead = |n: usize| (n % 2 == 0).then_some(-1);
+        let hours_ahead = |n: usize| n.is_multiple_of(2).then_some(-1);
         let all: Vec<_> = (0..500).map(|n| found(&format!("g{n}"), hours_ahead(n))).collect();
         let (changes, count) = compare(&[], all.clone(), now());
         assert_eq!((guids(&changes)[0], guids(&changes)[199], count), ("g199", "g0", 200), "the first of the feed");
