@@ -16,6 +16,7 @@ on_both_apps!(
     an_item_becomes_a_draft_or_waits_for_approval,
     an_item_is_scheduled_by_the_rules_of_posts,
     an_item_has_one_post_until_that_is_deleted,
+    what_is_wrong_is_told_in_its_order,
     many_at_once_schedule_an_item_once,
     scheduling_counts_against_the_cap,
     approval_is_a_feature_of_its_own,
@@ -323,6 +324,22 @@ async fn an_item_has_one_post_until_that_is_deleted(app: TestApp) {
     let second = schedule().await.data(201);
     assert_ne!(first["id"], second["id"]);
     schedule().await.refused(409, "item_already_scheduled");
+}
+
+/// Validation, then the state of the item, then the cap.
+async fn what_is_wrong_is_told_in_its_order(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let account = t.account("demo").await;
+    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
+    let schedule = async |account: i64| t.post(&format!("{path}/schedule"), json!({ "account_ids": [account] })).await;
+    let first = schedule(account).await.data(201);
+    app.sql("UPDATE usage SET posts = 1000").await;
+    assert_eq!(schedule(NOWHERE).await.invalid(), ["account_ids.0"]);
+    schedule(account).await.refused(409, "item_already_scheduled");
+    t.delete(&t.path(&format!("/posts/{}", first["id"]))).await.expect(204);
+    schedule(account).await.refused(402, "limit_reached");
+    app.clock.advance(TimeDelta::hours(3));
+    assert_eq!(schedule(account).await.invalid(), ["planned_at"], "its time has passed");
 }
 
 async fn many_at_once_schedule_an_item_once(app: TestApp) {

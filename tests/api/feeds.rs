@@ -237,6 +237,12 @@ async fn an_article_becomes_a_draft(app: TestApp) {
     let other = make(&t, json!({ "url": URL })).await["id"].clone();
     let of_other = t.path(&format!("/feeds/{other}/articles/{whole}/draft"));
     t.request("POST", &of_other).send().await.refused(404, "not_found");
+    let posts = app.number("SELECT count(*) FROM posts").await;
+    let again = async || t.request("POST", &path(whole)).idem("once").send().await;
+    let (first, second) = (again().await, again().await);
+    assert_eq!((first.data(201)["id"].clone(), second.replayed()), (second.data(201)["id"].clone(), true));
+    assert_eq!(app.number("SELECT count(*) FROM posts").await, posts + 1);
+    assert_eq!(app.number("SELECT count(*) FROM usage").await, 0, "a draft does not count");
 }
 
 async fn a_feed_and_its_fetch_are_made_once(app: TestApp) {

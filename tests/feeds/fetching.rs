@@ -62,7 +62,8 @@ async fn a_request_says_who_asks_and_for_what() {
     server.says("/feed", Answer::ok(rss(&[("1", "One")])));
     let found = document(&feed(server.url("/feed"), FeedType::Rss)).await;
     assert_eq!(found.parsed.articles[0].url.as_deref(), Some(server.url("/1").as_str()));
-    assert_eq!((found.validator_url, found.etag, found.last_modified, found.found_url), (None, None, None, None));
+    assert_eq!((found.validator_url, found.etag, found.last_modified), (None, None, None));
+    assert_eq!(found.found_url, server.url("/feed"));
     let head = server.asked().remove(0).to_ascii_lowercase();
     assert!(head.starts_with("get /feed http/1.1\r\n") && head.contains("\r\nuser-agent: crier-feeds/"), "{head}");
     assert!(head.contains("\r\naccept: application/rss+xml, ") && head.contains("\r\naccept-encoding: gzip"), "{head}");
@@ -139,6 +140,10 @@ async fn no_redirect_leads_past_the_guard() {
             fails(&feed(server.url("/feed"), FeedType::Rss)).await.why.contains("must begin with https:// or http://")
         );
     }
+    // What is told of an address has no secret of it.
+    server.says("/feed", Answer::redirect(302, "http://ann:s3cret@10.0.0.1/feed.xml?token=s3cret#s3cret"));
+    let why = fails(&feed(server.url("/feed"), FeedType::Rss)).await.why;
+    assert!(why.contains("http://10.0.0.1/feed.xml?…") && !why.contains("s3cret") && !why.contains("ann"), "{why}");
     assert!(inside.asked().is_empty());
 }
 
@@ -219,17 +224,25 @@ async fn a_page_leads_to_its_feed() {
     server.says("/blog/posts.xml", Answer::ok(rss(&[("1", "One")])).with("ETag", "\"x\""));
     let f = feed(server.url("/blog"), FeedType::Atom);
     let found = document(&f).await;
-    assert_eq!(found.found_url, Some(server.url("/blog/posts.xml")));
-    assert_eq!(found.validator_url, found.found_url);
+    assert_eq!(found.found_url, server.url("/blog/posts.xml"));
+    assert_eq!(found.validator_url.as_ref(), Some(&found.found_url));
     assert_eq!(server.paths(), ["/blog", "/blog/", "/blog/posts.xml"]);
     // From now on it is asked directly.
-    let f = Feed { found_url: found.found_url, ..f };
-    assert_eq!(document(&f).await.found_url, f.found_url);
+    let f = Feed { found_url: Some(found.found_url), ..f };
+    assert_eq!(Some(document(&f).await.found_url), f.found_url);
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
     // A page in its place is no way to another page.
     server.says("/blog/posts.xml", Answer::ok(page("/blog/")));
     assert!(fails(&f).await.nothing_there);
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
+    // Nor is a page in the place of a feed that was one itself: a site that is being mended, or wants to know who asks.
+    let f = feed(server.url("/category.xml"), FeedType::Rss);
+    server.says("/category.xml", Answer::ok(rss(&[("1", "One")])));
+    let f = Feed { found_url: Some(document(&f).await.found_url), ..f };
+    server.says("/category.xml", Answer::ok(page("/all.xml")));
+    server.says("/all.xml", Answer::ok(rss(&[("2", "Of another feed")])));
+    assert!(fails(&f).await.why.contains("is a web page"));
+    server.asked();
     server.says("/loop", Answer::ok(page("/loop")));
     assert!(fails(&feed(server.url("/loop"), FeedType::Rss)).await.why.contains("is a web page"));
     assert_eq!(server.paths(), ["/loop", "/loop"]);
@@ -241,20 +254,20 @@ async fn a_site_of_wordpress_has_its_feed_where_all_have() {
     let site = |path| feed(server.url(path), FeedType::Wordpress);
     server.says("/blog", Answer::ok("<!doctype html><html><p>No link to be seen"));
     server.says("/blog/feed/", Answer::ok(rss(&[("1", "One")])));
-    assert_eq!(document(&site("/blog")).await.found_url, Some(server.url("/blog/feed/")));
+    assert_eq!(document(&site("/blog")).await.found_url, server.url("/blog/feed/"));
     server.says("/blog/feed/", Answer::status(404));
     server.says("/blog?feed=rss2", Answer::status(404));
     server.says("/blog/?feed=rss2", Answer::ok(rss(&[("1", "One")])));
     let found = fetch(&site("/blog")).await;
     assert!(found.is_err(), "`/blog` itself is asked, and does not know");
     server.says("/blog?feed=rss2", Answer::ok(rss(&[("1", "One")])));
-    assert_eq!(document(&site("/blog")).await.found_url, Some(server.url("/blog?feed=rss2")));
+    assert_eq!(document(&site("/blog")).await.found_url, server.url("/blog?feed=rss2"));
     // What the page names comes first.
     server.says("/blog", Answer::ok(page("/named")));
     server.says("/named", Answer::ok(rss(&[("1", "One")])));
-    assert_eq!(document(&site("/blog")).await.found_url, Some(server.url("/named")));
+    assert_eq!(document(&site("/blog")).await.found_url, server.url("/named"));
     // A feed is a feed.
-    assert_eq!(document(&site("/named")).await.found_url, None);
+    assert_eq!(document(&site("/named")).await.found_url, server.url("/named"));
     // Others are not guessed.
     server.says("/blog", Answer::ok("<!doctype html><html>"));
     server.asked();

@@ -27,6 +27,9 @@ worker_on_both!(
     a_feed_that_a_page_named_is_looked_for_again_when_it_is_lost,
     a_url_that_changes_during_the_fetch_leaves_nothing_of_the_old_one,
     a_feed_that_is_deleted_during_the_fetch_is_gone,
+    a_fetch_whose_worker_dies_is_made_again,
+    a_fetch_that_lost_its_lease_writes_nothing,
+    a_page_for_a_while_leads_to_no_other_feed,
     what_is_due_is_enqueued_once_by_any_number_of_schedulers,
     one_slow_host_holds_up_no_other,
     a_dead_fetch_is_told_and_comes_again,
@@ -270,6 +273,58 @@ async fn a_feed_that_is_deleted_during_the_fetch_is_gone(w: TestWorker) {
     w.run_jobs().await;
     assert_eq!(w.value::<String>("SELECT last_error FROM jobs ORDER BY id DESC LIMIT 1").await, "the feed is gone");
     assert!(server.asked().is_empty());
+}
+
+/// Past the lease of the job that runs; what is rescued then is done.
+async fn rescued(w: &TestWorker, server: &Server, id: i64) {
+    server.says("/feed", Answer::ok(rss(&[("a", "First"), ("b", "Second")])));
+    w.clock.advance(TimeDelta::minutes(10));
+    w.run_jobs().await;
+    let f = feed(w, id).await;
+    assert_eq!((f.status, f.articles_count, f.failures), (FeedStatus::Active, 2, 0));
+    assert_eq!(titles(w, id).await, ["First", "Second"], "each once");
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'fetch_feed'").await, 1);
+    assert_eq!(w.value::<String>("SELECT state FROM jobs WHERE kind = 'fetch_feed'").await, "done");
+}
+
+async fn a_fetch_whose_worker_dies_is_made_again(w: TestWorker) {
+    let server = Server::start().await;
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    server.says("/feed", Answer::Held(Arc::new(Semaphore::new(0)), Box::new(Answer::ok(rss(&[("a", "First")])))));
+    let doomed = w.doomed().await;
+    doomed.start(w.rung());
+    until_true("it has asked", || !server.asked().is_empty()).await;
+    doomed.kill().await;
+    assert_eq!((feed(&w, id).await.status, all(&w, id).await.len()), (FeedStatus::Pending, 0));
+    rescued(&w, &server, id).await;
+}
+
+async fn a_fetch_that_lost_its_lease_writes_nothing(w: TestWorker) {
+    let server = Server::start().await;
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    let (gate, run) = in_flight(&w, &server, id).await;
+    w.sql("UPDATE jobs SET fence = fence + 1").await;
+    gate.add_permits(1);
+    run.await.unwrap();
+    assert_eq!((feed(&w, id).await.status, all(&w, id).await.len()), (FeedStatus::Pending, 0));
+    rescued(&w, &server, id).await;
+}
+
+async fn a_page_for_a_while_leads_to_no_other_feed(w: TestWorker) {
+    let server = Server::start().await;
+    server.says("/feed", Answer::ok(rss(&[("a", "First")])));
+    server.says("/all.xml", Answer::ok(rss(&[("x", "Of another feed")])));
+    let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
+    w.run_jobs().await;
+    server.says("/feed", Answer::ok(page("/all.xml")));
+    for _ in 0..3 {
+        next(&w, id).await;
+        let f = feed(&w, id).await;
+        assert_eq!((f.status, f.last_error.unwrap().contains("is a web page")), (FeedStatus::Failing, true));
+    }
+    server.says("/feed", Answer::ok(rss(&[("a", "First"), ("b", "Second")])));
+    next(&w, id).await;
+    assert_eq!((titles(&w, id).await.len(), feed(&w, id).await.status), (2, FeedStatus::Active));
 }
 
 async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker) {

@@ -51,7 +51,7 @@ pub struct Feed {
     pub kind: FeedType,
     pub status: FeedStatus,
     pub version: i64,
-    /// Where the feed is, if `url` is a page that names it.
+    /// Where the feed was found: at `url`, or where the page there says.
     pub found_url: Option<String>,
     /// Of which address the next two are.
     pub validator_url: Option<String>,

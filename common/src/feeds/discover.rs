@@ -1,5 +1,7 @@
 //! Where a web page says that its feed is: `<link rel="alternate" type="application/rss+xml" href="…">`.
 
+use std::ops::ControlFlow;
+
 use url::Url;
 
 use super::html::{Piece, walk};
@@ -32,23 +34,27 @@ pub fn is_page(text: &str) -> bool {
 /// The addresses of the feeds that a page names, in its order; feeds of comments come last.
 pub fn feeds(html: &str, page: &Url) -> Vec<String> {
     let (mut base, mut found) = (None::<Url>, Vec::new());
-    walk(html, LOOKED_AT, |piece| match piece {
-        Piece::Open("base", attributes) if base.is_none() => {
-            base = attributes.get("href").and_then(|href| page.join(href.trim()).ok());
-        }
-        Piece::Open("link", attributes) => {
-            let get = |name| attributes.get(name).unwrap_or_default().trim().to_ascii_lowercase();
-            let kind = get("type");
-            let kind = kind.split(';').next().unwrap_or_default().trim().to_owned();
-            if TYPES.contains(&kind.as_str()) && get("rel").split_ascii_whitespace().any(|rel| rel == "alternate") {
-                let href = attributes.get("href").filter(|href| !href.trim().is_empty());
-                let comments = get("title").contains("comment") || get("href").contains("/comments/");
-                found.extend(
-                    href.and_then(|href| web_address(href, base.as_ref().unwrap_or(page))).map(|url| (comments, url)),
-                );
+    walk(html, LOOKED_AT, |piece| {
+        match piece {
+            Piece::Open("base", attributes) if base.is_none() => {
+                base = attributes.get("href").and_then(|href| page.join(href.trim()).ok());
             }
+            Piece::Open("link", attributes) => {
+                let get = |name| attributes.get(name).unwrap_or_default().trim().to_ascii_lowercase();
+                let kind = get("type");
+                let kind = kind.split(';').next().unwrap_or_default().trim().to_owned();
+                if TYPES.contains(&kind.as_str()) && get("rel").split_ascii_whitespace().any(|rel| rel == "alternate") {
+                    let href = attributes.get("href").filter(|href| !href.trim().is_empty());
+                    let comments = get("title").contains("comment") || get("href").contains("/comments/");
+                    found.extend(
+                        href.and_then(|href| web_address(href, base.as_ref().unwrap_or(page)))
+                            .map(|url| (comments, url)),
+                    );
+                }
+            }
+            _ => {}
         }
-        _ => {}
+        ControlFlow::Continue(())
     });
     found.sort_by_key(|(comments, _)| *comments);
     let mut urls: Vec<String> = Vec::new();

@@ -1,8 +1,11 @@
 //! HTML as a row of tags and texts, read by the tokenizer of html5ever: in time in proportion to its length, whatever it is.
-//! (A tree is not: a few kilobytes of `<p><b a><b b>…` make one of gigabytes.) What stands in scripts, styles and their like
-//! is left out.
+//! (A tree is not: a few kilobytes of `<p><b a><b b>…` make one of gigabytes. Nor is a tag with thousands of attributes, of
+//! which the tokenizer compares each with each: reading ends there.) What stands in scripts, styles and their like is left
+//! out.
 
 use std::cell::{Cell, RefCell};
+use std::iter;
+use std::ops::ControlFlow;
 
 use html5ever::tokenizer::states::{RawKind, Rawtext, Rcdata, ScriptData};
 use html5ever::tokenizer::{BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
@@ -26,20 +29,48 @@ impl Attributes<'_> {
     }
 }
 
-/// Gives each piece of at most the first `limit` bytes to `each`.
-pub fn walk(html: &str, limit: usize, each: impl FnMut(Piece<'_>)) {
-    let sink = Sink { each: RefCell::new(each), hidden: Cell::new(None) };
-    let input = BufferQueue::default();
-    input.push_back(html[..html.floor_char_boundary(limit)].into());
+/// How much the tokenizer is given at once.
+const STEP: usize = 1 << 10;
+/// How many spaces and slashes, which may each begin an attribute, one tag may have.
+const MOST_GAPS: usize = 500;
+
+/// Gives each piece of at most the first `limit` bytes to `each`, until that says that it is enough.
+pub fn walk(html: &str, limit: usize, each: impl FnMut(Piece<'_>) -> ControlFlow<()>) {
+    let sink =
+        Sink { each: RefCell::new(each), hidden: Cell::new(None), told: Cell::new(false), done: Cell::new(false) };
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
-    let _ = tokenizer.feed(&input);
+    // Comments are no pieces, and may be long and full of spaces.
+    let mut parts = html[..html.floor_char_boundary(limit)].split("<!--");
+    let first = parts.next().unwrap_or_default();
+    let mut gaps = 0;
+    for part in iter::once(first).chain(parts.map(|part| part.split_once("-->").map_or("", |(_, after)| after))) {
+        let mut rest = part;
+        while !rest.is_empty() {
+            let (step, after) = rest.split_at(rest.floor_char_boundary(STEP));
+            let input = BufferQueue::default();
+            input.push_back(step.into());
+            let _ = tokenizer.feed(&input);
+            gaps = if tokenizer.sink.told.take() { 0 } else { gaps + step.bytes().filter(is_gap).count() };
+            if tokenizer.sink.done.get() || gaps > MOST_GAPS {
+                return;
+            }
+            rest = after;
+        }
+    }
     tokenizer.end();
+}
+
+fn is_gap(byte: &u8) -> bool {
+    byte.is_ascii_whitespace() || *byte == b'/'
 }
 
 struct Sink<F> {
     each: RefCell<F>,
     /// The element whose text is left out, until its end.
     hidden: Cell<Option<&'static str>>,
+    /// Whether there was a tag or a text since it was asked the last time.
+    told: Cell<bool>,
+    done: Cell<bool>,
 }
 
 /// How the text in an element is to be read that is not shown; `None` for all others.
@@ -57,17 +88,25 @@ fn hidden(name: &str) -> Option<(&'static str, RawKind)> {
     })
 }
 
-impl<F: FnMut(Piece<'_>)> TokenSink for Sink<F> {
+impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> Sink<F> {
+    fn give(&self, piece: Piece<'_>) {
+        if !self.done.get() && (self.each.borrow_mut())(piece).is_break() {
+            self.done.set(true);
+        }
+    }
+}
+
+impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> TokenSink for Sink<F> {
     type Handle = ();
 
     fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
-        let mut each = self.each.borrow_mut();
+        self.told.set(self.told.get() || matches!(token, Token::TagToken(_) | Token::CharacterTokens(_)));
         match token {
             Token::TagToken(tag) if tag.kind == TagKind::EndTag => {
                 if self.hidden.get() == Some(&*tag.name) {
                     self.hidden.set(None);
                 } else if self.hidden.get().is_none() {
-                    each(Piece::Close(&tag.name));
+                    self.give(Piece::Close(&tag.name));
                 }
             }
             Token::TagToken(tag) => {
@@ -75,9 +114,9 @@ impl<F: FnMut(Piece<'_>)> TokenSink for Sink<F> {
                     self.hidden.set(Some(name));
                     return TokenSinkResult::RawData(kind);
                 }
-                each(Piece::Open(&tag.name, Attributes(&tag)));
+                self.give(Piece::Open(&tag.name, Attributes(&tag)));
             }
-            Token::CharacterTokens(text) if self.hidden.get().is_none() => each(Piece::Text(&text)),
+            Token::CharacterTokens(text) if self.hidden.get().is_none() => self.give(Piece::Text(&text)),
             _ => {}
         }
         TokenSinkResult::Continue
@@ -93,16 +132,49 @@ mod tests {
         let mut seen = String::new();
         let html =
             "a&amp;<b x=1 x=2>b</b><script>if (a<b) '</b>'</script><title>t</title>c<!-- d --><img src='i&#47;'>";
-        walk(html, html.len(), |piece| match piece {
-            Piece::Open(name, attributes) => {
-                seen += &format!("<{name} {:?}>", attributes.get("src").or(attributes.get("x")))
-            }
-            Piece::Close(name) => seen += &format!("</{name}>"),
-            Piece::Text(text) => seen += text,
+        walk(html, html.len(), |piece| {
+            seen += &match piece {
+                Piece::Open(name, attributes) => {
+                    format!("<{name} {:?}>", attributes.get("src").or(attributes.get("x")))
+                }
+                Piece::Close(name) => format!("</{name}>"),
+                Piece::Text(text) => text.to_owned(),
+            };
+            ControlFlow::Continue(())
         });
         assert_eq!(seen, "a&<b Some(\"1\")>b</b>c<img Some(\"i/\")>");
         let mut count = 0;
-        walk("ééé", 3, |_| count += 1);
-        assert_eq!(count, 1, "cut between two characters");
+        let mut counted = |html: &str, limit| {
+            count = 0;
+            walk(html, limit, |_| {
+                count += 1;
+                if count < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            count
+        };
+        assert_eq!(counted("ééé", 3), 1, "cut between two characters");
+        assert_eq!(counted(&"<b>".repeat(5_000), 50_000), 3, "until it is enough");
+    }
+
+    #[test]
+    fn reading_ends_at_a_tag_that_has_no_end() {
+        let text = |html: &str| {
+            let mut out = String::new();
+            walk(html, html.len(), |piece| {
+                if let Piece::Text(text) = piece {
+                    out += text;
+                }
+                ControlFlow::Continue(())
+            });
+            out
+        };
+        let attributes: String = (0..5_000).map(|n| format!("a{n} ")).collect();
+        assert_eq!(text(&format!("x<b {attributes}>y")), "x");
+        for harmless in ["<!-- a / -->", "<img src='data:image/png;base64,AAAA/'>", "<b c=d>", "é "] {
+            let html = format!("x{}y", harmless.repeat(2_000));
+            assert!(text(&html).ends_with('y'), "{harmless}");
+        }
+        let comment = format!("x<!-- {attributes} -->y<!-- {attributes}");
+        assert_eq!(text(&comment), "xy");
     }
 }

@@ -6,11 +6,17 @@ use serde_json::Value;
 use url::Url;
 
 use super::xml::{AUTHOR, TITLE, is_image};
-use super::{Format, MOST_ITEMS, NotAFeed, Parsed, date, guid, newest, sanitise, web_address};
+use super::{Format, MOST_ITEMS, NotAFeed, Parsed, date, dates, guid, newest, sanitise, web_address};
 use crate::domain::feed::{FoundArticle, LONGEST_NAME};
+
+/// How many values a document may have. A few bytes may be one, which takes hundreds of them in memory.
+const MOST_VALUES: usize = 300_000;
 
 /// Reads the text of a document.
 pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
+    if values(text) > MOST_VALUES {
+        return Err(NotAFeed::Broken(format!("it has more than {MOST_VALUES} values")));
+    }
     let feed: Value =
         serde_json::from_str(text).map_err(|error| NotAFeed::Broken(format!("it is no valid JSON ({error})")))?;
     let version = feed["version"].as_str().unwrap_or_default();
@@ -22,6 +28,21 @@ pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
     let articles = places.into_iter().map(|n| article(items[n], author.as_deref(), base)).collect();
     let title = feed["title"].as_str().and_then(|title| sanitise::one_line(title, LONGEST_NAME));
     Ok(Parsed { format: Format::Json, title, articles })
+}
+
+/// How many values there are about, by what begins and parts them outside of strings.
+fn values(text: &str) -> usize {
+    let (mut count, mut quoted, mut escaped) = (0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' | b',' if !quoted => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArticle {
@@ -67,6 +88,23 @@ fn author(of: &Value) -> Option<String> {
 }
 
 fn published(item: &Value) -> Option<DateTime<Utc>> {
-    let time = |name: &str| DateTime::parse_from_rfc3339(item[name].as_str()?.trim()).ok().map(|at| at.to_utc());
+    let time = |name: &str| dates::parse(item[name].as_str()?);
     date(time("date_published")).or_else(|| date(time("date_modified")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        assert_eq!(values(r#"{"a,\"{[":[1,2,{}],"b\\":","}"#), 6);
+        let base = Url::parse("https://example.com/").unwrap();
+        let feed = |items: String| {
+            parse(&format!(r#"{{"version":"https://jsonfeed.org/version/1.1","items":[{items}]}}"#), &base)
+        };
+        assert!(matches!(feed("{},".repeat(200_000)), Err(NotAFeed::Broken(why)) if why.contains("values")));
+        let long = "{[,".repeat(200_000);
+        assert_eq!(feed(format!(r#"{{"id":"1","content_text":"{long}"}}"#)).unwrap().articles.len(), 1);
+    }
 }

@@ -11,15 +11,21 @@ use crate::store::articles::{Changes, Row};
 /// Compares what was found, in the order of the feed, with what is known. Gives what to write, and how many there are then.
 ///
 /// An article is recognised by its guid; of two with the same one the first counts. One without a date, or with one that is
-/// still to come, counts as published when it was first seen.
+/// still to come, counts as published when it was first seen; as the newest stand first, those below the first 200 of them
+/// are not looked at. (They would seem newer at each fetch than what was kept at the last.)
 pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<Utc>) -> (Changes, usize) {
     let by_guid: HashMap<&str, &KnownArticle> = known.iter().map(|k| (k.guid.as_str(), k)).collect();
     let (mut seen, mut fresh, mut changed) = (HashSet::new(), Vec::new(), HashMap::new());
+    let mut undated = 0;
     for article in found {
         if !seen.insert(article.guid.clone()) {
             continue;
         }
         let dated = article.published_at.filter(|at| *at <= now);
+        undated += usize::from(dated.is_none());
+        if dated.is_none() && undated > KEPT {
+            continue;
+        }
         let digest = digest(&article, dated);
         match by_guid.get(article.guid.as_str()) {
             None => fresh.push(Row { published_at: dated.unwrap_or(now), found: article, digest }),
@@ -145,5 +151,19 @@ mod tests {
         let more = (0..3).map(|n| found(&format!("new{n}"), Some(0))).collect();
         let (changes, count) = compare(&stored, more, now());
         assert_eq!((changes.insert.len(), changes.delete, count), (3, vec![1, 2, 3], 200));
+    }
+
+    #[test]
+    fn those_without_a_date_do_not_come_and_go() {
+        let hours_ahead = |n: usize| n.is_multiple_of(2).then_some(-1);
+        let all: Vec<_> = (0..500).map(|n| found(&format!("g{n}"), hours_ahead(n))).collect();
+        let (changes, count) = compare(&[], all.clone(), now());
+        assert_eq!((guids(&changes)[0], guids(&changes)[199], count), ("g199", "g0", 200), "the first of the feed");
+        let stored: Vec<_> = all[..200].iter().rev().zip(1..).map(|(a, id)| known(id, a)).collect();
+        let (changes, count) = compare(&stored, all.clone(), now() + TimeDelta::minutes(15));
+        assert!(changes.is_empty() && count == 200, "{changes:?}");
+        let with_one_more = std::iter::once(found("new", None)).chain(all).collect();
+        let (changes, _) = compare(&stored, with_one_more, now() + TimeDelta::minutes(15));
+        assert_eq!((guids(&changes), &changes.delete), (vec!["new"], &vec![1]));
     }
 }

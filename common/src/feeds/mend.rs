@@ -1,8 +1,9 @@
 //! What stands between a stranger's XML and the parser: mends what feeds commonly get wrong, and refuses what is only there
 //! to do harm. One pass from the left to the right.
 //!
-//! Mended: a bare `&` or `<`, references to characters that do not exist, namespaces and versions that the parser does not
-//! know by the name they have in old feeds. Left out: comments, instructions and the DOCTYPE with whatever it defines, so
+//! Mended: a bare `&` or `<`, references to characters that do not exist, markup that stands unescaped in the texts of RSS,
+//! namespaces and versions that the parser does not know by the name they have in old feeds, addresses that it would refuse
+//! the whole feed for. Left out: comments, instructions and the DOCTYPE with whatever it defines, so
 //! that there is no entity to be expanded. Refused: elements nested deeper than any feed's (the parser calls itself for
 //! some), tags with thousands of attributes (it compares each with each).
 //!
@@ -11,8 +12,9 @@
 use std::borrow::Cow;
 
 use encoding_rs::WINDOWS_1252;
+use url::Url;
 
-use super::{MOST_ITEMS, NotAFeed};
+use super::{LONGEST_URL, MOST_ITEMS, NotAFeed};
 
 const DEEPEST: usize = 200;
 const LONGEST_TAG: usize = 16 << 10;
@@ -29,14 +31,15 @@ const NAMESPACES: &[(&str, &str)] = &[
     ("http://search.yahoo.com/mrss'", "http://search.yahoo.com/mrss/'"),
     ("https://search.yahoo.com/mrss/", "http://search.yahoo.com/mrss/"),
 ];
+/// Elements of RSS that have text alone: what looks like others in them is the text's markup.
+const TEXTS: &[&str] = &["title", "description", "encoded"];
 /// Elements whose text is a person: the parser looks for an address in it, and trips over letters beside it.
 const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
-const DATES: &[&str] = &["pubDate", "date", "published", "updated"];
 
 /// The document as the parser takes it.
 pub fn mend(text: &str) -> Result<String, NotAFeed> {
     let mender =
-        Mender { text, at: 0, out: String::with_capacity(text.len() + 64), open: Vec::new(), rooted: false, items: 0 };
+        Mender { text, at: 0, out: String::with_capacity(text.len() + 64), open: Vec::new(), root: "", items: 0 };
     mender.run()
 }
 
@@ -46,7 +49,8 @@ struct Mender<'a> {
     out: String,
     /// The elements around, by their names.
     open: Vec<&'a str>,
-    rooted: bool,
+    /// The first of all.
+    root: &'a str,
     items: usize,
 }
 
@@ -73,8 +77,13 @@ impl<'a> Mender<'a> {
                 self.at += doctype_end(rest);
             } else if rest.starts_with("</") {
                 let end = rest.find('>').map_or(rest.len(), |end| end + 1);
-                self.open.pop();
-                self.out.push_str(&rest[..end]);
+                let name = rest[2..end].trim_end_matches('>').trim_end();
+                if self.is_in_text() && self.open.last() != Some(&name) {
+                    self.push_escaped(&rest[..end]);
+                } else {
+                    self.open.pop();
+                    self.out.push_str(&rest[..end]);
+                }
                 self.at += end;
             } else if rest[1..].starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | ':')) {
                 if self.begin(rest)? {
@@ -96,6 +105,11 @@ impl<'a> Mender<'a> {
     fn begin(&mut self, rest: &'a str) -> Result<bool, NotAFeed> {
         let end = tag_end(rest)?;
         let tag = &rest[..end];
+        if self.is_in_text() {
+            self.push_escaped(tag);
+            self.at += end;
+            return Ok(false);
+        }
         let name_end =
             tag[1..].find(|c: char| c.is_whitespace() || matches!(c, '/' | '>')).map_or(tag.len(), |n| n + 1);
         let name = &tag[1..name_end];
@@ -109,15 +123,16 @@ impl<'a> Mender<'a> {
                 return Ok(true);
             }
         }
-        if std::mem::replace(&mut self.rooted, true) {
+        if self.root.is_empty() {
+            self.root = name;
+            self.out.push_str(&root(tag));
+        } else {
             let parent = self.open.last().map(|name| local_of(name));
             if name == "media:thumbnail" && matches!(parent, Some("item" | "entry")) {
-                // The parser forgets a thumbnail that stands beside no content.
-                self.out.push_str("<media:content url=\"about:none\"/>");
+                // The parser forgets a thumbnail that stands beside no content. (The prefix may be the thumbnail's own.)
+                self.out.push_str("<media:content xmlns:media=\"http://search.yahoo.com/mrss/\" url=\"about:none\"/>");
             }
-            self.out.push_str(&with_known_type(tag, name));
-        } else {
-            self.out.push_str(&root(tag));
+            self.out.push_str(&with_known_type(&with_valid_base(tag), name));
         }
         if !tag.ends_with("/>") {
             self.open.push(name);
@@ -129,11 +144,18 @@ impl<'a> Mender<'a> {
         Ok(false)
     }
 
+    fn is_in_text(&self) -> bool {
+        self.root != "feed" && self.open.last().is_some_and(|name| TEXTS.contains(&local_of(name)))
+    }
+
+    fn push_escaped(&mut self, tag: &str) {
+        self.out.push_str(&tag.replace('&', "&amp;").replace('<', "&lt;"));
+    }
+
     /// Text with its references: what is none is a plain `&`.
     fn push_text(&mut self, text: &str) {
-        let text = self.named_safely(text).into_owned();
-        let text = if self.is_inside(DATES) { date(&text) } else { text };
-        let mut rest = text.as_str();
+        let text = self.named_safely(text);
+        let mut rest = text.as_ref();
         while let Some(at) = rest.find('&') {
             self.out.push_str(&rest[..at]);
             rest = &rest[at..];
@@ -158,15 +180,8 @@ impl<'a> Mender<'a> {
 
     /// The text of a person, in which an address beside a letter that is not ASCII is not to be seen as one.
     fn named_safely<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.is_inside(PERSONS) && text.contains('@') && !text.is_ascii() {
-            text.replace('@', " at ").into()
-        } else {
-            text.into()
-        }
-    }
-
-    fn is_inside(&self, names: &[&str]) -> bool {
-        self.open.last().is_some_and(|name| names.contains(&local_of(name)))
+        let person = self.open.last().is_some_and(|name| PERSONS.contains(&local_of(name)));
+        if person && text.contains('@') && !text.is_ascii() { text.replace('@', " at ").into() } else { text.into() }
     }
 }
 
@@ -175,9 +190,22 @@ fn local_of(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
 
+/// A tag without an `xml:base` that is no address: the parser refuses a whole feed for one. Nor with one that is longer than
+/// addresses are: each is joined to the one around it.
+fn with_valid_base(tag: &str) -> Cow<'_, str> {
+    let Some((before, rest)) = tag.split_once(" xml:base=") else { return tag.into() };
+    let value = rest.get(1..).and_then(|rest| rest.split(['"', '\'']).next()).unwrap_or_default();
+    let is_valid = matches!(Url::parse(value), Ok(_) | Err(url::ParseError::RelativeUrlWithoutBase));
+    if is_valid && value.len() <= LONGEST_URL { tag.into() } else { format!("{before} no-base={rest}").into() }
+}
+
 /// A tag of Atom's with a `type` that the parser knows: it refuses a whole feed for one that it does not.
 fn with_known_type<'t>(tag: &'t str, name: &str) -> Cow<'t, str> {
     let is_content = name == "content";
+    if is_content && tag.contains(" src=") {
+        // What is elsewhere is not fetched; the parser refuses a feed that has it here and there.
+        return with_known_type(&tag.replacen(" src=", " was-src=", 1), name).into_owned().into();
+    }
     if !is_content && !matches!(name, "title" | "summary" | "subtitle" | "rights") {
         return tag.into();
     }
@@ -186,23 +214,13 @@ fn with_known_type<'t>(tag: &'t str, name: &str) -> Cow<'t, str> {
     let Some((value, after)) = rest[1..].split_once(quote) else { return tag.into() };
     let known = match value.to_ascii_lowercase().as_str() {
         "text" | "html" | "xhtml" => return tag.into(),
+        other if other.ends_with("/xml") || other.ends_with("+xml") => "xhtml",
         other if is_content && other.contains('/') => return tag.into(),
         other if other.contains("xhtml") => "xhtml",
         other if other.contains("html") || is_content => "html",
         _ => "text",
     };
     format!("{before} type=\"{known}\"{after}").into()
-}
-
-/// `2026-05-01 10:00:00`, as some write it, in the form of RFC 3339; in UTC, as it says nothing else.
-fn date(text: &str) -> String {
-    let trimmed = text.trim();
-    let (day, time) = match trimmed.split_once(' ') {
-        Some((day, time)) if day.len() == 10 && day.as_bytes()[4] == b'-' && time.contains(':') => (day, time.trim()),
-        _ => return text.to_owned(),
-    };
-    let zoned = time.ends_with('Z') || time.contains(['+', '-']);
-    format!("{day}T{}{}", time.replace(' ', ""), if zoned { "" } else { "Z" })
 }
 
 /// How long a start tag is, quotation marks heeded.
@@ -323,12 +341,23 @@ mod tests {
                 "<a><title type=\"text\" x='y'/><content type=\"html\"/></a>",
             ),
             ("<a><content type=\"text/html\"/></a>", "<a><content type=\"text/html\"/></a>"),
-            ("<pubDate> 2026-05-01 10:00:00 </pubDate>", "<pubDate>2026-05-01T10:00:00Z</pubDate>"),
-            ("<pubDate>2026-05-01 10:00 +0200</pubDate>", "<pubDate>2026-05-01T10:00+0200</pubDate>"),
+            ("<a><content type='application/xml' src='b'/></a>", "<a><content type=\"xhtml\" was-src='b'/></a>"),
             ("<author>Jö–jo@x.de</author>", "<author>Jö–jo at x.de</author>"),
         ] {
             assert_eq!(mended(text), right, "{text}");
         }
+        for (inside, right) in [
+            ("<title>a <b x='&'>c</b><br></title>", "<title>a &lt;b x='&amp;'>c&lt;/b>&lt;br></title>"),
+            ("<description><p>a</i></description >", "<description>&lt;p>a&lt;/i></description >"),
+            ("<x xml:base='http://[y'/><x xml:base='y/'/>", "<x no-base='http://[y'/><x xml:base='y/'/>"),
+        ] {
+            assert_eq!(
+                mended(&format!("<rss version='2.0'>{inside}</rss>")),
+                format!("<rss version='2.0'>{right}</rss>")
+            );
+        }
+        let atom = "<feed><title><b>x</b></title></feed>";
+        assert_eq!(mended(atom), atom);
         assert!(mended("<rss version='2.0' xmlns='http://backend.userland.com/rss2'>").contains(RSS_1));
     }
 
@@ -339,6 +368,7 @@ mod tests {
         assert!(mend(&"<a></a><b/>".repeat(10_000)).is_ok());
         assert!(mend(&format!("<a {}>", "b='' ".repeat(4_000))).is_err());
         assert!(mend("<a b='").is_err());
+        assert!(mend("<title></\u{fffd}").is_ok() && mend("</").is_ok(), "cut off within an end tag");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use url::Url;
 
 use crate::domain::feed::{FIRST_DATE, FoundArticle, KEPT};
 
+mod dates;
 mod decode;
 pub mod discover;
 mod html;
@@ -56,9 +57,9 @@ pub struct Parsed {
 pub enum NotAFeed {
     #[error("it is empty")]
     Empty,
-    /// Which may name a feed: [`discover::feeds`].
+    /// Which names feeds at these addresses.
     #[error("it is a web page")]
-    Page,
+    Page(Vec<String>),
     #[error("it is neither RSS nor Atom nor JSON Feed")]
     Unknown,
     #[error("{0}")]
@@ -72,9 +73,8 @@ pub fn parse(bytes: &[u8], content_type: Option<&str>, base: &Url) -> Result<Par
     let mut parsed = match text.trim_start().chars().next() {
         None => Err(NotAFeed::Empty),
         Some('{') => json::parse(&text, base),
-        Some('<') if discover::is_page(&text) => Err(NotAFeed::Page),
-        Some('<') => xml::parse(&text, base),
-        Some(_) => Err(NotAFeed::Unknown),
+        Some('<') if discover::is_page(&text) => Err(NotAFeed::Page(discover::feeds(&text, base))),
+        Some(_) => xml::parse(xml::from_beginning(&text).ok_or(NotAFeed::Unknown)?, base),
     }?;
     parsed.articles.iter_mut().for_each(make_storable);
     parsed.title.iter_mut().for_each(without_controls);
@@ -90,11 +90,6 @@ fn make_storable(a: &mut FoundArticle) {
 
 fn without_controls(text: &mut String) {
     text.retain(|c| !c.is_control() || matches!(c, '\n' | '\t'));
-}
-
-/// The text of a document, for [`discover::feeds`].
-pub fn text_of(bytes: &[u8], content_type: Option<&str>) -> String {
-    decode::decode(bytes, content_type)
 }
 
 /// An address as it is kept: absolute, of the web, and not too long.

@@ -7,12 +7,22 @@ use feed_rs::model::{Entry, Feed, FeedType, Link, MediaObject, Person, Text};
 use feed_rs::parser::{Builder, ParseErrorKind, ParseFeedError};
 use url::Url;
 
-use super::{Format, NotAFeed, Parsed, date, guid, mend, newest, sanitise, web_address};
+use super::{Format, NotAFeed, Parsed, date, dates, guid, mend, newest, sanitise, web_address};
 use crate::domain::feed::{FoundArticle, LONGEST_NAME};
 
 /// How long a title is, in characters.
 pub const TITLE: usize = 500;
 pub const AUTHOR: usize = 200;
+
+/// How far into a document its beginning is looked for.
+const HEAD: usize = 16 << 10;
+
+/// A document from its beginning, which what a server had to say may stand before: warnings of its program, empty lines.
+pub fn from_beginning(text: &str) -> Option<&str> {
+    let head = &text[..text.floor_char_boundary(HEAD)];
+    let found = ["<?xml", "<rss", "<feed", "<rdf:RDF"].iter().filter_map(|mark| head.find(mark)).min();
+    found.map(|at| &text[at..]).or_else(|| head.trim_start().starts_with('<').then_some(text))
+}
 
 /// Reads the text of a document.
 pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
@@ -20,6 +30,7 @@ pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
     let parser = Builder::new()
         .base_uri(Some(base.as_str()))
         .sanitize_content(false)
+        .timestamp_parser(dates::parse)
         // So that it is seen where there is none.
         .id_generator(|_, _, _| String::new())
         .build();

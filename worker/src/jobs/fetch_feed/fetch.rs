@@ -3,7 +3,8 @@
 //! One deadline for all of it. Redirects are followed, each address judged by the guard before it is asked (and its host as
 //! it is looked up for that very connection); the feed's own URL is asked again the next time, permanent redirects too, so
 //! that an address which was lent away for a while comes back. Conditions (`If-None-Match`, `If-Modified-Since`) are sent to
-//! the address that gave them and to no other. A page in place of a feed is searched for one.
+//! the address that gave them and to no other. A page in place of a feed is searched for one, unless its feed was found
+//! already: a site that shows a page for a while (to be signed in, or that it is being mended) must not lead to another feed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,8 +50,8 @@ pub enum Found {
 #[derive(Debug)]
 pub struct Document {
     pub parsed: Parsed,
-    /// Where it is, if the feed's URL is a page.
-    pub found_url: Option<String>,
+    /// Where it is: the feed's URL, or what the page there names.
+    pub found_url: String,
     /// Where it came from in the end, and its conditions.
     pub validator_url: Option<String>,
     pub etag: Option<String>,
@@ -116,18 +117,19 @@ impl Fetcher {
         };
         let (page, read) = self.read(page).await;
         let not_a_feed = match read {
-            Ok(parsed) => return Ok(document(parsed, &page, feed.found_url.clone())),
+            Ok(parsed) => return Ok(document(parsed, &page, feed.address())),
             Err(error) => error,
         };
-        // Where the feed was found once there is none any more: its page is asked the next time.
+        // Where a page's feed was found is none any more: its page is asked the next time.
         let candidates = if feed.found_url.is_some() { Vec::new() } else { candidates(feed, &page, &not_a_feed) };
         let mut failure = Failure { nothing_there: true, ..Failure::new(no_feed(&not_a_feed)) };
         for address in candidates {
             match self.candidate(&address, feed, end, now).await {
                 Ok(found) => return Ok(found),
                 Err(other) => {
+                    let at = shown(&address);
                     failure.why =
-                        format!("{} The feed that it should have at {address}: {}", no_feed(&not_a_feed), other.why)
+                        format!("{} The feed that it should have at {at}: {}", no_feed(&not_a_feed), other.why);
                 }
             }
         }
@@ -141,7 +143,7 @@ impl Fetcher {
         };
         let (page, read) = self.read(page).await;
         let parsed = read.map_err(|error| Failure::new(no_feed(&error)))?;
-        Ok(document(parsed, &page, Some(address.to_owned())))
+        Ok(document(parsed, &page, address))
     }
 
     /// Asks an address, and those that it leads to.
@@ -149,7 +151,7 @@ impl Fetcher {
         let mut address = address.to_owned();
         for _ in 0..=REDIRECTS {
             let url = self.guard.check_url(&address, SchemePolicy::HttpOrHttps);
-            let url = url.map_err(|refusal| Failure::new(format!("The address {address} {refusal}.")))?;
+            let url = url.map_err(|refusal| Failure::new(format!("The address {} {refusal}.", shown(&address))))?;
             let conditional = feed.validator_url.as_deref() == Some(url.as_str());
             let answer = self.ask(&url, feed, conditional, end).await;
             let answer = answer.map_err(|error| Failure::new(format!("The feed could not be fetched: {error}.")))?;
@@ -206,6 +208,18 @@ impl Fetcher {
     }
 }
 
+/// An address without what may be secret in it: who asks, and the query.
+fn shown(address: &str) -> String {
+    let Ok(mut url) = Url::parse(address) else { return "it leads to".to_owned() };
+    // Those that cannot have a user have none.
+    let _ = (url.set_username(""), url.set_password(None));
+    url.set_fragment(None);
+    if url.query().is_some() {
+        url.set_query(Some("…"));
+    }
+    url.to_string().replace("%E2%80%A6", "…")
+}
+
 fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
@@ -222,26 +236,26 @@ fn refused(status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> Failu
 
 fn no_feed(error: &NotAFeed) -> String {
     match error {
-        NotAFeed::Page => "What is at this address is a web page, and no feed.".to_owned(),
+        NotAFeed::Page(_) => "What is at this address is a web page, and no feed.".to_owned(),
         error => format!("What is at this address could not be read as a feed: {error}."),
     }
 }
 
 /// Where the feed of a page may be.
 fn candidates(feed: &Feed, page: &Page, error: &NotAFeed) -> Vec<String> {
-    let mut all = Vec::new();
-    if *error == NotAFeed::Page {
-        let html = feeds::text_of(&page.body, page.header(header::CONTENT_TYPE));
-        all = discover::feeds(&html, &page.url);
-    }
+    let mut all = match error {
+        NotAFeed::Page(named) => named.clone(),
+        _ => Vec::new(),
+    };
     if feed.kind == FeedType::Wordpress && all.is_empty() {
         all = discover::of_wordpress(&page.url);
     }
     all
 }
 
-fn document(parsed: Parsed, page: &Page, found_url: Option<String>) -> Found {
+fn document(parsed: Parsed, page: &Page, address: &str) -> Found {
     let (etag, last_modified) = (page.condition(header::ETAG), page.condition(header::LAST_MODIFIED));
     let validator_url = (etag.is_some() || last_modified.is_some()).then(|| page.url.to_string());
+    let found_url = address.to_owned();
     Found::Feed(Box::new(Document { parsed, found_url, validator_url, etag, last_modified }))
 }

@@ -76,7 +76,7 @@ impl Ending for Ended {
             Ok(found) => self.good(tx, &feed, found).await?,
             Err(failure) => {
                 let next = next_fetch(feed.failures + 1, failure.retry_after, tx.now, self.jitter);
-                let lost = failure.nothing_there && feed.found_url.is_some();
+                let lost = failure.nothing_there && feed.address() != feed.url;
                 // A server may send us to an address of any length.
                 let why: String = failure.why.chars().take(LONGEST_ERROR).collect();
                 feeds::failed(tx, feed.id, &why, lost, next).await?;
@@ -96,6 +96,9 @@ impl Ending for Ended {
         let told = FetchOutcome::ALL.get(self.told.load(Ordering::Relaxed)).filter(|_| *outcome == Outcome::Done);
         if let Some(told) = told {
             metrics::feed_fetched(*told);
+            if let Err(failure) = &self.result {
+                tracing::info!(feed = self.feed_id, why = failure.why, "a feed could not be read");
+            }
         }
     }
 }
@@ -113,7 +116,7 @@ impl Ended {
         let changed = feeds::Changed {
             title: document.parsed.title.clone(),
             kind: kind_of(feed.kind, document.parsed.format),
-            found_url: document.found_url.clone(),
+            found_url: Some(document.found_url.clone()),
             validator_url: document.validator_url.clone(),
             etag: document.etag.clone(),
             last_modified: document.last_modified.clone(),

@@ -1,0 +1,229 @@
+//! Dates as feeds write them: those of RFC 3339 and of RFC 822, and what else there is of both kinds. Without a time it is
+//! midnight, without a zone UTC.
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
+
+/// What is longer is no date.
+const LONGEST: usize = 80;
+/// By how the names of the months begin, in the languages that are met.
+const MONTHS: [&[&str]; 12] = [
+    &["jan", "ene", "gen"],
+    &["feb", "fév", "fev"],
+    &["mar", "mär", "mrt", "maa"],
+    &["apr", "avr", "abr"],
+    &["may", "mai", "mag", "mei", "maj"],
+    &["jun", "juin", "giu"],
+    &["jul", "juil", "lug"],
+    &["aug", "aoû", "aou", "ago"],
+    &["sep", "set"],
+    &["oct", "okt", "ott", "out"],
+    &["nov"],
+    &["dec", "dez", "déc", "dic"],
+];
+/// Names of zones, and how many minutes they are ahead of UTC. Others are taken for UTC.
+const ZONES: &[(&str, i64)] = &[
+    ("est", -300),
+    ("edt", -240),
+    ("cst", -360),
+    ("cdt", -300),
+    ("mst", -420),
+    ("mdt", -360),
+    ("pst", -480),
+    ("pdt", -420),
+    ("bst", 60),
+    ("west", 60),
+    ("cet", 60),
+    ("mez", 60),
+    ("cest", 120),
+    ("mesz", 120),
+    ("eet", 120),
+    ("eest", 180),
+    ("msk", 180),
+    ("ist", 330),
+    ("hkt", 480),
+    ("jst", 540),
+    ("kst", 540),
+    ("aest", 600),
+    ("aedt", 660),
+];
+
+/// The time that a text stands for.
+pub fn parse(text: &str) -> Option<DateTime<Utc>> {
+    let text = text.trim();
+    if text.len() > LONGEST {
+        return None;
+    }
+    let (at, minutes_ahead) = numeric(text).or_else(|| worded(text))?;
+    at.checked_sub_signed(TimeDelta::minutes(minutes_ahead)).map(|at| at.and_utc())
+}
+
+/// `2026-05-04T10:00:00Z`, and less or more of that.
+fn numeric(text: &str) -> Option<(NaiveDateTime, i64)> {
+    let (day, rest) = (text.get(..10)?, text.get(10..)?);
+    let mut parts = day.split(['-', '/']).map(number);
+    let date = (parts.next()??, parts.next()??, parts.next()??);
+    let day = NaiveDate::from_ymd_opt(i32::try_from(date.0).ok()?, date.1, date.2)?;
+    let rest = rest.trim_start_matches(['T', 't', ' ']);
+    let end = rest.find(|c: char| !(c.is_ascii_digit() || matches!(c, ':' | '.'))).unwrap_or(rest.len());
+    Some((at(day, &rest[..end], None)?, zone(rest[end..].trim())))
+}
+
+/// `Mon, 04 May 2026 10:00:00 +0200`, in this order or in another.
+fn worded(text: &str) -> Option<(NaiveDateTime, i64)> {
+    // The name of the day says nothing new, and may be that of a month elsewhere.
+    let text =
+        text.split_once(',').filter(|(day, _)| !day.contains(|c: char| c.is_ascii_digit())).map_or(text, |t| t.1);
+    let (mut day, mut month, mut year, mut time, mut half, mut ahead) = (None, None, None, "", None, 0);
+    for word in text.split([' ', '\t', '\n', ',']).filter(|word| !word.is_empty()) {
+        if word.contains(':') && word.starts_with(|c: char| c.is_ascii_digit()) {
+            let end = word.find(|c: char| !(c.is_ascii_digit() || matches!(c, ':' | '.'))).unwrap_or(word.len());
+            (time, ahead) = (&word[..end], zone(&word[end..]));
+        } else if word.starts_with(['+', '-']) || ["GMT", "UTC"].iter().any(|utc| word.starts_with(utc)) {
+            ahead = zone(word);
+        } else {
+            for part in word.split('-') {
+                match (number(part.trim_end_matches(['s', 't', 'n', 'd', 'r', 'h', '.'])), month_of(part)) {
+                    (Some(n), _) if day.is_none() && n <= 31 => day = Some(n),
+                    (Some(n), _) => year = year.or_else(|| full_year(n, part.len())),
+                    (None, Some(found)) => month = month.or(Some(found)),
+                    _ if part.eq_ignore_ascii_case("am") => half = Some(false),
+                    _ if part.eq_ignore_ascii_case("pm") => half = Some(true),
+                    _ if ahead == 0 => ahead = zone(part),
+                    _ => {}
+                }
+            }
+        }
+    }
+    let day = NaiveDate::from_ymd_opt(year?, month?, day?)?;
+    Some((at(day, time, half)?, ahead))
+}
+
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn month_of(word: &str) -> Option<u32> {
+    let word = word.to_lowercase();
+    let place = MONTHS.iter().position(|names| names.iter().any(|name| word.starts_with(name)))?;
+    u32::try_from(place + 1).ok()
+}
+
+/// Two digits are of this century or of the end of the last.
+fn full_year(n: u32, digits: usize) -> Option<i32> {
+    let year = match (n, digits) {
+        (n, 4) => n,
+        (n, 2) if n < 50 => 2000 + n,
+        (n, 2) => 1900 + n,
+        _ => return None,
+    };
+    i32::try_from(year).ok()
+}
+
+/// `second_half`: of the day, where its hours are counted twice.
+fn at(day: NaiveDate, time: &str, second_half: Option<bool>) -> Option<NaiveDateTime> {
+    if time.is_empty() {
+        return day.and_hms_opt(0, 0, 0);
+    }
+    let mut parts = time.split([':', '.']);
+    let (hour, minute) = (number(parts.next()?)?, number(parts.next()?)?);
+    let second = parts.next().map_or(Some(0), number)?;
+    let micros = parts.next().map_or(Some(0), |digits| number(&format!("{digits:0<6}")[..6]))?;
+    let hour = match second_half {
+        Some(second_half) => hour % 12 + if second_half { 12 } else { 0 },
+        // Midnight, as some write it.
+        None if hour == 24 => 0,
+        None => hour,
+    };
+    day.and_hms_micro_opt(hour, minute, second.min(59), micros)
+}
+
+/// How many minutes a zone is ahead of UTC: `+02:00`, `-0500`, `+2`, `GMT+2`, or a name.
+fn zone(text: &str) -> i64 {
+    let name = text.to_ascii_lowercase();
+    let Some(sign) = name.find(['+', '-']) else {
+        return ZONES.iter().find(|(known, _)| *known == name).map_or(0, |(_, minutes)| *minutes);
+    };
+    let digits: String = name[sign + 1..].chars().filter(char::is_ascii_digit).collect();
+    let (hours, minutes) = digits.split_at(if digits.len() > 2 { digits.len() - 2 } else { digits.len() });
+    let minutes = i64::from(number(hours).unwrap_or(0).min(24) * 60 + number(minutes).unwrap_or(0).min(59));
+    if name[sign..].starts_with('-') { -minutes } else { minutes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> String {
+        parse(text).map_or_else(|| "none".to_owned(), |at| at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true))
+    }
+
+    #[test]
+    fn dates_of_all_kinds() {
+        for (at, texts) in [
+            (
+                "2026-05-04T10:00:00Z",
+                &[
+                    "Mon, 04 May 2026 10:00:00 GMT",
+                    " Mon, 4 May 26 10:00 UT\n",
+                    "Thurs, 04 May 2026 10:00:00 -0000",
+                    "Mon, 04 May 2026 10:00:00",
+                    "Mon, 04 May 2026 12:00:00 +02:00",
+                    "Mon, 04 May 2026 12:00:00 GMT+2",
+                    "Mon, 04 May 2026 12:00:00 GMT+0200",
+                    "Mon, 04 May 2026 12:00:00 CEST",
+                    "Mon, 04 May 2026 06:00:00 EDT",
+                    "Mon, 04 May 2026 06:00:00 UTC-4",
+                    "Mon, 04 May 2026 15:30:00+0530",
+                    "Monday, 04-May-26 10:00:00 GMT",
+                    "Monday, May 4th, 2026 10:00:00 AM",
+                    "Mon May  4 10:00:00 2026",
+                    "Mon May  4 12:00:00 CEST 2026",
+                    "Lun., 04 mai 2026 12:00:00 +0200",
+                    "mar., 04 mai 2026 10:00:00 +0000",
+                    "2026-05-04T10:00:00Z",
+                    "2026-05-04T10:00",
+                    "2026-05-04 10:00:00",
+                    "2026-05-04 10:00:00 UTC",
+                    "2026-05-04T12:00:00+02",
+                    "2026-05-04T12:00:00 +0200",
+                    "2026/05/04 10:00:00",
+                ][..],
+            ),
+            ("2026-05-04T00:00:00Z", &["2026-05-04", "4 May 2026", "May 4, 2026", "2026-05-04T24:00:00Z"]),
+            ("2026-05-04T22:00:00Z", &["May 4, 2026 10:00 PM", "4. Mai 2026 22:00"]),
+            ("2026-05-04T00:30:00Z", &["May 4, 2026 12:30 am"]),
+            ("2026-05-04T23:59:59Z", &["Mon, 04 May 2026 23:59:60 GMT"]),
+            ("2026-05-04T10:00:00.123Z", &["2026-05-04T10:00:00.123", "2026-05-04T10:00:00.1230004567Z"]),
+            ("1998-05-04T10:00:00Z", &["Mon, 04 May 98 10:00:00 GMT"]),
+            (
+                "none",
+                &[
+                    "",
+                    "yesterday",
+                    "04/05/2026 10:00",
+                    "1777888800",
+                    "2026-05",
+                    "2026-13-01",
+                    "31 Feb 2026",
+                    "Mon, 04 May 2026 25:61:00 GMT",
+                    "Mon, 04 May 20260 10:00:00 GMT",
+                    "Mon, 04 2026",
+                    "é2026-05-04",
+                    "99999999999-01-01",
+                ],
+            ),
+        ] {
+            for text in texts {
+                assert_eq!(told(text), at, "{text}");
+            }
+        }
+        assert_eq!(parse(&"4 May 2026 ".repeat(10)), None, "too long");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_survived(text in "([0-9]{1,5}|[-+:./ ,TZé]|May|juin|PM|GMT|EST|st){0,16}") {
+            let _ = parse(&text);
+        }
+    }
+}
