@@ -267,3 +267,23 @@ pub async fn keep(tx: &mut Tx, brand_id: i64, taken: &TakenIn, d: &Described<'_>
     };
     media::insert(tx, brand_id, &new).await.map(Some)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_ours_are_files() {
+        let name = "aB3".repeat(13) + "z";
+        for (end, kind) in [(".jpg", ImageType::Jpeg), ("-thumb.png", ImageType::Png), (".webp", ImageType::Webp)] {
+            assert_eq!(kind_of(&format!("{name}{end}")), Some(kind), "{end}");
+        }
+        let (short, long, odd) = (&name[1..], format!("{name}a"), name.replace('3', "_"));
+        for key in [short, &long, &odd, &name.replace('3', "/"), &name.replace('a', "."), ""] {
+            assert_eq!(kind_of(&format!("{key}.jpg")), None, "{key}");
+        }
+        for end in ["", ".", ".txt", ".jpg.part", "-thumb", "-thumb-thumb.jpg", ".jpg/", "-THUMB.jpg"] {
+            assert_eq!(kind_of(&format!("{name}{end}")), None, "{end}");
+        }
+    }
+}
