@@ -32,7 +32,8 @@ function serve() {
   const [headers, body] = [Object.fromEntries(all), message.subarray(end + 2)]
   const { 'content-length': _length, 'content-encoding': _encoding, ...unchanged } = headers
   const about = { version: `Node ${process.versions.node}, cluster`, database: 'none' }
-  createServer((request, response) => {
+  // A client between two measurements is idle for longer than Node's five seconds.
+  createServer({ keepAliveTimeout: 0 }, (request, response) => {
     if (request.url === '/@bench') {
       const known = request.headers['if-none-match'] === headers.etag
       response.writeHead(known ? 304 : 200, known ? unchanged : headers)
