@@ -9,6 +9,7 @@ use crate::answer::PREFIX;
 use crate::endpoint::{Endpoint, First, Form, How, Shape};
 use crate::error::{Code, Kind};
 
+mod example;
 pub mod schema;
 pub mod serve;
 
@@ -32,16 +33,16 @@ record! {
 
     /// Where the pages of a list are.
     pub struct PageLinks {
-        pub first: String { "format": "uri" },
-        pub last: String { "format": "uri" },
-        pub prev: Option<String>,
-        pub next: Option<String>,
+        pub first: String { "format": "uri", "examples": ["https://crier.example/api/public/v1/…?page=1"] },
+        pub last: String { "format": "uri", "examples": ["https://crier.example/api/public/v1/…?page=1"] },
+        pub prev: Option<String> { "examples": [null] },
+        pub next: Option<String> { "examples": [null] },
     }
 
     /// An entry of a pager.
     pub struct PagerLink {
-        pub url: Option<String>,
-        pub label: String,
+        pub url: Option<String> { "examples": ["https://crier.example/api/public/v1/…?page=1"] },
+        pub label: String { "examples": ["1"] },
         pub active: bool,
     }
 
@@ -51,8 +52,8 @@ record! {
         pub from: Option<i64>,
         pub last_page: i64,
         pub links: Vec<PagerLink>,
-        pub path: String { "format": "uri" },
-        pub per_page: i64,
+        pub path: String { "format": "uri", "examples": ["https://crier.example/api/public/v1/…"] },
+        pub per_page: i64 { "examples": [20] },
         pub to: Option<i64>,
         pub total: i64,
     }
@@ -249,7 +250,8 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
     };
     let mut response = json!({ "description": text, "headers": headers });
     if let Some(schema) = schema {
-        response["content"] = json!({ "application/json": { "schema": schema } });
+        let example = example::of(&schema, &s.named);
+        response["content"] = json!({ "application/json": { "schema": schema, "example": example } });
     }
     response
 }
@@ -340,6 +342,8 @@ mod tests {
             assert!(!endpoint.summary.is_empty() && !endpoint.tag.is_empty(), "{name} has no summary or tag");
             assert!(!ids.contains(&endpoint.id), "{name}: {} is an operation already", endpoint.id);
             ids.push(endpoint.id);
+            let answer = &operation["responses"][endpoint.status.to_string()]["content"]["application/json"];
+            assert!(endpoint.shape == Shape::Nothing || !answer["example"]["data"].is_null(), "{name} has no example");
             for status in ["401", "403", "404", "405", "429", "500", "503"] {
                 assert!(operation["responses"][status].is_object(), "{name} does not declare {status}");
             }

@@ -50,12 +50,12 @@ record! {
     /// Captions, ready to be posted.
     pub struct CaptionResult {
         /// As many as were asked for, all different.
-        pub captions: Vec<String>,
+        pub captions: Vec<String> { "examples": [["Fresh from the oven, every morning.", "Smell that? The bread is out.", "Six o'clock, warm bread."]] },
         /// Which model wrote them.
-        pub model: String,
-        pub credits_used: u64,
+        pub model: String { "examples": ["writer-1"] },
+        pub credits_used: u64 { "examples": [15] },
         /// Of this month; null where the plan sets no limit.
-        pub credits_remaining: Option<u64>,
+        pub credits_remaining: Option<u64> { "examples": [4985] },
     }
 }
 

@@ -29,12 +29,12 @@ record! {
     /// Hashtags, the best first.
     pub struct HashtagResult {
         /// Each `#` and letters, digits and underscores of any script.
-        pub hashtags: Vec<String>,
+        pub hashtags: Vec<String> { "examples": [["#bread", "#bakery", "#sourdough"]] },
         /// Which model chose them.
-        pub model: String,
-        pub credits_used: u64,
+        pub model: String { "examples": ["writer-1"] },
+        pub credits_used: u64 { "examples": [12] },
         /// Of this month; null where the plan sets no limit.
-        pub credits_remaining: Option<u64>,
+        pub credits_remaining: Option<u64> { "examples": [4988] },
     }
 }
 

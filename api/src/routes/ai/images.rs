@@ -43,10 +43,10 @@ record! {
     pub struct ImageResult {
         pub media: MediaAsset,
         /// Which model made it.
-        pub model: String,
-        pub credits_used: u64,
+        pub model: String { "examples": ["painter-1"] },
+        pub credits_used: u64 { "examples": [240] },
         /// Of this month; null where the plan sets no limit.
-        pub credits_remaining: Option<u64>,
+        pub credits_remaining: Option<u64> { "examples": [4760] },
     }
 }
 

@@ -50,14 +50,14 @@ record! {
     /// Something that is to be posted.
     pub struct PlanItem {
         pub id: i64,
-        pub title: String,
+        pub title: String { "examples": ["Rye week"] },
         /// What the post made from it says.
-        pub content: Option<String>,
+        pub content: Option<String> { "examples": ["All week: rye bread from our own sourdough."] },
         pub planned_at: Option<Planned>,
         /// `scheduled` while there is a post made from it.
         pub status: ItemStatus,
         /// The post made from it; null where there is none, or where it was deleted.
-        pub post_id: Option<i64>,
+        pub post_id: Option<i64> { "examples": [null] },
         pub created_at: Stamp,
         pub updated_at: Stamp,
     }
@@ -65,8 +65,8 @@ record! {
     /// A content plan with its items, by their time; those without one come last.
     pub struct ContentPlan {
         pub id: i64,
-        pub name: String,
-        pub description: Option<String>,
+        pub name: String { "examples": ["November"] },
+        pub description: Option<String> { "examples": ["What we bake, day by day"] },
         pub starts_on: Option<NaiveDate>,
         pub ends_on: Option<NaiveDate>,
         pub items: Vec<PlanItem>,

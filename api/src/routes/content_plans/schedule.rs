@@ -37,17 +37,17 @@ record! {
     pub struct ScheduledPost {
         pub id: i64,
         pub plan_item_id: i64,
-        pub status: PostStatus,
-        pub content: String,
-        pub schedule_type: ScheduleType,
+        pub status: PostStatus { "examples": ["scheduled"] },
+        pub content: String { "examples": ["All week: rye bread from our own sourdough."] },
+        pub schedule_type: ScheduleType { "examples": ["scheduled"] },
         pub scheduled_at: Option<Planned>,
-        pub published_at: Option<Stamp>,
+        pub published_at: Option<Stamp> { "examples": [null] },
         /// The ids of the accounts that it goes to, in order.
         pub accounts: Vec<i64>,
         /// The ids of the pictures, in order.
         pub media: Vec<i64> { "x-extension": true },
         /// The first failed target's, where one has failed for good.
-        pub error: Option<TargetError>,
+        pub error: Option<TargetError> { "examples": [null] },
         pub targets: Vec<Target>,
         /// Null where the user is no more.
         pub author: Option<Author>,

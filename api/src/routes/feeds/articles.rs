@@ -17,13 +17,13 @@ record! {
         pub id: i64,
         pub feed_id: i64,
         /// What it is known by: the feed's own id for it, else its link, else a hash of what it says.
-        pub guid: String,
-        pub title: Option<String>,
-        pub url: Option<String> { "format": "uri" },
+        pub guid: String { "examples": ["https://bakery.example/blog/rye"] },
+        pub title: Option<String> { "examples": ["Why we bake with rye"] },
+        pub url: Option<String> { "format": "uri", "examples": ["https://bakery.example/blog/rye"] },
         /// Safe HTML of a few tags, at most some 2,000 characters of text.
-        pub summary: Option<String>,
-        pub author: Option<String>,
-        pub image_url: Option<String> { "format": "uri" },
+        pub summary: Option<String> { "examples": ["<p>It keeps for a week, and tastes better on the second day.</p>"] },
+        pub author: Option<String> { "examples": ["Ann"] },
+        pub image_url: Option<String> { "format": "uri", "examples": ["https://bakery.example/rye.jpg"] },
         /// When it was first seen, where the feed gives no date.
         pub published_at: Stamp,
         pub created_at: Stamp,

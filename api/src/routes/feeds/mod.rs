@@ -45,18 +45,18 @@ record! {
     pub struct Feed {
         pub id: i64,
         /// The name that was given, else the feed's own title; until it was fetched, the host of its URL.
-        pub name: String,
+        pub name: String { "examples": ["The baker's blog"] },
         /// As it was given; a page that names its feed stays what it is.
-        pub url: String { "format": "uri" },
+        pub url: String { "format": "uri", "examples": ["https://bakery.example/feed.xml"] },
         /// What it turned out to be, once it was fetched.
         pub r#type: FeedType,
         /// `failing` after one failed fetch, `active` after one good one.
-        pub status: FeedStatus,
+        pub status: FeedStatus { "examples": ["active"] },
         /// When it was last fetched, whatever came of it.
         pub last_fetched_at: Option<Stamp>,
         /// Why the last fetch failed, in words for a person; null after a good one.
-        pub last_error: Option<String>,
-        pub articles_count: i64,
+        pub last_error: Option<String> { "examples": [null] },
+        pub articles_count: i64 { "examples": [42] },
         pub created_at: Stamp,
         pub updated_at: Stamp,
     }

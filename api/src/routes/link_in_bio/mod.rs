@@ -30,30 +30,30 @@ record! {
     /// A link of a page.
     pub struct BioLink {
         pub id: i64,
-        pub title: String,
+        pub title: String { "examples": ["Order for tomorrow"] },
         /// As it was written.
-        pub url: String { "format": "uri" },
+        pub url: String { "format": "uri", "examples": ["https://bakery.example/order"] },
         /// From 1.
         pub position: i32,
         /// How often visitors went there; a few seconds late.
-        pub clicks: i64,
+        pub clicks: i64 { "examples": [17] },
     }
 
     /// A link-in-bio page.
     pub struct LinkInBioPage {
         pub id: i64,
-        pub title: String,
-        pub slug: String,
+        pub title: String { "examples": ["The Corner Bakery"] },
+        pub slug: String { "examples": ["corner-bakery"] },
         pub theme: Theme,
-        pub bio: Option<String>,
+        pub bio: Option<String> { "examples": ["Bread from six in the morning."] },
         /// The picture above the title.
         pub avatar: Option<MediaAsset> { "x-extension": true },
         /// In the order in which they are shown.
         pub links: Vec<BioLink>,
         /// Where the world sees it.
-        pub url: String { "format": "uri" },
+        pub url: String { "format": "uri", "examples": ["https://crier.example/@corner-bakery"] },
         /// How often visitors saw it, bots aside; a few seconds late.
-        pub views: i64,
+        pub views: i64 { "examples": [240] },
         pub created_at: Stamp,
         pub updated_at: Stamp,
     }

@@ -40,21 +40,21 @@ record! {
         pub id: i64,
         pub asset_type: AssetType,
         /// As the client named it.
-        pub filename: String,
+        pub filename: String { "examples": ["bread.jpg"] },
         /// By what the bytes are.
         pub mime_type: ImageType,
         /// Of what is served.
-        pub size_bytes: i64,
-        pub width: i32,
-        pub height: i32,
+        pub size_bytes: i64 { "examples": [183204] },
+        pub width: i32 { "examples": [1600] },
+        pub height: i32 { "examples": [1200] },
         /// What the picture shows, for those who do not see it.
-        pub alt_text: Option<String> { "x-extension": true },
+        pub alt_text: Option<String> { "x-extension": true, "examples": ["Fresh bread on a shelf"] },
         /// Where it is; needs no key.
-        pub url: String { "format": "uri" },
+        pub url: String { "format": "uri", "examples": ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8.jpg"] },
         /// The same at 400 pixels at most.
-        pub thumbnail_url: String { "format": "uri" },
+        pub thumbnail_url: String { "format": "uri", "examples": ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8-thumb.jpg"] },
         /// Where it was imported from.
-        pub source_url: Option<String>,
+        pub source_url: Option<String> { "examples": [null] },
         pub created_at: Stamp,
         pub updated_at: Stamp,
     }

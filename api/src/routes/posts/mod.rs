@@ -71,18 +71,18 @@ record! {
         pub platform: Platform,
         pub status: TargetStatus,
         /// The wish for this account; null: the post's.
-        pub content: Option<String>,
+        pub content: Option<String> { "examples": [null] },
         /// The wish for this account; null: the post's.
-        pub media: Option<Vec<i64>>,
+        pub media: Option<Vec<i64>> { "examples": [null] },
         pub options: Map<String, Value>,
         /// The post's id at the platform.
-        pub external_id: Option<String>,
-        pub url: Option<String>,
-        pub error: Option<TargetError>,
+        pub external_id: Option<String> { "examples": [null] },
+        pub url: Option<String> { "examples": [null] },
+        pub error: Option<TargetError> { "examples": [null] },
         /// How often it was tried.
-        pub attempts: i32,
-        pub next_attempt_at: Option<Stamp>,
-        pub published_at: Option<Stamp>,
+        pub attempts: i32 { "examples": [0] },
+        pub next_attempt_at: Option<Stamp> { "examples": [null] },
+        pub published_at: Option<Stamp> { "examples": [null] },
         pub created_at: Stamp,
         pub updated_at: Stamp,
     }
@@ -93,34 +93,34 @@ record! {
         pub account_id: i64,
         pub platform: Platform,
         pub status: TargetStatus,
-        pub external_id: Option<String>,
-        pub url: Option<String>,
-        pub error: Option<TargetError>,
-        pub attempts: i32,
-        pub next_attempt_at: Option<Stamp>,
-        pub published_at: Option<Stamp>,
+        pub external_id: Option<String> { "examples": [null] },
+        pub url: Option<String> { "examples": [null] },
+        pub error: Option<TargetError> { "examples": [null] },
+        pub attempts: i32 { "examples": [0] },
+        pub next_attempt_at: Option<Stamp> { "examples": [null] },
+        pub published_at: Option<Stamp> { "examples": [null] },
     }
 
     /// Who wrote a post.
     pub struct Author {
         pub id: i64,
-        pub name: String,
+        pub name: String { "examples": ["Ann"] },
     }
 
     /// A post as it is listed.
     pub struct Post {
         pub id: i64,
-        pub status: PostStatus,
-        pub content: String,
-        pub schedule_type: ScheduleType,
+        pub status: PostStatus { "examples": ["scheduled"] },
+        pub content: String { "examples": ["Fresh bread!"] },
+        pub schedule_type: ScheduleType { "examples": ["scheduled"] },
         pub scheduled_at: Option<Planned>,
-        pub published_at: Option<Stamp>,
+        pub published_at: Option<Stamp> { "examples": [null] },
         /// The ids of the accounts that it goes to, in order.
         pub accounts: Vec<i64>,
         /// The ids of the pictures, in order.
         pub media: Vec<i64> { "x-extension": true },
         /// The first failed target's, where one has failed for good.
-        pub error: Option<TargetError>,
+        pub error: Option<TargetError> { "examples": [null] },
         pub created_at: Stamp,
         pub updated_at: Stamp,
     }
@@ -128,17 +128,17 @@ record! {
     /// A post with its targets and its author.
     pub struct PostDetail {
         pub id: i64,
-        pub status: PostStatus,
-        pub content: String,
-        pub schedule_type: ScheduleType,
+        pub status: PostStatus { "examples": ["scheduled"] },
+        pub content: String { "examples": ["Fresh bread!"] },
+        pub schedule_type: ScheduleType { "examples": ["scheduled"] },
         pub scheduled_at: Option<Planned>,
-        pub published_at: Option<Stamp>,
+        pub published_at: Option<Stamp> { "examples": [null] },
         /// The ids of the accounts that it goes to, in order.
         pub accounts: Vec<i64>,
         /// The ids of the pictures, in order.
         pub media: Vec<i64> { "x-extension": true },
         /// The first failed target's, where one has failed for good.
-        pub error: Option<TargetError>,
+        pub error: Option<TargetError> { "examples": [null] },
         pub targets: Vec<Target>,
         /// Null where the user is no more.
         pub author: Option<Author>,

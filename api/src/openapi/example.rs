@@ -1,0 +1,77 @@
+//! Examples of answers, made from their schemas: the first of a field's `examples`, else something of its type.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// Records that hold records of their own kind end here.
+const DEEPEST: u32 = 8;
+
+/// An example of a schema, whose references lead to the named ones.
+pub fn of(schema: &Value, named: &BTreeMap<&'static str, Value>) -> Value {
+    within(schema, named, DEEPEST)
+}
+
+fn within(schema: &Value, named: &BTreeMap<&'static str, Value>, depth: u32) -> Value {
+    let deeper = |schema: &Value| within(schema, named, depth.saturating_sub(1));
+    if let Some(first) = schema.pointer("/examples/0").or(schema.pointer("/enum/0")) {
+        return first.clone();
+    }
+    if depth == 0 {
+        return Value::Null;
+    }
+    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
+        return named.get(name).map(deeper).unwrap_or_default();
+    }
+    if let Some(first) = schema.pointer("/anyOf/0") {
+        return deeper(first);
+    }
+    // Of what may be null, what it is otherwise.
+    let kind = schema["type"].as_str().or_else(|| schema.pointer("/type/0").and_then(Value::as_str));
+    match kind {
+        Some("object") => {
+            let fields = schema["properties"].as_object().into_iter().flatten();
+            fields.map(|(name, schema)| (name.clone(), deeper(schema))).collect::<Map<_, _>>().into()
+        }
+        Some("array") => json!([deeper(&schema["items"])]),
+        Some("integer") => json!(1),
+        Some("boolean") => json!(true),
+        Some("string") => match schema["format"].as_str() {
+            Some("date-time") => json!("2026-11-21T09:30:00Z"),
+            Some("date") => json!("2026-11-21"),
+            Some("uri") => json!("https://example.com/"),
+            _ => json!("text"),
+        },
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_example_is_of_its_schema() {
+        let named = BTreeMap::from([
+            ("Word", json!({ "type": "string", "enum": ["one", "two"] })),
+            (
+                "Itself",
+                json!({ "type": "object", "properties": { "inner": { "$ref": "#/components/schemas/Itself" } } }),
+            ),
+        ]);
+        for (schema, example) in [
+            (json!({ "type": ["string", "null"], "format": "date" }), json!("2026-11-21")),
+            (json!({ "type": "string", "examples": ["bread", "cake"] }), json!("bread")),
+            (json!({ "anyOf": [{ "$ref": "#/components/schemas/Word" }, { "type": "null" }] }), json!("one")),
+            (json!({ "$ref": "#/components/schemas/Word", "examples": [null] }), json!(null)),
+            (json!({ "type": "array", "items": { "type": "integer" } }), json!([1])),
+            (
+                json!({ "type": "object", "properties": { "a": { "type": "boolean" }, "b": {} } }),
+                json!({ "a": true, "b": null }),
+            ),
+        ] {
+            assert_eq!(of(&schema, &named), example, "{schema}");
+        }
+        assert!(of(&json!({ "$ref": "#/components/schemas/Itself" }), &named).is_object(), "it ends");
+    }
+}
