@@ -41,6 +41,8 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_scheduler_last_tick_timestamp_seconds", &["task"], &[SCHEDULER]),
     ("crier_bio_clicks_total", &[], &[API]),
     ("crier_bio_views_total", &[], &[API]),
+    ("crier_http_connections", &[], &[API]),
+    ("crier_http_connections_evicted_total", &[], &[API]),
     ("crier_http_requests_total", &["method", "route", "status"], &[API]),
     ("crier_http_request_duration_seconds", &["method", "route"], &[API]),
 ];

@@ -14,6 +14,7 @@ use tracing::Instrument;
 
 use crate::answer::PREFIX;
 use crate::app::App;
+use crate::connections::Connections;
 use crate::error::{ApiError, Code};
 use crate::{admission, reply};
 
@@ -33,12 +34,14 @@ const QUIET: Duration = Duration::from_millis(200);
 
 pub struct Gate {
     pub app: Arc<App>,
+    pub connections: Connections,
 }
 
 #[salvo::async_trait]
 impl salvo::Handler for Gate {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
         let started = Instant::now();
+        let _busy = req.remote_addr().clone().into_std().and_then(|client| self.connections.request(client));
         let id = format!("req_{}", crier_common::random::text(24).unwrap_or_else(|_| "unknown".to_owned()));
         depot.insert_typed(RequestId(id.clone()));
         depot.insert_typed(self.app.clone());

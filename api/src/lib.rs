@@ -12,9 +12,12 @@ use std::sync::Arc;
 
 use salvo::{Router, Service};
 
+use connections::Connections;
+
 mod admission;
 mod answer;
 mod app;
+mod connections;
 mod context;
 mod endpoint;
 mod error;
@@ -32,7 +35,7 @@ pub use app::{App, Parts};
 pub use serve::{serve, serve_on};
 
 /// The whole service: endpoints, their description, and the pages.
-pub fn service(app: Arc<App>) -> Service {
+fn service(app: Arc<App>, connections: Connections) -> Service {
     let mut api = Router::with_path(answer::PREFIX.trim_start_matches('/'));
     let endpoints = routes::all();
     api = api.push(openapi::serve::document(app.clone(), &endpoints));
@@ -43,7 +46,7 @@ pub fn service(app: Arc<App>) -> Service {
         api = api.push(Router::with_path(pattern(endpoint.path)).filter(method).goal(runner));
     }
     let router = Router::new().push(api).push(pages::router()).push(openapi::serve::reader());
-    Service::new(router).hoop(gate::Gate { app })
+    Service::new(router).hoop(gate::Gate { app, connections })
 }
 
 /// A path as salvo matches it: ids are whole numbers from 1 on, so that `/social-accounts/platforms` is no account.

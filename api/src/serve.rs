@@ -7,15 +7,18 @@ use std::time::Duration;
 use crier_common::limits::Limiter;
 use crier_common::limits::memory::MemoryLimiter;
 use crier_common::limits::redis::RedisLimiter;
-use crier_common::process::{Process, StartError};
+use crier_common::process::{Process, StartError, descriptors};
 use salvo::Server;
 use salvo::conn::tcp::TcpAcceptor;
 use salvo::fuse::FuseConfig;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::connections::Connections;
 use crate::{App, Parts, service};
 
+/// How long a client may take for the head of a request, from the connection's start or the request before.
+const HEAD: Duration = Duration::from_secs(30);
 /// How long a client may say nothing while it sends a body, or take nothing while it is answered.
 const STALLED: Duration = Duration::from_secs(30);
 /// How long a connection may lie idle; longer than any handler waits.
@@ -48,23 +51,32 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
     tracing::info!(%addr, "the API listens");
     process.listening();
     listening();
-    serve_on(Arc::new(app), listener, process.stop.clone(), config.worker.drain)
+    let max_connections = descriptors::for_clients(config.http.max_connections);
+    if max_connections < config.http.max_connections {
+        tracing::info!(max_connections, "CRIER_MAX_CONNECTIONS is held to half of the limit of open files");
+    }
+    serve_on(Arc::new(app), listener, max_connections, process.stop.clone(), config.worker.drain)
         .await
         .map_err(|error| StartError::Io { what: "the API".into(), error })
 }
 
-/// Serves on a listener until `stop`; then finishes what is in flight, for `drain` at most.
+/// Serves at most `max_connections` on a listener until `stop`; then finishes what is in flight, for `drain` at most.
 pub async fn serve_on(
     app: Arc<App>,
     listener: TcpListener,
+    max_connections: usize,
     stop: CancellationToken,
     drain: Duration,
 ) -> io::Result<()> {
-    let fuse = FuseConfig::default()
+    let timeouts = FuseConfig::default()
+        .with_http1_header_timeout(HEAD)
         .with_connection_idle_timeout(IDLE)
         .with_write_stall_timeout(STALLED)
         .with_request_body_timeout(STALLED);
-    let server = Server::new(TcpAcceptor::try_from(listener)?).fuse_config(fuse);
+    let connections = Connections::new(max_connections, timeouts);
+    let server = Server::new(TcpAcceptor::try_from(listener)?)
+        .max_connections(max_connections)
+        .fuse_policy(connections.clone());
     let handle = server.handle();
     // Counts are written until the last request is answered.
     let (served_all, counting) = (CancellationToken::new(), app.clone());
@@ -74,7 +86,7 @@ pub async fn serve_on(
         stop.cancelled().await;
         handle.stop_graceful(drain);
     });
-    let served = server.try_serve(service(app)).await;
+    let served = server.try_serve(service(app, connections)).await;
     watch.abort();
     served_all.cancel();
     if let Err(error) = counts.await {

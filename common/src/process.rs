@@ -25,6 +25,7 @@ use crate::store::{Db, Store, StoreError, users};
 use crate::telemetry::{logs, metrics, ops};
 
 pub mod data_dir;
+pub mod descriptors;
 
 /// How often what cannot be reached yet is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -115,6 +116,7 @@ where
     Fut: Future<Output = Result<(), StartError>>,
 {
     logs::init(&config.log);
+    descriptors::raise();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return StartError::Io { what: "the runtime".into(), error }.exit(),

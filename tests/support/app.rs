@@ -104,13 +104,16 @@ pub fn app_over(store: &Store, library: Library, ai: Ai, connector: Arc<FakeConn
     })
 }
 
+/// More than any test opens.
+const MAX_CONNECTIONS: usize = 1_000;
+
 fn serve(
     api: &Arc<App>,
     listener: tokio::net::TcpListener,
     stop: &CancellationToken,
 ) -> JoinHandle<std::io::Result<()>> {
     let (api, stop, drain) = (api.clone(), stop.clone(), Duration::from_secs(1));
-    tokio::spawn(async move { crier_api::serve_on(api, listener, stop, drain).await })
+    tokio::spawn(async move { crier_api::serve_on(api, listener, MAX_CONNECTIONS, stop, drain).await })
 }
 
 impl TestApp {

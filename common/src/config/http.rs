@@ -21,13 +21,21 @@ const TRUSTED_PROXIES: Key = Key::new(
     Preset::Value(""),
     "127.0.0.1,10.0.0.0/8",
 );
-pub(super) const KEYS: &[Key] = &[ADDR, OPS_ADDR, TRUSTED_PROXIES];
+const MAX_CONNECTIONS: Key = Key::new(
+    "MAX_CONNECTIONS",
+    "How many connections of clients the API holds at once, at most half of the limit of open files. A new one beyond that \
+     takes the place of the longest idle one.",
+    Preset::Value("10000"),
+    "10000",
+);
+pub(super) const KEYS: &[Key] = &[ADDR, OPS_ADDR, TRUSTED_PROXIES, MAX_CONNECTIONS];
 
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     pub addr: SocketAddr,
     pub ops_addr: SocketAddr,
     pub trusted_proxies: Vec<IpNet>,
+    pub max_connections: usize,
 }
 
 pub(super) fn read(reader: &mut Reader) -> HttpConfig {
@@ -35,6 +43,7 @@ pub(super) fn read(reader: &mut Reader) -> HttpConfig {
         addr: reader.parse(&ADDR, values::address),
         ops_addr: reader.parse(&OPS_ADDR, values::address),
         trusted_proxies: reader.parse(&TRUSTED_PROXIES, values::networks),
+        max_connections: reader.parse(&MAX_CONNECTIONS, |text| values::number(text, 1, 1_000_000)),
     };
     if config.addr == config.ops_addr && config.addr.port() != 0 {
         reader.problem(

@@ -138,12 +138,10 @@ impl Db {
             .foreign_keys(true)
             .statement_cache_capacity(256);
         let writer =
-            SqlitePoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE * 4).test_before_acquire(false);
+            sqlite_pool(1).acquire_timeout(ACQUIRE * 4);
         let writer = open(writer, &options).await?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(SQLITE_READERS)
+        let readers = sqlite_pool(SQLITE_READERS)
             .acquire_timeout(ACQUIRE)
-            .test_before_acquire(false)
             .connect_lazy_with(options.read_only(true).create_if_missing(false));
         let log = WalSync::start(path).map_err(sqlx::Error::Io)?;
         Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, turn })
@@ -247,6 +245,15 @@ fn pg_pool(options: PgConnectOptions, max_connections: u32) -> PgPool {
         .test_before_acquire(false)
         .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
         .connect_lazy_with(options)
+}
+
+/// Connections to a file do not age. They stay open, so that they need no descriptor in a moment when none is free.
+fn sqlite_pool(max_connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(max_connections)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
 }
 
 /// A transaction on the one connection that writes. Where a disk is full, SQLite rolls back by itself; sqlx does not notice,

@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use tokio::sync::{mpsc, oneshot};
@@ -24,7 +25,7 @@ impl WalSync {
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
         let (sender, receiver) = mpsc::unbounded_channel();
-        std::thread::Builder::new().name("wal-sync".into()).spawn(move || serve(&PathBuf::from(log), receiver))?;
+        std::thread::Builder::new().name("wal-sync".into()).spawn(move || serve(Log::open(log.into()), receiver))?;
         Ok(Self(sender))
     }
 
@@ -37,10 +38,10 @@ impl WalSync {
     }
 }
 
-fn serve(log: &Path, mut receiver: mpsc::UnboundedReceiver<Waiting>) {
+fn serve(mut log: Log, mut receiver: mpsc::UnboundedReceiver<Waiting>) {
     let mut waiting = Vec::new();
     while receiver.blocking_recv_many(&mut waiting, usize::MAX) > 0 {
-        let synced = sync(log).map_err(|error| (error.kind(), error.to_string()));
+        let synced = log.sync().map_err(|error| (error.kind(), error.to_string()));
         for one in waiting.drain(..) {
             // Who went away meanwhile needs no answer.
             let _ = one.send(synced.clone());
@@ -48,13 +49,30 @@ fn serve(log: &Path, mut receiver: mpsc::UnboundedReceiver<Waiting>) {
     }
 }
 
-/// Opened anew each time, since the log's file may be another by now; SQLite holds no lock on it that a close would end.
-fn sync(log: &Path) -> io::Result<()> {
-    match File::open(log) {
-        Ok(log) => log.sync_data(),
-        // Copied into the database and gone, which SQLite does only with all of it on the disk.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+/// The log's file. It stays open, so that a process without a descriptor to spare can still sync. SQLite holds no lock on
+/// it that a close would end.
+struct Log {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Log {
+    fn open(path: PathBuf) -> Self {
+        let file = File::open(&path).ok();
+        Self { path, file }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // SQLite deletes the log once all of it is in the database file and on the disk; a later one is another file.
+        let is_deleted = |file: &File| file.metadata().is_ok_and(|file| file.nlink() == 0);
+        if self.file.as_ref().is_none_or(is_deleted) {
+            self.file = match File::open(&self.path) {
+                Ok(file) => Some(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            };
+        }
+        self.file.as_ref().map_or(Ok(()), File::sync_data)
     }
 }
 
@@ -74,6 +92,24 @@ mod tests {
             all.spawn(async move { wal.sync().await.is_ok() });
         }
         assert!(all.join_all().await.into_iter().all(|synced| synced));
+    }
+
+    #[test]
+    fn the_file_stays_open_until_another_takes_its_place() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("crier.db-wal");
+        std::fs::write(&path, b"frames").expect("a file");
+        let inode = |log: &Log| log.file.as_ref().map(|file| file.metadata().expect("an open file").ino());
+        let mut log = Log::open(path.clone());
+        let first = inode(&log);
+        log.sync().expect("synced");
+        assert_eq!((inode(&log), first.is_some()), (first, true));
+        std::fs::remove_file(&path).expect("removed");
+        log.sync().expect("nothing is left to sync");
+        assert_eq!(inode(&log), None);
+        std::fs::write(&path, b"frames").expect("a file");
+        log.sync().expect("synced");
+        assert!(inode(&log).is_some());
     }
 
     #[tokio::test]

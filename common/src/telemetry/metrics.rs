@@ -87,6 +87,12 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ),
     ("crier_bio_views_total", Counter, "Views of link-in-bio pages."),
     ("crier_bio_clicks_total", Counter, "Clicks on links of link-in-bio pages."),
+    ("crier_http_connections", Gauge, "Connections of clients to the API."),
+    (
+        "crier_http_connections_evicted_total",
+        Counter,
+        "Idle connections that were closed for new ones, at the limit of connections.",
+    ),
     ("crier_http_requests_total", Counter, "Requests that the API answered."),
     ("crier_http_request_duration_seconds", Histogram(HTTP), "How long the API took to answer."),
 ];
@@ -221,6 +227,8 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
     if matches!(role, Role::Crier | Role::Api) {
         counter!("crier_bio_views_total").increment(0);
         counter!("crier_bio_clicks_total").increment(0);
+        http_connections(0);
+        http_connections_evicted(0);
     }
     if matches!(role, Role::Crier | Role::Worker) {
         for &kind in kinds {
@@ -338,6 +346,16 @@ pub fn jobs_rescued(reason: RescueReason, count: u64) {
 
 pub fn jobs_redispatched(count: u64) {
     counter!("crier_jobs_redispatched_total").increment(count);
+}
+
+/// How many clients are connected.
+pub fn http_connections(open: usize) {
+    gauge!("crier_http_connections").set(open as f64);
+}
+
+/// Idle connections were closed for new ones.
+pub fn http_connections_evicted(count: usize) {
+    counter!("crier_http_connections_evicted_total").increment(count as u64);
 }
 
 pub fn worker_slots(busy: usize, free: usize) {

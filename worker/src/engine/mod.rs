@@ -89,7 +89,7 @@ impl Engine {
             held: Mutex::default(),
             slots,
             busy: AtomicUsize::new(0),
-            waiting: Arc::new(Semaphore::new(WAITING)),
+            waiting: Arc::new(Semaphore::new(descriptors::for_waiting_runs(WAITING))),
             active: AtomicUsize::new(0),
             gate: Arc::default(),
             queued: Mutex::default(),

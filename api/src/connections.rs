@@ -1,0 +1,188 @@
+//! The connections of clients: how many there may be, and which ones are closed to make room.
+//!
+//! Every connection takes a file descriptor, and a process without a free one can reach neither its database nor a
+//! platform. So clients have a limit of their own. Near it, a new connection takes the place of idle ones: first of those
+//! that never made a request, then of those that have been silent longest. A connection with a request under way is never
+//! closed for another. Where all are busy, new ones wait in the listener's backlog.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crier_common::telemetry::metrics;
+use salvo::conn::ConnCtrl;
+use salvo::fuse::{ArcConnObserver, ConnObserver, FuseAction, FuseConfig, FuseInfo, FusePolicy};
+
+/// So much of the limit is kept free by closing idle connections, as a share of it: 1 / 16.
+const HEADROOM_SHARE: usize = 16;
+/// How often the log says that idle connections are closed.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The connections of one server. Clones share them.
+#[derive(Clone)]
+pub struct Connections(Arc<Inner>);
+
+struct Inner {
+    /// From here on, idle connections are closed for new ones.
+    comfortable: usize,
+    headroom: usize,
+    timeouts: FuseConfig,
+    started: Instant,
+    open: Mutex<HashMap<SocketAddr, Arc<Connection>>>,
+    /// When the log last said that connections are closed, in milliseconds since `started`; 0: never.
+    logged: AtomicU64,
+}
+
+struct Connection {
+    control: ConnCtrl,
+    /// When bytes last went either way, in milliseconds since the server started.
+    active_at: AtomicU64,
+    /// Requests under way: several on one connection of HTTP/2.
+    requests: AtomicUsize,
+    has_served: AtomicBool,
+}
+
+impl Connections {
+    /// At most `max` at once, each with these time-outs.
+    pub fn new(max: usize, timeouts: FuseConfig) -> Self {
+        let headroom = (max / HEADROOM_SHARE).max(1);
+        Self(Arc::new(Inner {
+            comfortable: max.saturating_sub(headroom).max(1),
+            headroom,
+            timeouts,
+            started: Instant::now(),
+            open: Mutex::default(),
+            logged: AtomicU64::new(0),
+        }))
+    }
+
+    /// Marks a connection as busy until the value is dropped.
+    pub fn request(&self, client: SocketAddr) -> Option<Busy> {
+        let connection = self.0.open().get(&client)?.clone();
+        connection.requests.fetch_add(1, Ordering::Relaxed);
+        Some(Busy(connection))
+    }
+
+    /// Closes idle connections where there are too many.
+    fn make_room(&self) {
+        let open = self.0.open();
+        if open.len() < self.0.comfortable {
+            return;
+        }
+        let mut idle: Vec<&Arc<Connection>> = open.values().filter(|connection| connection.is_idle()).collect();
+        // Several at once: to look through all of them for each new one would cost more than the connections do.
+        let count = self.0.headroom.min(idle.len());
+        if count == 0 {
+            return;
+        }
+        idle.select_nth_unstable_by_key(count - 1, |connection| connection.rank());
+        idle[..count].iter().for_each(|connection| connection.control.abort());
+        drop(open);
+        metrics::http_connections_evicted(count);
+        self.log_eviction();
+    }
+
+    fn log_eviction(&self) {
+        let (now, logged) = (self.0.now().max(1), self.0.logged.load(Ordering::Relaxed));
+        let is_time = logged == 0 || now.saturating_sub(logged) >= millis(LOG_INTERVAL);
+        let first = || self.0.logged.compare_exchange(logged, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_time && first() {
+            tracing::warn!("CRIER_MAX_CONNECTIONS is reached: idle connections are closed for new ones");
+        }
+    }
+}
+
+#[salvo::async_trait]
+impl FusePolicy for Connections {
+    async fn decide(&self, _: &FuseInfo) -> FuseAction {
+        self.make_room();
+        FuseAction::Accept(self.0.timeouts)
+    }
+
+    fn observe(&self, info: &FuseInfo, control: &ConnCtrl) -> Option<ArcConnObserver> {
+        let client = info.remote_addr.clone().into_std()?;
+        let connection = Arc::new(Connection {
+            control: control.clone(),
+            active_at: AtomicU64::new(self.0.now()),
+            requests: AtomicUsize::new(0),
+            has_served: AtomicBool::new(false),
+        });
+        let mut open = self.0.open();
+        open.insert(client, connection.clone());
+        metrics::http_connections(open.len());
+        drop(open);
+        Some(Arc::new(Observer { all: self.clone(), client, connection }))
+    }
+}
+
+impl Inner {
+    /// What is kept is whole after every line, so a panic elsewhere spoils nothing.
+    fn open(&self) -> MutexGuard<'_, HashMap<SocketAddr, Arc<Connection>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        millis(self.started.elapsed())
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Connection {
+    fn is_idle(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) == 0 && !self.control.is_aborted()
+    }
+
+    /// The lowest is closed first.
+    fn rank(&self) -> (bool, u64) {
+        (self.has_served.load(Ordering::Relaxed), self.active_at.load(Ordering::Relaxed))
+    }
+}
+
+/// A request under way.
+pub struct Busy(Arc<Connection>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.has_served.store(true, Ordering::Relaxed);
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Lives as long as the connection's stream.
+struct Observer {
+    all: Connections,
+    client: SocketAddr,
+    connection: Arc<Connection>,
+}
+
+impl Observer {
+    fn active(&self) {
+        self.connection.active_at.store(self.all.0.now(), Ordering::Relaxed);
+    }
+}
+
+impl ConnObserver for Observer {
+    fn on_read(&self, _: usize) {
+        self.active();
+    }
+
+    fn on_write(&self, _: usize) {
+        self.active();
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let mut open = self.all.0.open();
+        // The client may have connected again from the same port.
+        if open.get(&self.client).is_some_and(|connection| Arc::ptr_eq(connection, &self.connection)) {
+            open.remove(&self.client);
+        }
+        metrics::http_connections(open.len());
+    }
+}
