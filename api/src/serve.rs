@@ -74,9 +74,8 @@ pub async fn serve_on(
         .with_write_stall_timeout(STALLED)
         .with_request_body_timeout(STALLED);
     let connections = Connections::new(max_connections, timeouts);
-    let server = Server::new(TcpAcceptor::try_from(listener)?)
-        .max_connections(max_connections)
-        .fuse_policy(connections.clone());
+    let server =
+        Server::new(TcpAcceptor::try_from(listener)?).max_connections(max_connections).fuse_policy(connections.clone());
     let handle = server.handle();
     // Counts are written until the last request is answered.
     let (served_all, counting) = (CancellationToken::new(), app.clone());

@@ -7,6 +7,7 @@ mod ai;
 mod backlog;
 mod bell;
 mod clock;
+mod connections;
 mod crash;
 mod cut_off;
 mod database;

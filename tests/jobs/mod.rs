@@ -6,6 +6,7 @@ mod accounts;
 mod circuit;
 mod engine;
 mod events;
+mod hanging;
 mod import_media;
 mod notices;
 mod pacing;

@@ -21,6 +21,8 @@ pub struct Installation {
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
     split: bool,
+    /// How many files a process may have open; `None`: as many as the tests may.
+    descriptors: Option<u32>,
     running: BTreeMap<String, Running>,
     _database: Option<TestDatabase>,
 }
@@ -61,7 +63,12 @@ impl Installation {
 
     /// The same with keys of the configuration.
     pub async fn embedded_with(keys: &[(&str, &str)]) -> Self {
-        Self::start(false, keys).await
+        Self::start(false, None, keys).await
+    }
+
+    /// `crier` on SQLite, which may have so many files open and no more.
+    pub async fn embedded_with_descriptors(descriptors: u32) -> Self {
+        Self::start(false, Some(descriptors), &[]).await
     }
 
     /// The same with keys of the configuration; the servers may be among them.
@@ -72,12 +79,12 @@ impl Installation {
             ("CRIER_DATABASE_URL", &database.url),
             ("CRIER_REDIS_URL", &redis),
         ];
-        let mut this = Self::start(true, &[own.as_slice(), keys].concat()).await;
+        let mut this = Self::start(true, None, &[own.as_slice(), keys].concat()).await;
         this._database = Some(database);
         this
     }
 
-    async fn start(split: bool, keys: &[(&str, &str)]) -> Self {
+    async fn start(split: bool, descriptors: Option<u32>, keys: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}");
@@ -97,7 +104,7 @@ impl Installation {
             env.insert((*name).to_owned(), (*value).to_owned());
         }
         let client = Client { http: HttpClient::trusted(Duration::from_secs(20), 4 << 20), url, key: String::new() };
-        let mut this = Self { client, dir, env, split, running: BTreeMap::new(), _database: None };
+        let mut this = Self { client, dir, env, split, descriptors, running: BTreeMap::new(), _database: None };
         if split {
             this.command(&["migrate"]);
         }
@@ -157,8 +164,9 @@ impl Installation {
             .expect("a log");
         // A file that is to grow past the limit of [`Installation::limit_files`] is an error then, and no signal that kills.
         let child = Command::new("sh")
-            .args(["-c", "trap '' XFSZ; exec setpriv --pdeathsig KILL \"$0\""])
+            .args(["-c", "trap '' XFSZ; ${1:+ulimit -n $1}; exec setpriv --pdeathsig KILL \"$0\""])
             .arg(program(name))
+            .args(self.descriptors.map(|descriptors| descriptors.to_string()))
             .env_clear()
             .envs(&self.env)
             .envs(keys.iter().copied())

@@ -48,21 +48,25 @@ pub struct Rules {
     pub max_attempts: i32,
     /// How many jobs of one lane may run at once; `None`: no cap.
     pub lane_cap: Option<i64>,
+    /// How many jobs of one workspace may run at once, whatever their lanes; `None`: no cap. It is there for fairness, not
+    /// for correctness: workers that claim at the same time may go over it by what they claim.
+    pub workspace_cap: Option<i64>,
 }
 
 impl Kind {
     pub const fn rules(self) -> Rules {
         match self {
-            Self::PublishTarget => Rules { max_attempts: 8, lane_cap: Some(4) },
+            Self::PublishTarget => Rules { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(256) },
             // The delivery's own `max_attempts` decides; a replay raises it. An endpoint that fails has fewer places.
-            Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(128) },
-            Self::SendMail => Rules { max_attempts: 8, lane_cap: Some(8) },
+            Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
+            Self::SendMail => Rules { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },
             // A failed fetch is no failed job: these are for crashes and a database that is away. The lane is a host: it is
             // not asked by more at once, and one that is slow holds up no other.
-            Self::FetchFeed => Rules { max_attempts: 5, lane_cap: Some(4) },
-            // The lane is the brand: one that imports a whole catalogue leaves room for the others.
-            Self::ImportMedia => Rules { max_attempts: 5, lane_cap: Some(4) },
-            Self::Noop => Rules { max_attempts: 5, lane_cap: None },
+            Self::FetchFeed => Rules { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },
+            // The lane is the brand: one that imports a whole catalogue leaves room for the others. A download keeps its slot,
+            // since what it has taken in fills memory and disk.
+            Self::ImportMedia => Rules { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
+            Self::Noop => Rules { max_attempts: 5, lane_cap: None, workspace_cap: None },
         }
     }
 }
@@ -79,6 +83,8 @@ pub struct NewJob {
     pub kind: Kind,
     pub subject_id: i64,
     pub lane: Option<String>,
+    /// Whose share of the kind's places it takes.
+    pub workspace_id: Option<i64>,
     /// Higher goes first.
     pub priority: i32,
     pub run_at: DateTime<Utc>,
@@ -89,11 +95,16 @@ pub struct NewJob {
 impl NewJob {
     /// A job to be run at `run_at`; at once where that is not in the future.
     pub fn new(kind: Kind, subject_id: i64, run_at: DateTime<Utc>) -> Self {
-        Self { kind, subject_id, lane: None, priority: 0, run_at, trace: None }
+        Self { kind, subject_id, lane: None, workspace_id: None, priority: 0, run_at, trace: None }
     }
 
     pub fn lane(mut self, lane: Lane) -> Self {
         self.lane = Some(lane.to_string());
+        self
+    }
+
+    pub fn workspace(mut self, workspace_id: i64) -> Self {
+        self.workspace_id = Some(workspace_id);
         self
     }
 
@@ -107,6 +118,12 @@ impl NewJob {
         self.trace = trace;
         self
     }
+}
+
+/// The name under which running jobs of one kind and workspace are counted; `None` where the kind has no such cap.
+pub fn workspace_lane(kind: Kind, workspace_id: Option<i64>) -> Option<String> {
+    kind.rules().workspace_cap?;
+    Some(format!("workspace:{}:{kind}", workspace_id?))
 }
 
 /// What jobs share that must not be overrun: an account, an endpoint, a brand, the mail server.
@@ -139,6 +156,7 @@ pub struct Claimed {
     pub kind: Kind,
     pub subject_id: i64,
     pub lane: Option<String>,
+    pub workspace_lane: Option<String>,
     pub attempt: i32,
     pub max_attempts: i32,
     pub crashes: i32,

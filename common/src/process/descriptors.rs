@@ -1,7 +1,7 @@
 //! File descriptors: sockets of clients, connections outward, the database's files and pools all take them from one limit.
 //!
 //! The soft limit is raised to the hard one at the start. Then each use has a share: clients of the API get at most half,
-//! runs that wait for others at most a quarter, and the rest stays for the database, the storage and the process itself.
+//! runs that wait for others at most a third, and the rest stays for the database, the storage and the process itself.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -38,5 +38,5 @@ pub fn for_clients(wanted: usize) -> usize {
 
 /// The most runs that wait for others at once, where so many are `wanted`.
 pub fn for_waiting_runs(wanted: usize) -> usize {
-    wanted.min(limit() / 4).max(1)
+    wanted.min(limit() / 3).max(1)
 }

@@ -137,8 +137,7 @@ impl Db {
             .busy_timeout(BUSY)
             .foreign_keys(true)
             .statement_cache_capacity(256);
-        let writer =
-            sqlite_pool(1).acquire_timeout(ACQUIRE * 4);
+        let writer = sqlite_pool(1).acquire_timeout(ACQUIRE * 4);
         let writer = open(writer, &options).await?;
         let readers = sqlite_pool(SQLITE_READERS)
             .acquire_timeout(ACQUIRE)

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::db::run;
-use super::jobs::{self, id_list};
+use super::jobs::{self, Subject, id_list};
 use super::{Result, StoreError, Tx};
 use crate::domain::event::EventName;
 use crate::domain::job::{Kind, Lane, NewJob};
 use crate::domain::webhook::MAX_ATTEMPTS;
 
 /// A delivery and its endpoint.
-type Made = (i64, i64);
+type Made = (i64, i64, i64);
 
 /// Tells every active endpoint of the brand's members that asked for the event. Part of the transaction that makes it
 /// happen. Gives how many endpoints will hear of it.
@@ -32,13 +32,13 @@ pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, tra
 pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: Option<&str>) -> Result<i64> {
     let made = tell(tx, None, name, &name.sample().to_string(), &[webhook_id]).await?;
     enqueue(tx, &made, Lane::AskedOf, trace).await?;
-    made.first().map(|(id, _)| *id).ok_or_else(|| StoreError::Decode("a delivery was not made".into()))
+    made.first().map(|(id, ..)| *id).ok_or_else(|| StoreError::Decode("a delivery was not made".into()))
 }
 
 /// Finds the listeners, stores the event and makes the deliveries in one statement, where Postgres can: a round trip costs
 /// more than all of it. It holds the endpoints: one that is deleted meanwhile would take its delivery's footing away.
 async fn tell_listeners(tx: &mut Tx, brand_id: i64, name: EventName, payload: &str) -> Result<Vec<Made>> {
-    const SQL: &str = "WITH listeners AS MATERIALIZED (SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND w.events @> jsonb_build_array($2::text) ORDER BY w.id FOR KEY SHARE OF w), event AS (INSERT INTO events (brand_id, name, payload, created_at) SELECT $1, $2, $3, $4 WHERE EXISTS (SELECT 1 FROM listeners) RETURNING id) INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT listeners.id, event.id, 'pending', $5, $4, $4, $4 FROM listeners, event RETURNING id, webhook_id";
+    const SQL: &str = "WITH listeners AS MATERIALIZED (SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND w.events @> jsonb_build_array($2::text) ORDER BY w.id FOR KEY SHARE OF w), event AS (INSERT INTO events (brand_id, name, payload, created_at) SELECT $1, $2, $3, $4 WHERE EXISTS (SELECT 1 FROM listeners) RETURNING id) INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT listeners.id, event.id, 'pending', $5, $4, $4, $4 FROM listeners, event RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)";
     let now = tx.now;
     Ok(
         run!(tx, c => sqlx::query_as(SQL).bind(brand_id).bind(name).bind(payload).bind(now).bind(MAX_ATTEMPTS).fetch_all(c))?,
@@ -67,15 +67,21 @@ async fn tell(
     let event: i64 =
         run!(tx, c => sqlx::query_scalar(EVENT).bind(brand_id).bind(name).bind(payload).bind(now).fetch_one(c))?;
     let sql = tx.spelt(
-        "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value::bigint, $2, 'pending', $3, $4, $4, $4 FROM json_array_elements_text($1::json) RETURNING id, webhook_id",
-        "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value, $2, 'pending', $3, $4, $4, $4 FROM json_each($1) RETURNING id, webhook_id",
+        "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value::bigint, $2, 'pending', $3, $4, $4, $4 FROM json_array_elements_text($1::json) RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)",
+        "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value, $2, 'pending', $3, $4, $4, $4 FROM json_each($1) RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)",
     );
     let list = id_list(webhook_ids);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(event).bind(MAX_ATTEMPTS).bind(now).fetch_all(c))?)
 }
 
 async fn enqueue(tx: &mut Tx, made: &[Made], lane: fn(i64) -> Lane, trace: Option<&str>) -> Result<()> {
-    let subjects: Vec<_> = made.iter().map(|(id, webhook)| (*id, lane(*webhook))).collect();
+    let subject = |(id, webhook, workspace): &Made| Subject {
+        id: *id,
+        lane: lane(*webhook),
+        // What a person asks for waits behind nothing.
+        workspace_id: matches!(lane(*webhook), Lane::Endpoint(_)).then_some(*workspace),
+    };
+    let subjects: Vec<_> = made.iter().map(subject).collect();
     let job = NewJob::new(Kind::DeliverWebhook, 0, tx.now).trace(trace.map(str::to_owned));
     jobs::enqueue_each(tx, &job, &subjects).await
 }

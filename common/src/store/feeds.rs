@@ -20,8 +20,20 @@ pub struct NewFeed<'a> {
 }
 
 /// The job that fetches a feed now; one host's share a lane.
-fn fetch_now(tx: &Tx, feed_id: i64, address: &str, trace: Option<&str>) -> NewJob {
-    NewJob::new(Kind::FetchFeed, feed_id, tx.now).lane_of_host(host_of(address)).trace(trace.map(str::to_owned))
+fn fetch_now(tx: &Tx, feed_id: i64, workspace_id: i64, address: &str, trace: Option<&str>) -> NewJob {
+    NewJob::new(Kind::FetchFeed, feed_id, tx.now)
+        .lane_of_host(host_of(address))
+        .workspace(workspace_id)
+        .trace(trace.map(str::to_owned))
+}
+
+async fn workspace_of(tx: &mut Tx, feed_id: i64) -> Result<i64> {
+    const SQL: &str = r"
+        SELECT b.workspace_id
+        FROM feeds f
+        JOIN brands b ON b.id = f.brand_id
+        WHERE f.id = $1";
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(feed_id).fetch_one(c))?)
 }
 
 /// Stores a feed with the job that fetches it.
@@ -30,7 +42,8 @@ pub async fn create(tx: &mut Tx, brand_id: i64, new: &NewFeed<'_>, trace: Option
     let (now, next) = (tx.now, tx.now + EVERY);
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(new.name).bind(new.named).bind(new.url)
         .bind(new.kind).bind(next).bind(now).fetch_one(c))?;
-    let job = fetch_now(tx, id, new.url, trace);
+    let workspace = workspace_of(tx, id).await?;
+    let job = fetch_now(tx, id, workspace, new.url, trace);
     jobs::enqueue(tx, &job).await?;
     find(tx, brand_id, id).await?.ok_or_else(|| StoreError::Decode("a feed just made is gone".into()))
 }
@@ -81,7 +94,8 @@ pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Op
     execute!(tx, SQL, feed_id, url, name, next, now)?;
     execute!(tx, "DELETE FROM articles WHERE feed_id = $1", feed_id)?;
     // A fetch that is under way finds another version at its end, and is made again.
-    let job = fetch_now(tx, feed_id, url, trace);
+    let workspace = workspace_of(tx, feed_id).await?;
+    let job = fetch_now(tx, feed_id, workspace, url, trace);
     jobs::hasten(tx, &job).await
 }
 
@@ -94,13 +108,14 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
 /// for a while, whatever becomes of the jobs: a fetch that ends says when the next is. One that has a job already keeps it.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
-        "WITH found AS MATERIALIZED (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING id, coalesce(found_url, url)",
-        "UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT $2) RETURNING id, coalesce(found_url, url)",
+        "WITH found AS MATERIALIZED (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING id, coalesce(found_url, url), (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
+        "UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT $2) RETURNING id, coalesce(found_url, url), (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
     );
     let (now, next) = (tx.now, tx.now + EVERY);
-    let due: Vec<(i64, String)> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
-    for (id, address) in &due {
-        let job = fetch_now(tx, *id, address, None);
+    let due: Vec<(i64, String, i64)> =
+        run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
+    for (id, address, workspace) in &due {
+        let job = fetch_now(tx, *id, *workspace, address, None);
         jobs::enqueue(tx, &job).await?;
     }
     Ok(due.len())

@@ -7,14 +7,14 @@
 //! **To add a table:** the same file in `migrations/postgres` and `migrations/sqlite`, a domain type, `store/<table>.rs`,
 //! and its tests in `tests/store/`, which run on both engines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
 use crate::clock::Clock;
-use crate::domain::job::{Bell, Kind, Ring};
+use crate::domain::job::{Bell, Claimed, Kind, Ring};
 use crate::secrets::Cipher;
 use crate::telemetry::metrics;
 
@@ -155,6 +155,18 @@ pub(in crate::store) struct Lanes {
     free: BTreeMap<String, i64>,
     /// Where jobs were set waiting, and how many places the lane's kind has.
     full: BTreeMap<String, i64>,
+    /// Whose jobs ended, or were set waiting.
+    workspaces: BTreeMap<String, Workspace>,
+}
+
+/// What a transaction changed in the share of one workspace.
+pub(in crate::store) struct Workspace {
+    kind: Kind,
+    /// Jobs were set waiting because it was full.
+    was_full: bool,
+    /// How many ended, and in which lanes.
+    left: i64,
+    lanes: BTreeSet<String>,
 }
 
 impl Deref for Tx {
@@ -188,9 +200,24 @@ impl Tx {
         self.enqueued.push(kind);
     }
 
-    /// Remembers that a job left its lane: whoever waits for the place is woken at the commit.
-    pub fn leave_lane(&mut self, lane: &str) {
+    /// Remembers that a job left its lane and its workspace's share: what waits for the place is woken at the commit.
+    pub fn leave_lanes(&mut self, job: &Claimed) {
+        let Some(lane) = &job.lane else { return };
         self.free_places(lane, 1);
+        if let Some(name) = &job.workspace_lane {
+            let workspace = self.workspace(name, job.kind);
+            workspace.left += 1;
+            workspace.lanes.insert(lane.clone());
+        }
+    }
+
+    /// Remembers that a job was set waiting because enough of its workspace run.
+    pub(in crate::store) fn found_workspace_full(&mut self, name: &str, kind: Kind) {
+        self.workspace(name, kind).was_full = true;
+    }
+
+    fn workspace(&mut self, name: &str, kind: Kind) -> &mut Workspace {
+        self.lanes.workspaces.entry(name.to_owned()).or_insert_with(|| Workspace::new(kind))
     }
 
     /// The same for several places.

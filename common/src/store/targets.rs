@@ -143,6 +143,17 @@ pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>)
     Ok(())
 }
 
+/// The call that was marked as begun was not made, or was turned away.
+pub async fn clear_call(tx: &mut Tx, target_id: i64) -> Result<()> {
+    const SQL: &str = r"
+        UPDATE post_targets
+        SET call_started_at = NULL, updated_at = $2
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, target_id, now)?;
+    Ok(())
+}
+
 /// The call is not to be made before `until`; the run does not count, and leaves `attempts` as before.
 pub async fn hold_back(
     tx: &mut Tx,

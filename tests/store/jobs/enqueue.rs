@@ -1,7 +1,7 @@
 //! What a caller does inside its own transaction: enqueue, cancel, hasten.
 
 use crier_common::domain::job::{Kind, Lane, NewJob, Outcome, State};
-use crier_common::store::jobs::{self, id_list};
+use crier_common::store::jobs::{self, Subject, id_list};
 
 use crate::support::store::{TestStore, on_both};
 
@@ -59,14 +59,18 @@ async fn a_rollback_leaves_no_job_and_no_ring(s: TestStore) {
     assert!(s.bell.take().is_empty());
 }
 
+fn subject(id: i64, lane: Lane) -> Subject {
+    Subject { id, lane, workspace_id: None }
+}
+
 async fn jobs_that_are_alike_are_enqueued_together(s: TestStore) {
     let like = NewJob::new(Kind::DeliverWebhook, 0, s.now()).trace(Some("req-1".to_owned()));
-    let subjects: Vec<_> = (0..250).map(|n| (n, Lane::Endpoint(n % 3))).collect();
+    let subjects: Vec<_> = (0..250).map(|n| subject(n, Lane::Endpoint(n % 3))).collect();
     let all = async || s.write(async |tx| jobs::enqueue_each(tx, &like, &subjects).await).await;
     all().await;
     let rung = s.bell.take();
     assert_eq!(rung.len(), 250);
-    for (id, (subject, lane)) in rung.iter().zip(&subjects) {
+    for (id, Subject { id: subject, lane, .. }) in rung.iter().zip(&subjects) {
         let row = s.show(*id).await;
         assert_eq!((row.subject_id, row.lane, row.state), (*subject, Some(lane.to_string()), State::Ready));
         assert_eq!((row.kind, row.max_attempts, row.trace.as_deref()), (Kind::DeliverWebhook, 1_000, Some("req-1")));
@@ -75,7 +79,7 @@ async fn jobs_that_are_alike_are_enqueued_together(s: TestStore) {
     all().await;
     assert!(s.bell.take().is_empty(), "each has its job");
     let later = NewJob { run_at: s.later(5), ..like.clone() };
-    s.write(async |tx| jobs::enqueue_each(tx, &later, &[(900, Lane::Endpoint(1))]).await).await;
+    s.write(async |tx| jobs::enqueue_each(tx, &later, &[subject(900, Lane::Endpoint(1))]).await).await;
     assert!(s.bell.take().is_empty(), "its time is to come");
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
 }

@@ -8,3 +8,4 @@ mod model;
 mod operate;
 mod rescue;
 mod settle;
+mod workspaces;

@@ -5,13 +5,14 @@
 //! new state, together). Claims and settles of jobs that come at the same time share a transaction; a lone one waits for
 //! nobody. A crash between any two steps leaves the lease to run out, and the job to whoever rescues it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::process::descriptors;
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Store, StoreError, Tx};
 use crier_common::telemetry::metrics::{self, JobOutcome};
@@ -37,7 +38,8 @@ const CLAIMS: usize = 1;
 const SETTLES: usize = 1;
 /// Between two tries to store the end of a run.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
-/// How many runs that wait for others may have given their places back: what they take is memory, some 20 kB each.
+/// How many runs of a kind that wait for others may have given their places back: what they take is memory, some 20 kB
+/// each. Each kind has its own, so that endpoints which hang hold up no publish.
 const WAITING: usize = 2_048;
 /// How often the end of a run is tried that the database refuses for good, rather than for the moment.
 const SETTLE_TRIES: usize = 3;
@@ -54,8 +56,8 @@ struct Inner {
     held: Mutex<HashSet<(i64, i64)>>,
     slots: usize,
     busy: AtomicUsize,
-    /// One for each run that waits without a place.
-    waiting: Arc<Semaphore>,
+    /// By kind, one for each run that waits without a place.
+    waiting: HashMap<Kind, Arc<Semaphore>>,
     /// Calls of [`Engine::run`] that have not ended: claims under way, too.
     active: AtomicUsize,
     /// Read by a run among others, written by one that must be alone.
@@ -74,6 +76,9 @@ impl Engine {
     pub fn new(store: Store, registry: Registry, slots: usize) -> Self {
         // A fresh name at each start: a lease is never taken for that of an earlier process.
         let worker = format!("{:016x}", crier_common::random::u64());
+        let kinds = registry.kinds();
+        let share = descriptors::for_waiting_runs(WAITING * kinds.len().max(1)) / kinds.len().max(1);
+        let waiting = kinds.into_iter().map(|kind| (kind, Arc::new(Semaphore::new(share.max(1))))).collect();
         let claims = {
             let (store, worker) = (store.clone(), worker.clone());
             Batcher::start(CLAIMS, move |ids| claim_batch(store.clone(), worker.clone(), ids))
@@ -89,7 +94,7 @@ impl Engine {
             held: Mutex::default(),
             slots,
             busy: AtomicUsize::new(0),
-            waiting: Arc::new(Semaphore::new(descriptors::for_waiting_runs(WAITING))),
+            waiting,
             active: AtomicUsize::new(0),
             gate: Arc::default(),
             queued: Mutex::default(),
@@ -203,7 +208,7 @@ impl Engine {
                 return;
             }
         };
-        let broken = |why| Arc::new(Broken::new(&job, &*handler, self.0.store.now(), why));
+        let broken = |why| Arc::new(Broken::new(run.clone(), handler.clone(), self.0.store.now(), why));
         let ending: Arc<dyn Ending> = match ended {
             Ok(Ok(ending)) => ending.into(),
             Ok(Err(error)) => {
@@ -278,23 +283,29 @@ fn not_handed_back(job: &Claimed, error: &StoreError) {
 
 /// The end of a run that had none of its own: an error of the database, a panic. Where no attempt is left, the job is dead
 /// and its subject is told.
-struct Broken(Outcome);
+struct Broken {
+    run: Run,
+    handler: Arc<dyn Job>,
+    outcome: Outcome,
+}
 
 impl Broken {
-    fn new(job: &Claimed, handler: &dyn Job, now: chrono::DateTime<chrono::Utc>, why: &str) -> Self {
-        Self(match job.attempt < job.max_attempts {
-            true => Outcome::RetryAt(now + handler.pause(job.attempt), why.to_owned()),
+    fn new(run: Run, handler: Arc<dyn Job>, now: chrono::DateTime<chrono::Utc>, why: &str) -> Self {
+        let outcome = match run.job.attempt < run.job.max_attempts {
+            true => Outcome::RetryAt(now + handler.pause(run.job.attempt), why.to_owned()),
             false => Outcome::Abort(why.to_owned()),
-        })
+        };
+        Self { run, handler, outcome }
     }
 }
 
 #[async_trait::async_trait]
 impl Ending for Broken {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        if matches!(self.0, Outcome::Abort(_)) {
+        self.handler.take_back(tx, &self.run).await?;
+        if matches!(self.outcome, Outcome::Abort(_)) {
             crier_common::subjects::job_died(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }
-        Ok(self.0.clone())
+        Ok(self.outcome.clone())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crier_common::domain::job::Claimed;
+use crier_common::domain::job::{Claimed, Kind};
 use crier_common::telemetry::metrics;
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit};
 
@@ -17,17 +17,28 @@ pub struct Run {
     /// Set while a call with an effect outside is under way: a run that is broken off then is like a crash in its middle.
     in_call: Arc<AtomicBool>,
     counted: Arc<AtomicBool>,
+    /// It stored that a call with an effect outside begins.
+    marked: Arc<AtomicBool>,
+    /// That call may have reached the other side, and its end is not known.
+    in_doubt: Arc<AtomicBool>,
     slot: Option<Arc<Slot>>,
 }
 
 impl Run {
     /// A run outside the engine, for tests.
     pub fn new(job: Claimed) -> Self {
-        Self { job, in_call: Arc::default(), counted: Arc::default(), slot: None }
+        Self {
+            job,
+            in_call: Arc::default(),
+            counted: Arc::default(),
+            marked: Arc::default(),
+            in_doubt: Arc::default(),
+            slot: None,
+        }
     }
 
     pub(super) fn in_slot(job: Claimed, slot: Slot) -> Self {
-        Self { job, in_call: Arc::default(), counted: Arc::default(), slot: Some(Arc::new(slot)) }
+        Self { slot: Some(Arc::new(slot)), ..Self::new(job) }
     }
 
     /// Runs a call with an effect outside.
@@ -62,6 +73,21 @@ impl Run {
 
     pub fn is_counted(&self) -> bool {
         self.counted.load(Ordering::SeqCst)
+    }
+
+    /// The transaction that stores the beginning of a call is about to be committed.
+    pub fn mark(&self) {
+        self.marked.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the call that was marked may have reached the other side.
+    pub fn set_in_doubt(&self, in_doubt: bool) {
+        self.in_doubt.store(in_doubt, Ordering::SeqCst);
+    }
+
+    /// A call was marked as begun that was never made, or that the other side turned away.
+    pub fn has_idle_mark(&self) -> bool {
+        self.marked.load(Ordering::SeqCst) && !self.in_doubt.load(Ordering::SeqCst)
     }
 
     pub(super) fn is_in_call(&self) -> bool {
@@ -102,6 +128,7 @@ pub(super) struct Slot {
     inner: Arc<Inner>,
     /// With the fence, as a frozen run of a job may end while the one that was rescued goes on.
     key: (i64, i64),
+    kind: Kind,
     busy: AtomicBool,
     /// Instead of its place, until it has been settled: a database that is slow to settle must slow down the claims.
     waiting: OnceLock<OwnedSemaphorePermit>,
@@ -114,12 +141,12 @@ impl Slot {
         let key = (job.id, job.fence);
         insert(&inner.held, key);
         count(inner, inner.busy.fetch_add(1, Ordering::SeqCst) + 1);
-        Self { inner: inner.clone(), key, busy: AtomicBool::new(true), waiting: OnceLock::new(), left }
+        Self { inner: inner.clone(), key, kind: job.kind, busy: AtomicBool::new(true), waiting: OnceLock::new(), left }
     }
 
     /// The place goes to another, unless too many wait without one.
     fn give_back(&self) {
-        if let Ok(permit) = self.inner.waiting.clone().try_acquire_owned()
+        if let Some(Ok(permit)) = self.inner.waiting.get(&self.kind).map(|waiting| waiting.clone().try_acquire_owned())
             && self.waiting.set(permit).is_ok()
         {
             self.leave();

@@ -53,6 +53,11 @@ pub trait Job: Send + Sync {
         Ok(())
     }
 
+    /// Takes back what a run marked that ended in an error or a panic, in the transaction that settles it.
+    async fn take_back(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
+        Ok(())
+    }
+
     /// After how long a run is tried again that ended in an error or a panic; `attempt` from 1.
     fn pause(&self, attempt: i32) -> TimeDelta {
         TimeDelta::seconds(10) * attempt.clamp(1, 60)

@@ -69,7 +69,8 @@ async fn accept(cx: &Context, tx: &mut Tx, new: &NewMediaImport) -> Result<Answe
         alt_text: new.alt_text.as_deref(),
     };
     let id = media_jobs::insert(tx, brand_id, &row).await?;
-    let fetch = NewJob::new(Kind::ImportMedia, id, tx.now).lane(Lane::Brand(brand_id));
+    let fetch =
+        NewJob::new(Kind::ImportMedia, id, tx.now).lane(Lane::Brand(brand_id)).workspace(cx.caller.workspace_id);
     jobs::enqueue(tx, &fetch.trace(cx.trace().map(str::to_owned))).await?;
     let found = media_jobs::find(tx, brand_id, id).await?;
     let import = found.ok_or_else(|| ApiError::bug("an import made just now is gone"))?;

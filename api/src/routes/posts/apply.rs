@@ -173,6 +173,7 @@ pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: chrono::DateTi
     for target in pending(targets::list(tx, post_id).await?) {
         let job = NewJob::new(Kind::PublishTarget, target.id, at)
             .lane(Lane::Account(target.account_id))
+            .workspace(cx.caller.workspace_id)
             .trace(cx.trace().map(str::to_owned));
         if jobs::enqueue(tx, &job).await?.is_none() {
             // An earlier job that was taken back is still in a worker's hands; a new one would be lost behind it.

@@ -63,7 +63,9 @@ async fn recover(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     let wanted = cx.read(|f| read(f, cx.now))?;
     check_active(&webhook)?;
     let ids = deliveries::recover(tx, webhook.id, wanted.since).await?;
-    let job = NewJob::new(Kind::DeliverWebhook, 0, tx.now).trace(cx.trace().map(str::to_owned));
+    let job = NewJob::new(Kind::DeliverWebhook, 0, tx.now)
+        .workspace(cx.caller.workspace_id)
+        .trace(cx.trace().map(str::to_owned));
     jobs::enqueue_in_lane(tx, &job, Lane::Endpoint(webhook.id), &ids).await?;
     let path = format!("/webhooks/{}/deliveries?status=pending", webhook.id);
     Answer::accepted(&path, WebhookRecovered { recovered: ids.len() as u64 })

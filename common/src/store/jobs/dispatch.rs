@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
 use super::engine::{lock_lanes, wake_lane};
-use super::{Rung, id_list, known, list_sql, ring_in_order};
+use super::{Rung, id_list, known, list_sql, ring_in_order, workspaces};
 use crate::domain::job::{Claimed, Kind, MAX_CRASHES, Ring};
 
 /// A ready job whose bell nobody answered for so long is rung again.
@@ -87,8 +87,8 @@ pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<
 /// Takes one back, if its lease has run out and nobody else is at it.
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     let sql = tx.spelt(
-        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!(), " FOR UPDATE SKIP LOCKED"),
-        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!()),
+        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!(), " FOR UPDATE SKIP LOCKED"),
+        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!()),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).fetch_all(c))?;
@@ -99,8 +99,8 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = tx.spelt(
-        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED"),
-        concat!("SELECT id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT $2"),
+        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED"),
+        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT $2"),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
@@ -127,9 +127,7 @@ async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
         if dead.is_none() {
             tx.ring_later(Ring { kind: job.kind, id: job.id });
         }
-        if let Some(lane) = &job.lane {
-            tx.leave_lane(lane);
-        }
+        tx.leave_lanes(&job);
         out.push(Rescued { job, dead });
     }
     Ok(out)
@@ -138,6 +136,17 @@ async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
 /// How many lanes one sweep wakes at most: it holds their locks.
 const SWEPT: usize = 1_000;
 
+/// A lane that jobs wait for, with what is known of the first of them.
+#[derive(sqlx::FromRow)]
+struct Waited {
+    lane: String,
+    kind: Kind,
+    workspace_lane: Option<String>,
+    running: i64,
+    /// Fewer than its kind's, while it is narrow.
+    places: Option<i64>,
+}
+
 /// Wakes lanes whose pause is over, and lanes in which jobs wait although there is room (a woken job may be cancelled
 /// before it runs). Gives how many lanes were woken.
 pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
@@ -145,14 +154,56 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
     // From one lane to the next in the index, so that a long queue in one costs no more than a short one.
     const WAITING: &str = concat!(
-        "WITH RECURSIVE lanes (lane) AS (SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting ORDER BY lane LIMIT 1) UNION ALL SELECT (SELECT j.lane FROM jobs j WHERE j.state = 'ready' AND j.waiting AND j.lane > lanes.lane ORDER BY j.lane LIMIT 1) FROM lanes WHERE lanes.lane IS NOT NULL) SELECT lane, (SELECT kind FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'ready' AND j.waiting AND ",
+        r"
+        WITH RECURSIVE lanes (lane) AS (
+            SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting ORDER BY lane LIMIT 1)
+            UNION ALL
+            SELECT (
+                SELECT j.lane
+                FROM jobs j
+                WHERE j.state = 'ready' AND j.waiting AND j.lane > lanes.lane
+                ORDER BY j.lane
+                LIMIT 1
+            )
+            FROM lanes
+            WHERE lanes.lane IS NOT NULL
+        ),
+        found AS MATERIALIZED (
+            SELECT
+                lane,
+                (
+                    SELECT id
+                    FROM jobs j
+                    WHERE j.lane = lanes.lane AND j.state = 'ready' AND j.waiting AND ",
         known!(),
-        " ORDER BY run_at, id LIMIT 1), (SELECT count(*) FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'running'), (SELECT places FROM narrow_lanes n WHERE n.lane = lanes.lane) FROM lanes WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)"
+        r"
+                    ORDER BY run_at, id
+                    LIMIT 1
+                ) AS first_id,
+                (SELECT count(*) FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'running') AS running,
+                (SELECT places FROM narrow_lanes n WHERE n.lane = lanes.lane) AS places
+            FROM lanes
+            WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)
+        )
+        SELECT f.lane, j.kind, j.workspace_lane, f.running, f.places
+        FROM found f
+        JOIN jobs j ON j.id = f.first_id
+        ORDER BY f.running"
     );
-    let lanes: Vec<(String, Option<Kind>, i64, Option<i64>)> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
-    let room = |kind: Kind, busy, places: Option<i64>| places.or(kind.rules().lane_cap).unwrap_or(i64::MAX) - busy;
-    let lanes = lanes.into_iter().filter_map(|(lane, kind, busy, places)| Some((lane, room(kind?, busy, places))));
-    let mut free: Vec<(String, i64)> = lanes.filter(|(_, room)| *room > 0).collect();
+    let lanes: Vec<Waited> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
+    let names = lanes.iter().filter_map(|lane| lane.workspace_lane.as_deref()).collect();
+    let mut running = workspaces::running(tx, &names).await?;
+    let mut free = Vec::new();
+    // The lanes of which the fewest run come first.
+    for Waited { lane, kind, workspace_lane, running: busy, places } in lanes {
+        let own = places.or(kind.rules().lane_cap).unwrap_or(i64::MAX) - busy;
+        let shared = workspace_lane.and_then(|name| running.get_mut(&name));
+        let woken = own.min(shared.as_deref().map_or(i64::MAX, |running| workspaces::room(kind, *running)));
+        if woken > 0 {
+            shared.into_iter().for_each(|running| *running += woken);
+            free.push((lane, woken));
+        }
+    }
     // In the order of all who lock several lanes.
     free.sort();
     free.truncate(SWEPT);

@@ -3,47 +3,64 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
+use serde_json::json;
 
 use super::super::db::{Conn, Engine, execute, run};
-use super::super::{Lanes, Result, Store, Tx};
-use super::{Rung, id_list, known, list_sql, ring_in_order};
+use super::super::{Lanes, Result, Store, Tx, Workspace};
+use super::{Rung, id_list, known, list_sql, ring_in_order, workspaces};
 use crate::domain::job::{Claimed, Kind, LEASE, Outcome};
 
 /// Claims those of the ids that are ready. An id that is unknown, done, in another's hands or of a paused kind is left
-/// out; one whose lane is full or paused is set waiting, and whoever leaves the lane wakes it.
+/// out; one whose lane is full or paused, or whose workspace has enough running, is set waiting, and the next to leave wakes
+/// it.
 pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed>> {
     #[derive(sqlx::FromRow)]
     struct Candidate {
         id: i64,
         kind: Kind,
         lane: Option<String>,
+        workspace_lane: Option<String>,
     }
     impl Candidate {
         /// The lane that it must find a place in, and how many it takes.
         fn capped(&self) -> Option<(&str, i64)> {
             Some((self.lane.as_deref()?, self.kind.rules().lane_cap?))
         }
+
+        fn capped_workspace(&self) -> Option<(&str, i64)> {
+            Some((self.workspace_lane.as_deref()?, self.kind.rules().workspace_cap?))
+        }
     }
     // On Postgres one look-up an id: `LIMIT 1` keeps it apart from the others, `state || ''` from the index of ready jobs.
     let sql = tx.spelt(
-        concat!("SELECT j.id, j.kind, j.lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id"),
-        concat!("SELECT id, kind, lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id"),
+        concat!("SELECT j.id, j.kind, j.lane, j.workspace_lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, workspace_lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id"),
+        concat!("SELECT id, kind, lane, workspace_lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id"),
     );
     let list = id_list(ids);
     let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
     let mut lanes = lanes(tx, candidates.iter().filter_map(Candidate::capped).map(|(lane, _)| lane)).await?;
+    let workspaces = candidates.iter().filter_map(Candidate::capped_workspace);
+    let running = workspaces::running(tx, &workspaces.map(|(lane, _)| lane).collect()).await?;
+    lanes.extend(running.into_iter().map(|(lane, running)| (lane.clone(), Lane::unpaused(lane, running))));
     let (mut take, mut park) = (Vec::new(), Vec::new());
     for candidate in &candidates {
-        match candidate.capped().and_then(|(lane, cap)| Some((lanes.get_mut(lane)?, cap))) {
-            Some((lane, cap)) if lane.room(cap) <= 0 => {
-                tx.found_full(&lane.lane, cap);
+        let (own, shared) = (candidate.capped(), candidate.capped_workspace());
+        let full = [own, shared].into_iter().flatten().find(|(lane, cap)| lanes[*lane].room(*cap) <= 0);
+        match full {
+            Some((lane, _)) if shared.is_some_and(|(workspace, _)| workspace == lane) => {
+                tx.found_workspace_full(lane, candidate.kind);
                 park.push(candidate.id);
             }
-            Some((lane, _)) => {
-                lane.running += 1;
+            Some((lane, cap)) => {
+                tx.found_full(lane, cap);
+                park.push(candidate.id);
+            }
+            None => {
+                for (lane, _) in [own, shared].into_iter().flatten() {
+                    lanes.entry(lane.to_owned()).and_modify(|lane| lane.running += 1);
+                }
                 take.push(candidate.id);
             }
-            None => take.push(candidate.id),
         }
     }
     if !park.is_empty() {
@@ -56,7 +73,7 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     let sql = list_sql!(
         tx,
         "UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_until = $2, worker = $3 WHERE id",
-        "RETURNING id, kind, subject_id, lane, attempt, max_attempts, crashes, fence, worker, run_at, trace"
+        "RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, worker, run_at, trace"
     );
     let (list, until) = (id_list(&take), tx.now + LEASE);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).fetch_all(c))?)
@@ -73,6 +90,10 @@ struct Lane {
 }
 
 impl Lane {
+    fn unpaused(lane: String, running: i64) -> Self {
+        Self { lane, running, paused: false, places: None }
+    }
+
     /// How many places are free, of the `cap` that its kind has; none while it is paused.
     fn room(&self, cap: i64) -> i64 {
         if self.paused { 0 } else { self.places.unwrap_or(cap) - self.running }
@@ -86,7 +107,7 @@ async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<
     if lanes.is_empty() {
         return Ok(HashMap::new());
     }
-    let sorted = serde_json::json!(lanes).to_string();
+    let sorted = json!(lanes).to_string();
     lock_lanes(tx, &sorted).await?;
     let now = tx.now;
     let lanes = look_at(tx, &sorted, now).await?;
@@ -154,9 +175,7 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
         if held == 0 {
             return Ok(false);
         }
-        if let Some(lane) = &job.lane {
-            tx.leave_lane(lane);
-        }
+        tx.leave_lanes(job);
     }
     settle_done(tx, &done).await
 }
@@ -170,7 +189,7 @@ async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> 
         "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence, value ->> 2 AS worker FROM json_array_elements($1::json) WHERE value ->> 0 = (value ->> 0) || '') held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker = held.worker AND jobs.state || '' = 'running'",
         "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS worker FROM json_each($1)) held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker = held.worker AND jobs.state || '' = 'running'",
     );
-    let (held, now) = (serde_json::json!(done).to_string(), tx.now);
+    let (held, now) = (json!(done).to_string(), tx.now);
     Ok(execute!(tx, sql, held, now)? == done.len() as u64)
 }
 
@@ -179,8 +198,8 @@ pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3 WHERE id = $1 AND fence = $2 AND worker = $4 AND state = 'running'";
     let long_ago = DateTime::<Utc>::UNIX_EPOCH;
     let held = execute!(tx, SQL, job.id, job.fence, long_ago, &job.worker)? > 0;
-    if let (true, Some(lane)) = (held, &job.lane) {
-        tx.leave_lane(lane);
+    if held {
+        tx.leave_lanes(job);
     }
     Ok(held)
 }
@@ -189,8 +208,8 @@ pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
 /// while he waits for the disk. A claim that finds a lane full looks at it again, behind its commit as well: of two that
 /// pass each other, at least one sees what the other did. Who dies in between leaves it to the scheduler's sweep.
 pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
-    let Lanes { mut free, full } = lanes;
-    if free.is_empty() && full.is_empty() {
+    let Lanes { mut free, full, workspaces } = lanes;
+    if free.is_empty() && full.is_empty() && workspaces.is_empty() {
         // Most transactions.
         return Ok(());
     }
@@ -203,9 +222,14 @@ pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<
             }
         }
     }
-    let waited_for = waited_for(&mut conn, &free).await?;
+    let waited_for = waited_for(&mut conn, &free, &workspaces).await?;
+    free.retain(|lane, _| waited_for.contains_key(lane));
+    for (name, workspace) in &workspaces {
+        if let Some(running) = waited_for.get(name) {
+            workspaces::share_out(&mut conn, (name, workspace, *running), store.now(), &mut free).await?;
+        }
+    }
     drop(conn);
-    free.retain(|lane, _| waited_for.contains(lane));
     if free.is_empty() {
         return Ok(());
     }
@@ -219,19 +243,39 @@ pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<
 
 /// The lanes' names, sorted.
 fn names(lanes: &BTreeMap<String, i64>) -> String {
-    serde_json::json!(lanes.keys().collect::<Vec<_>>()).to_string()
+    json!(lanes.keys().collect::<Vec<_>>()).to_string()
 }
 
-/// Those of the lanes that jobs wait for: mostly none.
-async fn waited_for(conn: &mut Conn, lanes: &BTreeMap<String, i64>) -> Result<BTreeSet<String>> {
-    if lanes.is_empty() {
-        return Ok(BTreeSet::new());
+/// Those of the lanes and workspaces that jobs wait for, mostly none; and how many jobs run in each of the workspaces.
+async fn waited_for(
+    conn: &mut Conn,
+    lanes: &BTreeMap<String, i64>,
+    workspaces: &BTreeMap<String, Workspace>,
+) -> Result<HashMap<String, i64>> {
+    if lanes.is_empty() && workspaces.is_empty() {
+        return Ok(HashMap::new());
     }
     let sql = conn.spelt(
-        "SELECT value FROM json_array_elements_text($1::json) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
-        "SELECT value FROM json_each($1) WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)",
+        r"
+        SELECT value, CAST(0 AS bigint)
+        FROM json_array_elements_text($1::json)
+        WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)
+        UNION ALL
+        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
+        FROM json_array_elements_text($2::json)
+        WHERE EXISTS (SELECT 1 FROM jobs WHERE workspace_lane = value AND state = 'ready' AND waiting)",
+        r"
+        SELECT value, 0
+        FROM json_each($1)
+        WHERE EXISTS (SELECT 1 FROM jobs WHERE lane = value AND state = 'ready' AND waiting)
+        UNION ALL
+        SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
+        FROM json_each($2)
+        WHERE EXISTS (SELECT 1 FROM jobs WHERE workspace_lane = value AND state = 'ready' AND waiting)",
     );
-    let found: Vec<String> = run!(conn, c => sqlx::query_scalar(sql).bind(names(lanes)).fetch_all(c))?;
+    let workspaces = json!(workspaces.keys().collect::<Vec<_>>()).to_string();
+    let found: Vec<(String, i64)> =
+        run!(conn, c => sqlx::query_as(sql).bind(names(lanes)).bind(&workspaces).fetch_all(c))?;
     Ok(found.into_iter().collect())
 }
 

@@ -13,11 +13,12 @@ use chrono::SubsecRound;
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
-use crate::domain::job::{Claimed, Kind, Lane, NewJob, Ring};
+use crate::domain::job::{Claimed, Kind, Lane, NewJob, Ring, workspace_lane};
 
 pub mod dispatch;
 pub mod engine;
 pub mod operate;
+mod workspaces;
 
 /// A list of ids as one bind: a JSON array, which both engines can unfold (see [`list_sql!`]).
 pub fn id_list(ids: &[i64]) -> String {
@@ -90,13 +91,13 @@ fn ring_in_order(tx: &mut Tx, mut rows: Vec<Rung>) {
 /// Enqueues inside the caller's transaction; the bell rings after its commit. `None` where the subject has a job of this
 /// kind already that has not ended.
 pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
-    const SQL: &str = "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT DO NOTHING RETURNING id";
+    const SQL: &str = "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10) ON CONFLICT DO NOTHING RETURNING id";
     let now = tx.now;
     let due = job.run_at <= now;
     let state = if due { "ready" } else { "scheduled" };
     let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(&job.lane)
         .bind(state).bind(job.priority).bind(job.run_at.trunc_subsecs(6)).bind(job.kind.rules().max_attempts).bind(&job.trace)
-        .bind(now).fetch_optional(c))?;
+        .bind(now).bind(workspace_lane(job.kind, job.workspace_id)).fetch_optional(c))?;
     if let Some(id) = id {
         if due {
             tx.ring_later(Ring { kind: job.kind, id });
@@ -106,9 +107,18 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     Ok(id)
 }
 
+/// One of several subjects that get a job each.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    pub id: i64,
+    pub lane: Lane,
+    /// Whose share of the kind's places its job takes.
+    pub workspace_id: Option<i64>,
+}
+
 /// Enqueues a job like this one for each subject and its lane: in one statement, however many there are. A subject that
 /// has a job already keeps that one.
-pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[(i64, Lane)]) -> Result<()> {
+pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[Subject]) -> Result<()> {
     let due = like.run_at <= tx.now;
     for id in insert_each(tx, like, if due { "ready" } else { "scheduled" }, false, subjects).await? {
         if due {
@@ -121,28 +131,24 @@ pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[(i64, Lane)]) 
 /// The same for subjects that share a lane, and may be very many: all are due, and wait for the lane, which is given as
 /// many as it has places for, one after the other. So they come in nobody's way.
 pub async fn enqueue_in_lane(tx: &mut Tx, like: &NewJob, lane: Lane, subject_ids: &[i64]) -> Result<()> {
-    let subjects: Vec<_> = subject_ids.iter().map(|id| (*id, lane)).collect();
+    let subject = |id: &i64| Subject { id: *id, lane, workspace_id: like.workspace_id };
+    let subjects: Vec<_> = subject_ids.iter().map(subject).collect();
     insert_each(tx, like, "ready", true, &subjects).await?;
     tx.free_places(&lane.to_string(), like.kind.rules().lane_cap.unwrap_or(i64::MAX));
     Ok(())
 }
 
-async fn insert_each(
-    tx: &mut Tx,
-    like: &NewJob,
-    state: &str,
-    waiting: bool,
-    subjects: &[(i64, Lane)],
-) -> Result<Vec<i64>> {
+async fn insert_each(tx: &mut Tx, like: &NewJob, state: &str, waiting: bool, subjects: &[Subject]) -> Result<Vec<i64>> {
     if subjects.is_empty() {
         return Ok(Vec::new());
     }
     let sql = tx.spelt(
-        "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9 FROM json_array_elements($1::json) ON CONFLICT DO NOTHING RETURNING id",
-        "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at) SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9 FROM json_each($1) WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
+        "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane) SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2 FROM json_array_elements($1::json) ON CONFLICT DO NOTHING RETURNING id",
+        "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane) SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2 FROM json_each($1) WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
     );
     let (now, run_at, attempts) = (tx.now, like.run_at.trunc_subsecs(6), like.kind.rules().max_attempts);
-    let list: Vec<_> = subjects.iter().map(|(id, lane)| (id, lane.to_string())).collect();
+    let each = |s: &Subject| (s.id, s.lane.to_string(), workspace_lane(like.kind, s.workspace_id));
+    let list: Vec<_> = subjects.iter().map(each).collect();
     let list = serde_json::json!(list).to_string();
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(like.kind).bind(state).bind(waiting)
         .bind(like.priority).bind(run_at).bind(attempts).bind(&like.trace).bind(now).fetch_all(c))?;
@@ -181,9 +187,9 @@ pub async fn forgive(tx: &mut Tx, job: &Claimed) -> Result<()> {
 
 /// Makes the subject's waiting job due now, in the lane that is given, or enqueues a new one.
 pub async fn hasten(tx: &mut Tx, job: &NewJob) -> Result<()> {
-    const SQL: &str = "UPDATE jobs SET state = 'ready', waiting = FALSE, lane = $4, run_at = $3, dispatched_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready') RETURNING id";
+    const SQL: &str = "UPDATE jobs SET state = 'ready', waiting = FALSE, lane = $4, workspace_lane = $5, run_at = $3, dispatched_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready') RETURNING id";
     let now = tx.now;
-    let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now).bind(&job.lane).fetch_optional(c))?;
+    let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now).bind(&job.lane).bind(workspace_lane(job.kind, job.workspace_id)).fetch_optional(c))?;
     match id {
         Some(id) => tx.ring_later(Ring { kind: job.kind, id }),
         None => {

@@ -54,7 +54,7 @@ impl PublishTarget {
         if !p.connector.can_reconcile() {
             return Ok(Some(How::cannot_tell()));
         }
-        let mut asked = p.connector.reconcile(&p.call, &p.outgoing).await;
+        let mut asked = run.wait(p.connector.reconcile(&p.call, &p.outgoing)).await;
         if let Err(CallError::AuthExpired(failure)) = asked {
             asked = match self.refresh(run, p, failure).await? {
                 Ok(()) => p.connector.reconcile(&p.call, &p.outgoing).await,
@@ -91,6 +91,7 @@ impl PublishTarget {
         if held_back.is_none() {
             targets::mark_call(&mut tx, p.target.id, &p.outgoing.marker).await?;
             p.target.call_started_at = Some(tx.now);
+            run.mark();
         }
         tx.commit().await?;
         Ok(held_back)
@@ -127,9 +128,12 @@ impl PublishTarget {
         if left.is_zero() {
             return Err(CallError::network("Crier was held up for too long before it could call the platform."));
         }
-        match run.call(tokio::time::timeout(left, p.connector.publish(&p.call, &p.outgoing))).await {
-            Ok(result) => result,
-            Err(_) => Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time."))),
-        }
+        run.set_in_doubt(true);
+        let called = tokio::time::timeout(left, p.connector.publish(&p.call, &p.outgoing));
+        let result = run.call_and_wait(called).await.unwrap_or_else(|_| {
+            Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time.")))
+        });
+        run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_))));
+        result
     }
 }

@@ -24,7 +24,7 @@ use crier_common::domain::post::Target;
 use crier_common::media::Library;
 use crier_common::media::budget::Share;
 use crier_common::platforms::{Account, Connector, Outgoing, Registry};
-use crier_common::store::{Result, Store, Tx, targets};
+use crier_common::store::{Result, Store, Tx, posts, targets};
 
 use self::ending::{Ended, How};
 use super::{Deps, Ending, Job};
@@ -115,7 +115,15 @@ impl Job for PublishTarget {
     }
 
     async fn hand_back(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        self.take_back(tx, run).await?;
         if run.is_counted() { targets::uncount(tx, run.job.subject_id).await } else { Ok(()) }
+    }
+
+    async fn take_back(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        if !run.has_idle_mark() || posts::lock_of_target(tx, run.job.subject_id).await?.is_none() {
+            return Ok(());
+        }
+        targets::clear_call(tx, run.job.subject_id).await
     }
 
     fn pause(&self, attempt: i32) -> TimeDelta {

@@ -120,20 +120,20 @@ impl PublishTarget {
         p: &mut Prepared,
         image: &Image,
     ) -> Result<std::result::Result<Value, CallError>> {
-        match self.upload_once(p, image).await {
+        match self.upload_once(run, p, image).await {
             Err(CallError::AuthExpired(failure)) => match self.refresh(run, p, failure).await? {
-                Ok(()) => Ok(self.upload_once(p, image).await),
+                Ok(()) => Ok(self.upload_once(run, p, image).await),
                 Err(error) => Ok(Err(error)),
             },
             result => Ok(result),
         }
     }
 
-    async fn upload_once(&self, p: &Prepared, image: &Image) -> std::result::Result<Value, CallError> {
+    async fn upload_once(&self, run: &Run, p: &Prepared, image: &Image) -> std::result::Result<Value, CallError> {
         // It may be several requests, each with the platform's time-out, as a publish is.
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
         let upload = p.connector.upload(&p.call, &p.outgoing, image);
-        match tokio::time::timeout(deadline, upload).await {
+        match run.wait(tokio::time::timeout(deadline, upload)).await {
             Ok(result) => result,
             Err(_) => Err(CallError::network("The platform did not take a picture in time.")),
         }

@@ -76,6 +76,7 @@ impl PublishTarget {
         } else if begins {
             targets::start_call(&mut tx, target.id, &marker).await?;
             target.call_started_at = Some(tx.now);
+            run.mark();
         } else {
             targets::start_marked(&mut tx, target.id, &marker).await?;
         }

@@ -53,7 +53,7 @@ impl PublishTarget {
             }
         }
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
-        let refreshed = match run.call(tokio::time::timeout(deadline, p.connector.refresh(&p.call))).await {
+        let refreshed = match run.call_and_wait(tokio::time::timeout(deadline, p.connector.refresh(&p.call))).await {
             Ok(refreshed) => refreshed,
             Err(_) => Err(CallError::network("The platform did not answer in time to a request for new tokens.")),
         };

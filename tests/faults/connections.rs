@@ -1,0 +1,50 @@
+//! Clients that connect and say nothing, more of them than the process may open files: the law is that others are served,
+//! posts go out once, and the log stays quiet.
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::support::client::texts;
+use crate::support::process::Installation;
+
+/// As many files as the process may have open.
+const DESCRIPTORS: u32 = 256;
+const IDLE: usize = 600;
+const POSTS: usize = 20;
+
+#[tokio::test]
+async fn idle_connections_hold_up_nothing() {
+    let crier = Installation::embedded_with_descriptors(DESCRIPTORS).await;
+    let handle = "idle";
+    let (brand, account) = crier.sandbox(handle).await;
+    let address = crier.url.trim_start_matches("http://").to_owned();
+    let mut idle = Vec::new();
+    let mut posts = Vec::new();
+    let texts = texts("post", POSTS);
+    for (n, batch) in texts.chunks(2).enumerate() {
+        for _ in 0..IDLE / (POSTS / 2) {
+            let mut client = TcpStream::connect(&address).await.expect("the listener takes it");
+            // Some never say a word, some stop in the middle of a head.
+            if n % 2 == 0 {
+                let _ = client.write_all(b"GET / HTTP/1.1\r\nhost: ").await;
+            }
+            idle.push(client);
+        }
+        for text in batch {
+            posts.push(crier.post(brand, account, text).await);
+        }
+    }
+    for post in crier.all_published(brand, &posts).await {
+        assert_eq!(post["targets"][0]["attempts"], 1, "{post}");
+    }
+    let page = crier.page(handle).await;
+    for text in &texts {
+        assert_eq!(page.matches(text).count(), 1, "{text} on the page");
+    }
+    let evicted = crier.metric("crier", "crier_http_connections_evicted_total").await;
+    assert!(evicted.is_some_and(|evicted| evicted > 100.0), "{evicted:?}");
+    let open = crier.metric("crier", "crier_http_connections").await;
+    assert!(open.is_some_and(|open| open <= f64::from(DESCRIPTORS / 2)), "{open:?}");
+    let log = crier.log("crier");
+    assert!(log.lines().count() < 10, "{log}");
+}

@@ -1,0 +1,83 @@
+//! Sites that take connections and never answer: what they hold up, and what they leave marked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crier_common::config::Concurrency;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::Kind;
+use crier_common::domain::post::TargetStatus;
+use crier_common::platforms::CallError;
+use crier_common::queue::memory::MemoryBell;
+use crier_common::store::Store;
+use crier_common::store::jobs::dispatch;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::client::until;
+use crate::support::fake_platform::{Gate, Say};
+use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::store::cipher;
+
+worker_on_both!(hanging_sites_give_their_places_back, a_run_that_fails_after_a_refusal_leaves_no_call_open);
+
+/// Two accounts' sites hang, with more posts than this worker has places: the post of a third goes out all the same.
+async fn hanging_sites_give_their_places_back(w: TestWorker) {
+    let gate = Gate::new();
+    w.fake.says((0..8).map(|_| Say::Hang(gate.clone())));
+    let bell = Arc::new(MemoryBell::default());
+    let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), bell.clone());
+    let stop = CancellationToken::new();
+    let engine = w.engine_for(store.clone(), &[Kind::PublishTarget]);
+    let worker =
+        tokio::spawn(crier_worker::run(engine.clone(), bell, Concurrency::each(4), Duration::ZERO, stop.clone()));
+    let notify = async || {
+        let mut tx = store.begin().await.unwrap();
+        dispatch::ring_unheard(&mut tx, Kind::PublishTarget, w.later(1), 100).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    let other = w.another_account("hangs-too").await;
+    for _ in 0..4 {
+        w.publish(&[w.account.id, other.id]).await;
+    }
+    until("all hang", || async {
+        notify().await;
+        (engine.held().len() == 8).then_some(())
+    })
+    .await;
+    let third = w.another_account("answers").await;
+    let (_, targets) = w.publish(&[third.id]).await;
+    until("the third is published", || async {
+        notify().await;
+        (w.target(targets[0]).await.status == TargetStatus::Published).then_some(())
+    })
+    .await;
+    stop.cancel();
+    worker.await.unwrap();
+}
+
+/// The platform turned the call away, and the database fails before the run has renewed the access: nothing is in doubt,
+/// so the next run calls again, although this platform cannot be asked.
+async fn a_run_that_fails_after_a_refusal_leaves_no_call_open(w: TestWorker) {
+    w.fake.cannot_tell();
+    let refused = Failure::of(Category::AuthExpired, "The token is not valid.");
+    w.fake.says([Say::Refuse(CallError::AuthExpired(refused))]);
+    let (_, target) = w.publish_one().await;
+    refuse_updates_of_accounts(&w).await;
+    assert!(w.engine.run(w.rung()).await);
+    let after = w.target(target).await;
+    assert_eq!((after.status, after.call_started_at, after.attempts), (TargetStatus::Publishing, None, 1));
+    w.sql(if w.is_postgres() { "DROP TRIGGER refuse ON social_accounts" } else { "DROP TRIGGER refuse" }).await;
+    w.run_to_the_end().await;
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+}
+
+async fn refuse_updates_of_accounts(w: &TestWorker) {
+    w.sql(match w.is_postgres() {
+        true => {
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
+             CREATE TRIGGER refuse BEFORE UPDATE ON social_accounts FOR EACH ROW EXECUTE FUNCTION refuse()"
+        }
+        false => "CREATE TRIGGER refuse BEFORE UPDATE ON social_accounts BEGIN SELECT RAISE(ABORT, 'refused'); END",
+    })
+    .await;
+}

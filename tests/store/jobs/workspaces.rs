@@ -1,0 +1,135 @@
+//! The share of a workspace: no more of its jobs of a kind at once, and places that come free go to the lane with the fewest.
+
+use crier_common::domain::job::{Kind, LEASE, NewJob, Outcome};
+use crier_common::store::jobs::{self, dispatch};
+
+use crate::support::store::{TestStore, on_both};
+
+on_both![
+    a_workspace_has_no_more_running_than_its_share,
+    a_place_goes_to_the_lane_of_which_the_fewest_run,
+    the_sweep_wakes_no_more_than_there_is_room_for,
+    every_way_out_of_a_workspace_wakes_the_next,
+    a_workspace_that_has_room_leaves_its_lanes_alone,
+];
+
+const HANGING: i64 = 1;
+const OTHER: i64 = 2;
+
+fn share() -> i64 {
+    Kind::PublishTarget.rules().workspace_cap.unwrap()
+}
+
+/// A publish of an account of the workspace.
+async fn publish(s: &TestStore, workspace: i64, account: i64, subject: i64) -> i64 {
+    let mut job = NewJob::new(Kind::PublishTarget, subject, s.now()).workspace(workspace);
+    job.lane = Some(format!("account:{account:05}"));
+    s.write(async |tx| jobs::enqueue(tx, &job).await).await.expect("the subject has no other job")
+}
+
+/// So many of its publishes run, two of each account, and never end by themselves. Gives one of them.
+async fn hang(s: &TestStore, count: i64) -> i64 {
+    let mut ids = Vec::new();
+    for n in 0..count {
+        ids.push(publish(s, HANGING, 1_000 + n / 2, 1_000 + n).await);
+    }
+    assert_eq!(s.claim(&ids, "w").await.len(), usize::try_from(count).unwrap());
+    s.bell.take();
+    ids[0]
+}
+
+async fn waiting(s: &TestStore) -> i64 {
+    s.number("SELECT count(*) FROM jobs WHERE waiting AND state = 'ready'").await
+}
+
+async fn sweep(s: &TestStore) -> Vec<i64> {
+    s.write(async |tx| dispatch::sweep_lanes(tx).await).await;
+    s.bell.take()
+}
+
+async fn a_workspace_has_no_more_running_than_its_share(s: TestStore) {
+    hang(&s, share() - 1).await;
+    let ids = [publish(&s, HANGING, 1, 1).await, publish(&s, HANGING, 2, 2).await, publish(&s, OTHER, 3, 3).await];
+    let held = s.claim(&ids, "w").await;
+    assert_eq!(held.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[0], ids[2]], "the other has places of its own");
+    assert_eq!(waiting(&s).await, 1);
+    s.bell.take();
+    assert!(s.settle(&held[1], Outcome::Done).await);
+    assert!(s.bell.take().is_empty(), "the other's end frees nothing");
+    assert!(s.settle(&held[0], Outcome::Done).await);
+    assert_eq!(s.bell.take(), [ids[1]]);
+    assert_eq!(s.claim(&ids[1..2], "w").await.len(), 1);
+}
+
+async fn a_place_goes_to_the_lane_of_which_the_fewest_run(s: TestStore) {
+    hang(&s, share() - 1).await;
+    let last = publish(&s, HANGING, 1_000, 1).await;
+    let last = s.claim(&[last], "w").await.remove(0);
+    // The accounts whose sites hang have more to send, and asked first.
+    let mut more = Vec::new();
+    for n in 0..40 {
+        more.push(publish(&s, HANGING, 1_000 + n, 5_000 + n).await);
+    }
+    s.advance(1);
+    let quick = publish(&s, HANGING, 9, 9).await;
+    more.push(quick);
+    assert!(s.claim(&more, "w").await.is_empty());
+    s.bell.take();
+    assert!(s.settle(&last, Outcome::Done).await);
+    assert_eq!(s.bell.take(), [quick]);
+    assert_eq!(waiting(&s).await, 40);
+}
+
+async fn the_sweep_wakes_no_more_than_there_is_room_for(s: TestStore) {
+    hang(&s, share()).await;
+    let mut ids = Vec::new();
+    for n in 0..30 {
+        ids.push(publish(&s, HANGING, 2_000 + n, 2_000 + n).await);
+    }
+    assert!(s.claim(&ids, "w").await.is_empty());
+    s.bell.take();
+    assert!(sweep(&s).await.is_empty(), "it is full");
+    // Three ended, and the process that was to wake others died.
+    let ended =
+        "UPDATE jobs SET state = 'done' WHERE id IN (SELECT id FROM jobs WHERE state = 'running' ORDER BY id LIMIT 3)";
+    s.sql(ended).await;
+    assert_eq!(sweep(&s).await.len(), 3);
+}
+
+async fn every_way_out_of_a_workspace_wakes_the_next(s: TestStore) {
+    hang(&s, share() - 1).await;
+    let first = publish(&s, HANGING, 1, 1).await;
+    let mut held = s.claim(&[first], "w").await.remove(0);
+    for (n, way) in (2..).zip(["retried", "released", "rescued"]) {
+        let next = publish(&s, HANGING, n, n).await;
+        assert!(s.claim(&[next], "w").await.is_empty(), "{way}");
+        s.bell.take();
+        match way {
+            "retried" => assert!(s.settle(&held, Outcome::RetryAt(s.later(600), "again".into())).await),
+            "released" => assert!(s.write(async |tx| jobs::engine::release(tx, &held).await).await),
+            _ => {
+                s.advance(LEASE.num_seconds() + 1);
+                s.write(async |tx| dispatch::rescue_one(tx, held.id).await).await;
+            }
+        }
+        let woken = s.bell.take();
+        assert!(woken.contains(&next), "{way}: {woken:?}");
+        held = s.claim(&[next], "w").await.remove(0);
+    }
+}
+
+async fn a_workspace_that_has_room_leaves_its_lanes_alone(s: TestStore) {
+    hang(&s, 10).await;
+    let ids = [
+        publish(&s, HANGING, 1, 1).await,
+        publish(&s, HANGING, 1, 2).await,
+        publish(&s, HANGING, 1, 3).await,
+        publish(&s, HANGING, 1, 4).await,
+        publish(&s, HANGING, 1, 5).await,
+    ];
+    let held = s.claim(&ids, "w").await;
+    assert_eq!((held.len(), waiting(&s).await), (4, 1), "the lane is full, the workspace is not");
+    s.bell.take();
+    assert!(s.settle(&held[0], Outcome::Done).await);
+    assert_eq!(s.bell.take(), [ids[4]]);
+}
