@@ -1,0 +1,319 @@
+// What a hostile tenant can do, from two of them, and what a third one notices. Run by scripts/abuse.
+//
+// Everything is bounded: each attack is one loop with a pause, ends with the time given, and goes to 127.0.0.1 alone.
+
+import { readFileSync, statSync } from 'node:fs'
+import http from 'node:http'
+import net from 'node:net'
+
+const [annLive, annTest, bobLive, bobTest, eveLive] = process.argv.slice(2)
+const base = process.env.API
+const seconds = Number(process.env.SECONDS_BESIDE)
+const port = Number(new URL(base).port)
+
+let serial = 0
+const unique = () => `abuse-${process.pid}-${(serial += 1)}`
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
+let running = true
+const answers = {}
+
+// --- Requests ---------------------------------------------------------------------------------------------------------
+
+const agents = new Map()
+function agentOf(tenant) {
+    if (!agents.has(tenant)) agents.set(tenant, new http.Agent({ keepAlive: true, maxSockets: 8 }))
+    return agents.get(tenant)
+}
+
+/** One request; gives the status and the body as JSON, or `{status: 0}` where the connection broke. */
+function request(key, method, path, body, headers = {}) {
+    return new Promise((done) => {
+        const text = typeof body === 'string' || Buffer.isBuffer(body) ? body : body && JSON.stringify(body)
+        const url = path.startsWith('/sandbox') ? base + path : `${base}/api/public/v1${path}`
+        const request = http.request(url, {
+            method,
+            agent: agentOf(key),
+            headers: {
+                ...(key && { authorization: `Bearer ${key}` }),
+                ...(text && { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
+                'idempotency-key': unique(),
+                ...headers,
+            },
+        })
+        request.on('error', () => done({ status: 0, json: null }))
+        request.on('response', (response) => {
+            const parts = []
+            response.on('data', (part) => parts.push(part))
+            response.on('error', () => done({ status: 0, json: null }))
+            response.on('end', () => {
+                let json = null
+                try {
+                    json = JSON.parse(Buffer.concat(parts).toString())
+                } catch {}
+                done({ status: response.statusCode, json })
+            })
+        })
+        request.end(text)
+    })
+}
+
+async function must(key, method, path, body) {
+    const { status, json } = await request(key, method, path, body)
+    if (status < 200 || status > 299) throw new Error(`${method} ${path}: ${status} ${JSON.stringify(json)}`)
+    return json.data
+}
+
+// --- The servers of this machine that Crier calls --------------------------------------------------------------------
+
+const receipts = new Map()
+const hostile = 'x\u0000y'.repeat(1_000_000)
+const feed = `<rss><channel><title>t</title><item><a ${'a '.repeat(320_000)}`
+
+/** Webhooks of the third tenant, WordPress sites that hang or answer rubbish, and a feed. */
+const servers = http.createServer((incoming, response) => {
+    const parts = []
+    incoming.on('data', (part) => parts.push(part))
+    incoming.on('end', () => {
+        const at = performance.now()
+        const [, kind, ...rest] = incoming.url.split('?')[0].split('/')
+        const path = rest.join('/')
+        const json = (value) => {
+            response.setHeader('content-type', 'application/json')
+            response.end(JSON.stringify(value))
+        }
+        if (kind === 'hook') {
+            const event = JSON.parse(Buffer.concat(parts).toString())
+            const id = event.data.post_id
+            receipts.set(id, [...(receipts.get(id) ?? []), { at, event: event.event }])
+            response.end()
+        } else if (kind === 'feed') {
+            response.setHeader('content-type', 'application/rss+xml')
+            response.end(feed)
+        } else if (path.endsWith('users/me')) {
+            json({ id: 1, name: 'n', capabilities: { publish_posts: true } })
+        } else if (incoming.method === 'POST' && path.endsWith('wp/v2/posts')) {
+            // One that hangs never answers; the other answers what no database takes.
+            if (kind.startsWith('rubbish')) json({ id: 1, link: `javascript:${hostile}`, slug: hostile, title: hostile })
+        } else if (path.includes('wp/v2/posts')) {
+            json([])
+        } else {
+            response.setHeader('link', `<http://127.0.0.1:${servers.address().port}/${kind}/wp-json/>; rel="https://api.w.org/"`)
+            json({ name: kind })
+        }
+    })
+})
+await new Promise((done) => servers.listen(0, '127.0.0.1', done))
+const outside = `http://127.0.0.1:${servers.address().port}`
+
+// --- Attacks ----------------------------------------------------------------------------------------------------------
+
+/** Runs `attack` again and again with a pause, counting what came of it. */
+async function repeat(name, pause, attack) {
+    while (running) {
+        const status = await attack().catch(() => 'error')
+        answers[name] ??= {}
+        answers[name][status] = (answers[name][status] ?? 0) + 1
+        await sleep(pause)
+    }
+}
+
+function bodies(test, brand) {
+    const objects = `{"content":"x","overrides":[${Array(300_000).fill('{}').join(',')}]}`
+    const keys = `{${Array.from({ length: 80_000 }, (_, n) => `"k${n}":1`).join(',')}}`
+    const ids = `{"content":"x","accounts":[${Array.from({ length: 140_000 }, (_, n) => n + 1).join(',')}]}`
+    const deep = `{"content":${'['.repeat(100_000)}`
+    const all = [objects, keys, ids, deep]
+    let n = 0
+    return repeat('1 bodies of 1 MB', 400, async () => {
+        const path = `/brands/${brand}/posts/validate`
+        return (await request(test, 'POST', path, all[(n += 1) % all.length])).status
+    })
+}
+
+/** Connections that say nothing, opened again as they are closed. */
+function idle(count) {
+    const open = new Set()
+    return repeat('2 idle connections', 100, async () => {
+        for (let n = 0; n < 250 && open.size < count && running; n += 1) {
+            const socket = net.connect(port, '127.0.0.1')
+            open.add(socket)
+            socket.on('error', () => {})
+            socket.on('close', () => open.delete(socket))
+        }
+        if (!running) open.forEach((socket) => socket.destroy())
+        return 'rounds'
+    }).finally(() => open.forEach((socket) => socket.destroy()))
+}
+
+/** An upload that says it is large and then sends a little at a time. */
+function stalledUploads(live, brand) {
+    const upload = () =>
+        new Promise((done) => {
+            const socket = net.connect(port, '127.0.0.1')
+            const head =
+                `POST /api/public/v1/brands/${brand}/media HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${live}\r\n` +
+                `idempotency-key: ${unique()}\r\ncontent-type: multipart/form-data; boundary=b\r\n` +
+                `content-length: 20000000\r\n\r\n--b\r\ncontent-disposition: form-data; name="file"; filename="a.png"\r\n\r\n`
+            const drip = setInterval(() => (running ? socket.write('x'.repeat(100)) : socket.destroy()), 1_000)
+            let answer = 'closed'
+            socket.on('data', (data) => (answer = data.toString().slice(9, 12)))
+            socket.on('error', () => {})
+            socket.on('close', () => {
+                clearInterval(drip)
+                done(answer)
+            })
+            socket.write(head + 'x'.repeat(500_000))
+        })
+    return Promise.all(Array.from({ length: 8 }, () => repeat('3 stalled uploads', 500, upload)))
+}
+
+function comments(handle, post) {
+    const form = `name=n&body=${'x'.repeat(1_900)}`
+    return repeat('4 comments', 20, async () => {
+        const path = `/sandbox/${handle}/posts/${post}/comments`
+        return (await request('', 'POST', path, form, { 'content-type': 'application/x-www-form-urlencoded' })).status
+    })
+}
+
+function plans(live, brand) {
+    const items = Array.from({ length: 15 }, (_, n) => ({ title: `t${n}`, content: 'x'.repeat(60_000) }))
+    const path = `/brands/${brand}/content-plans`
+    let n = 0
+    return repeat('5 content plans', 200, async () => {
+        n += 1
+        return (await request(live, n % 2 ? 'POST' : 'GET', path, n % 2 ? { name: `p${n}`, items } : undefined)).status
+    })
+}
+
+function feeds(live, brand) {
+    let n = 0
+    const path = `/brands/${brand}/feeds`
+    return repeat('6 feeds', 1_000, async () => {
+        return (await request(live, 'POST', path, { url: `${outside}/feed/${(n += 1)}` })).status
+    })
+}
+
+async function sites(live, brand, kind, count) {
+    const accounts = []
+    for (let n = 0; n < count; n += 1) {
+        const credentials = { site_url: `${outside}/${kind}${n}`, username: 'ada', application_password: 'abcd' }
+        const made = await must(live, 'POST', `/brands/${brand}/social-accounts`, { platform: 'wordpress', credentials })
+        accounts.push(made[0].id)
+    }
+    return accounts
+}
+
+function publishes(name, pause, live, brand, accounts) {
+    return repeat(name, pause, async () => {
+        const body = { content: `c ${unique()}`, schedule_type: 'now', accounts }
+        return (await request(live, 'POST', `/brands/${brand}/posts`, body)).status
+    })
+}
+
+// --- The third tenant -------------------------------------------------------------------------------------------------
+
+/** Posts and reads for so many seconds; gives how long requests took, and posts from the request to the webhook. */
+async function measure(brand, account, forSeconds) {
+    const [requests, published, posts] = [[], [], []]
+    const until = performance.now() + forSeconds * 1_000
+    const one = async () => {
+        const began = performance.now()
+        const body = { content: `mine ${unique()}`, schedule_type: 'now', accounts: [account] }
+        const { status, json } = await request(eveLive, 'POST', `/brands/${brand}/posts`, body)
+        requests.push(performance.now() - began)
+        if (status !== 201) return posts.push({ failed: `POST: ${status} ${JSON.stringify(json)}` })
+        posts.push({ id: json.data.id, began })
+        const read = performance.now()
+        const listed = await request(eveLive, 'GET', `/brands/${brand}/posts?per_page=5`)
+        requests.push(performance.now() - read)
+        if (listed.status !== 200) posts.push({ failed: `GET: ${listed.status}` })
+    }
+    const under = []
+    while (performance.now() < until) {
+        under.push(one())
+        await sleep(100)
+    }
+    await Promise.all(under)
+    const giveUp = performance.now() + 60_000
+    while (performance.now() < giveUp && posts.some((post) => post.id && !receipts.has(post.id))) await sleep(100)
+    const problems = posts.filter((post) => post.failed).map((post) => post.failed)
+    for (const { id, began } of posts.filter((post) => post.id)) {
+        const told = receipts.get(id) ?? []
+        if (told.length !== 1 || told[0].event !== 'post.published') problems.push(`post ${id}: ${JSON.stringify(told)}`)
+        else published.push(told[0].at - began)
+    }
+    return { requests, published, problems, posts: posts.length }
+}
+
+const quantile = (all, q) => [...all].sort((a, b) => a - b)[Math.min(all.length - 1, Math.floor(all.length * q))] ?? NaN
+const facts = ({ requests, published, posts }) => ({
+    posts,
+    request_p50_ms: quantile(requests, 0.5),
+    request_p99_ms: quantile(requests, 0.99),
+    published_p50_ms: quantile(published, 0.5),
+    published_p99_ms: quantile(published, 0.99),
+})
+
+const memory = () =>
+    process.env.PIDS.split(' ').map((pid) => {
+        try {
+            return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024
+        } catch {
+            return NaN
+        }
+    })
+
+// --- The run ----------------------------------------------------------------------------------------------------------
+
+const brandOf = async (key) => (await must(key, 'POST', '/brands', { name: 'Brand' })).id
+const sandbox = async (key, brand, handle) =>
+    (await must(key, 'POST', `/brands/${brand}/social-accounts`, { platform: 'sandbox', credentials: { handle } }))[0].id
+const [ann, bob, eve] = [await brandOf(annLive), await brandOf(bobLive), await brandOf(eveLive)]
+const mine = await sandbox(eveLive, eve, 'eve')
+const theirs = await sandbox(annLive, ann, 'ann')
+await must(eveLive, 'POST', '/webhooks', { url: `${outside}/hook`, events: ['post.published', 'post.failed'] })
+const post = await must(annLive, 'POST', `/brands/${ann}/posts`, { content: 'c', schedule_type: 'now', accounts: [theirs] })
+const hanging = await sites(annLive, ann, 'hanging', 50)
+const rubbish = await sites(bobLive, bob, 'rubbish', 2)
+
+await measure(eve, mine, 5)
+const alone = await measure(eve, mine, Math.min(seconds, 30))
+const attacks = [
+    bodies(annTest, ann),
+    bodies(bobTest, bob),
+    idle(5_000),
+    stalledUploads(annLive, ann),
+    stalledUploads(bobLive, bob),
+    comments('ann', 1),
+    plans(bobLive, bob),
+    feeds(annLive, ann),
+    publishes('7 rubbish answers', 500, bobLive, bob, rubbish),
+    publishes('8 hanging sites', 500, annLive, ann, hanging),
+]
+await sleep(3_000)
+const beside = await measure(eve, mine, seconds)
+const held = memory()
+running = false
+await Promise.race([Promise.all(attacks), sleep(30_000)])
+
+const log = statSync(process.env.LOG).size
+const [quiet, loud] = [facts(alone), facts(beside)]
+const ratios = { request: loud.request_p99_ms / quiet.request_p99_ms, published: loud.published_p99_ms / quiet.published_p99_ms }
+const problems = [...alone.problems, ...beside.problems]
+if (ratios.request > 2) problems.push(`the p99 of requests is ${ratios.request.toFixed(2)} times that alone`)
+if (ratios.published > 2) problems.push(`the p99 of publishing is ${ratios.published.toFixed(2)} times that alone`)
+if (log > 1_000_000) problems.push(`the log has ${log} bytes`)
+const result = { alone: quiet, beside: loud, p99_ratios: ratios, log_bytes: log, memory_mib: held, answers, problems }
+if (process.env.JSON) console.log(JSON.stringify(result, null, 2))
+else {
+    const ms = (value) => value.toFixed(1).padStart(10)
+    console.log(`the third tenant, ms          p50 alone    beside  p99 alone    beside  p99 ratio`)
+    for (const name of ['request', 'published']) {
+        const [p50, p99] = [`${name}_p50_ms`, `${name}_p99_ms`]
+        console.log(`${name.padEnd(28)} ${ms(quiet[p50])}${ms(loud[p50])} ${ms(quiet[p99])}${ms(loud[p99])}  ${ratios[name].toFixed(2)}`)
+    }
+    console.log(`posts ${quiet.posts} alone, ${loud.posts} beside; log ${log} bytes; memory ${held.map((mib) => mib.toFixed(0)).join(', ')} MiB`)
+    console.log('answers to the attacks:', JSON.stringify(answers))
+    problems.slice(0, 20).forEach((problem) => console.log('PROBLEM:', problem))
+}
+process.exit(problems.length ? 1 : 0)
