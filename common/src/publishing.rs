@@ -1,12 +1,13 @@
-//! What follows when a target has ended: its post's status, and the event.
+//! What follows when a target has ended (its post's status, and the event), and when its post is deleted.
 
 use serde_json::json;
 
 use crate::domain::event::EventName;
 use crate::domain::failure::Failure;
+use crate::domain::job::Kind;
 use crate::domain::post::{Post, PostStatus, Target, TargetStatus};
 use crate::store::targets::Ended;
-use crate::store::{Result, Tx, events, posts, targets};
+use crate::store::{Result, Tx, events, jobs, posts, targets};
 
 /// Ends a target (or leaves it waiting for its next try), moves its post on once all targets are terminal, and tells the
 /// endpoints. `post` is what [`posts::lock`] gave: its row is held.
@@ -74,14 +75,32 @@ pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Optio
     end_target(tx, (post, deleted), &target, &failed(&target, failure), trace).await
 }
 
-/// A failed target is to be tried again by the operator's wish; `false` where it is not failed any more, or gone.
+/// Takes a post away from clients, and the jobs that have not begun. A job stays where a call of unknown end was made: it
+/// finds out what became of that, tells it, and calls no more. The post's row is held.
+pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
+    for target in targets::list(tx, post_id).await? {
+        if target.call_started_at.is_some() && !target.status.is_terminal() {
+            continue;
+        }
+        jobs::cancel_subject(tx, Kind::PublishTarget, target.id).await?;
+        if target.status == TargetStatus::Pending {
+            // A worker that has its job in hands but has not begun finds no target, and lets go.
+            targets::delete(tx, target.id).await?;
+        }
+    }
+    posts::delete(tx, post_id).await
+}
+
+/// A failed target is to be tried again by the operator's wish, or one that could not be told that its job is dead; `false`
+/// where it is neither any more, or gone.
 pub async fn revive(tx: &mut Tx, target_id: i64) -> Result<bool> {
     let Some((post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(false) };
-    let failed = targets::find(tx, target_id).await?.is_some_and(|t| t.status == TargetStatus::Failed);
-    let Ok(status) = post.status.to(PostStatus::Publishing) else { return Ok(false) };
-    if deleted || !failed {
-        return Ok(false);
-    }
+    let status = match (targets::find(tx, target_id).await?.map(|target| target.status), post.status) {
+        (Some(TargetStatus::Failed), from) => from.to(PostStatus::Publishing).ok(),
+        (Some(TargetStatus::Publishing), PostStatus::Publishing) => Some(PostStatus::Publishing),
+        _ => None,
+    };
+    let Some(status) = status.filter(|_| !deleted) else { return Ok(false) };
     targets::reset(tx, target_id, false).await?;
     posts::update(tx, &Post { status, ..post }).await?;
     Ok(true)

@@ -1,5 +1,7 @@
 //! Social accounts.
 
+use crier_common::store::accounts;
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
@@ -8,8 +10,11 @@ on_both_apps!(
     connecting_saves_and_tells,
     a_form_is_checked_before_the_platform,
     what_the_platform_says_is_told,
+    what_the_platform_tells_of_an_account_is_made_fit,
     a_brand_has_room_for_so_many,
     refreshing_renews_or_expires,
+    a_refusal_of_earlier_credentials_expires_nothing,
+    tokens_of_earlier_credentials_are_not_stored,
     disconnecting_detaches_then_revokes,
     secrets_are_never_shown,
 );
@@ -61,6 +66,46 @@ async fn what_the_platform_says_is_told(app: TestApp) {
     connect(&t, "sandbox", json!({ "handle": "away" })).await.refused(502, "platform_unavailable");
     assert_eq!(connect(&t, "sandbox", json!({ "handle": "wrong" })).await.invalid(), ["credentials.handle"]);
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
+}
+
+async fn what_the_platform_tells_of_an_account_is_made_fit(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let made = connect(&t, "sandbox", json!({ "handle": "odd" })).await.data(201)[0].take();
+    assert_eq!(made["name"], format!("Odd {}", "x".repeat(251)));
+    assert_eq!((&made["username"], &made["profile_url"]), (&Value::Null, &Value::Null));
+    assert_eq!(made["avatar_url"], "https://odd.example/a%00.png");
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([made]));
+    // An id that is not stored as it is would be another account's.
+    connect(&t, "sandbox", json!({ "handle": "nul" })).await.refused(502, "platform_unavailable");
+}
+
+/// Connects the account again while its refresh waits for the platform; gives what the refresh answers, and the token that
+/// is stored then.
+async fn connected_again_while_it_is_refreshed(app: &TestApp, t: &Tenant<'_>, handle: &str) -> (Reply, String) {
+    let id = t.account(handle).await;
+    let refresh = async { t.request("POST", &t.path(&format!("/social-accounts/{id}/refresh"))).send().await };
+    let again = async {
+        app.connector.waiting.acquire().await.unwrap().forget();
+        t.account(handle).await;
+        app.connector.go.add_permits(1);
+    };
+    let (reply, ()) = futures::future::join(refresh, again).await;
+    let found = accounts::with_secrets(&mut app.store.conn().await, app.store.cipher(), id).await.unwrap().unwrap();
+    let secrets: Value = serde_json::from_str(found.1.expose_secret()).unwrap();
+    (reply, secrets["token"].as_str().unwrap().to_owned())
+}
+
+async fn a_refusal_of_earlier_credentials_expires_nothing(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (reply, token) = connected_again_while_it_is_refreshed(&app, &t, "late-refusal").await;
+    assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[0]["status"], "active");
+}
+
+async fn tokens_of_earlier_credentials_are_not_stored(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (reply, token) = connected_again_while_it_is_refreshed(&app, &t, "late-tokens").await;
+    assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
 }
 
 async fn a_brand_has_room_for_so_many(app: TestApp) {

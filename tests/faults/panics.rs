@@ -145,10 +145,11 @@ async fn in_the_run(w: TestWorker) {
     assert_eq!((w.job_of(targets[1]).await.attempt, w.fake.posts().len()), (8, 2));
 }
 
-/// Its call was made, so the platform holds it; no end can be stored, and it is dead like one that kills its process.
+/// Its call was made, so the platform holds it; no end of its own can be stored. It is dead, and no crash.
 async fn in_the_end(w: TestWorker) {
     let (w, post, targets) = story(w, Where::End).await;
-    is_told_as_failed(&w, post, targets[1], "poison").await;
+    is_told_as_failed(&w, post, targets[1], "the end of its run could not be stored").await;
+    assert_eq!(w.job_of(targets[1]).await.crashes, 0);
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (3, 3), "it was not sent again");
 }
 

@@ -8,7 +8,7 @@ use crier_common::platforms::{CallError, Refreshed};
 use crier_common::store::accounts;
 use secrecy::ExposeSecret;
 
-use crate::support::fake_platform::{Gate, Say, auth_expired, reauth, transient, unknown};
+use crate::support::fake_platform::{Gate, Say, auth_expired, reauth, secrets, transient, unknown};
 use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -20,6 +20,9 @@ worker_on_both!(
     a_refusal_of_the_credentials_expires_the_account,
     two_posts_renew_the_token_once,
     a_refresh_whose_worker_died_is_taken_over,
+    a_refusal_of_earlier_credentials_expires_nothing,
+    tokens_got_with_earlier_credentials_are_not_stored,
+    a_refusal_of_the_new_credentials_expires_the_account,
     a_token_that_ran_out_is_renewed_before_asking_about_an_earlier_call,
     a_refusal_while_asking_keeps_the_call_open,
     a_crash_in_the_second_call_counts_from_its_own_beginning,
@@ -142,11 +145,68 @@ async fn a_refresh_whose_worker_died_is_taken_over(w: TestWorker) {
     let held = async |lease: i64| {
         w.write(async |tx| accounts::begin_refresh(tx, w.account.id, TimeDelta::seconds(lease)).await).await
     };
-    assert!(held(60).await && !held(60).await);
+    let version = held(60).await.expect("it is free");
+    assert_eq!(held(60).await, None);
     w.advance(60);
-    assert!(held(60).await);
-    w.write(async |tx| accounts::end_refresh(tx, w.account.id).await).await;
-    assert!(held(60).await);
+    assert_eq!(held(60).await, Some(version));
+    w.write(async |tx| accounts::end_refresh(tx, w.account.id, version).await).await;
+    assert_eq!(held(60).await, Some(version));
+}
+
+/// A run that calls, and the account is connected again meanwhile; then the platform tells it that it refuses the old token.
+async fn connected_again_in_the_call(w: &TestWorker) -> i64 {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let gate = Gate::new();
+    w.fake.says([Say::WaitAndRefuse(gate.clone(), reauth())]);
+    let (_, target) = w.publish_one().await;
+    let (engine, id) = (w.engine.clone(), w.rung());
+    let run = tokio::spawn(async move { engine.run(id).await });
+    gate.entered().await;
+    w.s.account(w.world, "demo", "token-9").await;
+    gate.let_through();
+    run.await.unwrap();
+    target
+}
+
+async fn a_refusal_of_earlier_credentials_expires_nothing(w: TestWorker) {
+    let target = connected_again_in_the_call(&w).await;
+    assert_eq!((w.account_status().await, token(&w).await), (AccountStatus::Active, "token-9".to_owned()));
+    let waiting = w.target(target).await;
+    assert_eq!(
+        (waiting.status, waiting.error.unwrap().code.as_str()),
+        (TargetStatus::Publishing, "credentials_replaced")
+    );
+    // The new ones are tried.
+    w.fake.wants_token("token-9");
+    w.run_jobs().await;
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+    assert_eq!((w.fake.count("refresh"), w.events().await), (0, vec!["post.published".to_owned()]));
+}
+
+async fn a_refusal_of_the_new_credentials_expires_the_account(w: TestWorker) {
+    let target = connected_again_in_the_call(&w).await;
+    w.fake.says([Say::Refuse(reauth())]);
+    w.run_jobs().await;
+    expired(&w, target).await;
+}
+
+async fn tokens_got_with_earlier_credentials_are_not_stored(w: TestWorker) {
+    let gate = Gate::new();
+    w.fake.hold_refresh(gate.clone());
+    w.fake.refreshes([Ok(Refreshed { secrets: Some(secrets("token-1")), token_expires_at: None })]);
+    w.fake.wants_token("token-9");
+    let (post, target) = w.publish_one().await;
+    let (engine, id) = (w.engine.clone(), w.rung());
+    let run = tokio::spawn(async move { engine.run(id).await });
+    gate.entered().await;
+    w.s.account(w.world, "demo", "token-9").await;
+    gate.let_through();
+    run.await.unwrap();
+    assert_eq!((w.account_status().await, token(&w).await), (AccountStatus::Active, "token-9".to_owned()));
+    assert_eq!((w.target(target).await.status, w.attempts(post).await.len()), (TargetStatus::Published, 1));
+    let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
+    assert_eq!(calls, ["publish", "refresh", "publish"]);
+    assert_eq!(w.number("SELECT count(*) FROM social_accounts WHERE refreshing_until IS NOT NULL").await, 0);
 }
 
 /// Publishes with a worker that dies after the platform took the post.

@@ -15,7 +15,7 @@ worker_on_both!(
     a_call_when_the_grace_is_over_is_left_to_its_lease,
     jobs_that_come_together_end_together,
     one_bad_end_spoils_no_other,
-    an_end_that_is_refused_for_good_is_left_to_the_rescue,
+    an_end_that_is_refused_ends_its_job_all_the_same,
     a_kind_that_is_not_taken_is_handed_back,
     the_heartbeat_renews_what_runs,
 );
@@ -108,12 +108,16 @@ async fn one_bad_end_spoils_no_other(w: TestWorker) {
     assert_eq!(three_with_a_bad_one(&w, 2, Refusal::Passing).await, [State::Done; 3]);
 }
 
-async fn an_end_that_is_refused_for_good_is_left_to_the_rescue(w: TestWorker) {
-    let states = three_with_a_bad_one(&w, 1_000, Refusal::Final).await;
-    assert_eq!(states, [State::Done, State::Running, State::Done]);
-    w.advance(LEASE_OVER);
-    w.scheduler.tick().await.unwrap();
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND crashes = 1").await, 1);
+async fn an_end_that_is_refused_ends_its_job_all_the_same(w: TestWorker) {
+    for (how, times) in [(Refusal::Final, 1_000), (Refusal::Panic, 1_000)] {
+        w.sql("DELETE FROM jobs").await;
+        assert_eq!(three_with_a_bad_one(&w, times, how).await, [State::Done, State::Dead, State::Done]);
+        w.advance(LEASE_OVER);
+        w.scheduler.tick().await.unwrap();
+        assert_eq!(w.number("SELECT count(*) FROM jobs WHERE crashes > 0").await, 0, "it is no crash");
+        let why: String = w.value("SELECT last_error FROM jobs WHERE state = 'dead'").await;
+        assert_eq!(why, "the end of its run could not be stored");
+    }
 }
 
 async fn a_kind_that_is_not_taken_is_handed_back(w: TestWorker) {

@@ -5,10 +5,11 @@ use crier_common::domain::account::AccountError;
 use crier_common::domain::failure::Category;
 use crier_common::domain::job::{Kind, NewJob, State};
 use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::publishing;
 use crier_common::store::{accounts, jobs, posts};
 use crier_worker::engine::Run;
 
-use crate::support::fake_platform::{Gate, Say};
+use crate::support::fake_platform::{Gate, Say, transient, unknown};
 use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -24,6 +25,10 @@ worker_on_both!(
     a_post_deleted_in_flight_is_finished_and_told,
     a_post_deleted_after_a_crash_is_told_as_it_is,
     a_post_deleted_after_a_crash_before_the_call_is_not_published,
+    a_post_deleted_while_its_call_is_open_is_found_out_about,
+    a_post_deleted_while_its_call_is_open_is_not_sent_again,
+    a_post_deleted_where_the_platform_cannot_tell_is_told_as_unknown,
+    a_post_deleted_in_flight_is_not_tried_again,
     a_post_that_went_out_is_not_missed,
     a_post_too_late_to_be_sent_again_is_missed,
     an_account_lost_after_a_crash_leaves_the_outcome_unknown,
@@ -46,7 +51,7 @@ async fn fails_without_a_call(w: &TestWorker, target: i64, category: Category, c
 
 async fn an_expired_account_is_not_called(w: TestWorker) {
     let error = AccountError { code: "account_expired".into(), message: "refused".into() };
-    w.write(async |tx| accounts::expire(tx, w.account.id, &error).await).await;
+    w.write(async |tx| accounts::expire(tx, w.account.id, 1, &error).await).await;
     let (_, target) = w.publish_one().await;
     fails_without_a_call(&w, target, Category::AuthExpired, "account_expired").await;
 }
@@ -194,6 +199,80 @@ async fn a_post_deleted_after_a_crash_before_the_call_is_not_published(w: TestWo
     assert_eq!(w.events().await, ["post.failed"]);
 }
 
+/// A post whose call ended unknown, and which is deleted before its next run; gives its target.
+async fn deleted_while_open(w: &TestWorker, accepted: bool) -> i64 {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.says([if accepted { Say::AcceptAnd(unknown()) } else { Say::Refuse(unknown()) }]);
+    let (post, target) = w.publish_one().await;
+    w.run_jobs().await;
+    assert!(w.target(target).await.call_started_at.is_some() && w.job_of(target).await.state == State::Scheduled);
+    w.write(async |tx| publishing::delete(tx, post).await).await;
+    assert_eq!(w.job_of(target).await.state, State::Scheduled, "it finds out");
+    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 0, "its row stays until then");
+    target
+}
+
+async fn a_post_deleted_while_its_call_is_open_is_found_out_about(w: TestWorker) {
+    let target = deleted_while_open(&w, true).await;
+    w.run_to_the_end().await;
+    assert_eq!(
+        (w.target(target).await.status, w.events().await),
+        (TargetStatus::Published, vec!["post.published".into()])
+    );
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 1));
+    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 1);
+
+    // The same where its worker died in the call, and the one that was to find out as well.
+    let (post, target) = died_in_the_call(&w, true).await;
+    w.write(async |tx| publishing::delete(tx, post).await).await;
+    let gate = Gate::new();
+    w.fake.hold_answer(gate.clone());
+    w.scheduler.tick().await.unwrap();
+    let doomed = w.doomed().await;
+    doomed.start(w.rung_for_target(target).await);
+    gate.entered().await;
+    doomed.kill().await;
+    w.advance(LEASE_OVER);
+    w.run_to_the_end().await;
+    assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 2));
+    assert_eq!(w.fake.count("publish"), 2);
+}
+
+async fn a_post_deleted_while_its_call_is_open_is_not_sent_again(w: TestWorker) {
+    let target = deleted_while_open(&w, false).await;
+    w.run_to_the_end().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "post_deleted"));
+    assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 0));
+    assert_eq!(w.events().await, ["post.failed"]);
+}
+
+async fn a_post_deleted_where_the_platform_cannot_tell_is_told_as_unknown(w: TestWorker) {
+    w.fake.cannot_tell();
+    let (post, target) = died_in_the_call(&w, true).await;
+    w.write(async |tx| publishing::delete(tx, post).await).await;
+    w.run_to_the_end().await;
+    assert_eq!(w.target(target).await.error.unwrap().category, Category::OutcomeUnknown);
+    assert_eq!((w.fake.count("publish"), w.events().await), (1, vec!["post.failed".to_owned()]));
+}
+
+/// What it was told when it was deleted (its events still go out) is kept, though the call fails for the moment.
+async fn a_post_deleted_in_flight_is_not_tried_again(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let gate = Gate::new();
+    w.fake.says([Say::WaitAndRefuse(gate.clone(), transient())]);
+    let (post, target) = w.publish_one().await;
+    let (engine, id) = (w.engine.clone(), w.rung());
+    let run = tokio::spawn(async move { engine.run(id).await });
+    gate.entered().await;
+    w.write(async |tx| publishing::delete(tx, post).await).await;
+    gate.let_through();
+    run.await.unwrap();
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "post_deleted"));
+    assert_eq!((w.state(id).await, w.events().await), (State::Done, vec!["post.failed".to_owned()]));
+}
+
 async fn a_post_that_went_out_is_not_missed(w: TestWorker) {
     let (_, target) = died_in_the_call(&w, true).await;
     w.clock.advance(TimeDelta::days(3));
@@ -213,7 +292,7 @@ async fn a_post_too_late_to_be_sent_again_is_missed(w: TestWorker) {
 async fn an_account_lost_after_a_crash_leaves_the_outcome_unknown(w: TestWorker) {
     let (post, target) = died_in_the_call(&w, true).await;
     let error = AccountError { code: "account_expired".into(), message: "refused".into() };
-    w.write(async |tx| accounts::expire(tx, w.account.id, &error).await).await;
+    w.write(async |tx| accounts::expire(tx, w.account.id, 1, &error).await).await;
     w.run_jobs().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::OutcomeUnknown));

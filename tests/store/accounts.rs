@@ -63,7 +63,7 @@ async fn connecting_again_mends_the_record(s: TestStore) {
     let w = s.world().await;
     let first = s.account(w, "1", "old").await;
     let error = AccountError { code: "account_expired".to_owned(), message: "Connect it again.".to_owned() };
-    s.write(async |tx| accounts::expire(tx, first.id, &error).await).await;
+    s.write(async |tx| accounts::expire(tx, first.id, 1, &error).await).await;
     s.advance(60);
     let again = NewAccount { name: "New name".to_owned(), username: None, ..new_account("1", "new") };
     let again = s.write(async |tx| accounts::save(tx, w.workspace, &again).await).await;
@@ -143,7 +143,7 @@ async fn expire_and_renew(s: TestStore) {
         let (_, secrets) = accounts::with_secrets(&mut s.conn().await, &cipher(), account.id).await.unwrap().unwrap();
         plain(&secrets).to_owned()
     };
-    s.write(async |tx| accounts::expire(tx, account.id, &error).await).await;
+    s.write(async |tx| accounts::expire(tx, account.id, 1, &error).await).await;
     let expired = find().await;
     assert_eq!((expired.status, expired.last_error), (AccountStatus::Expired, Some(error.clone())));
     s.advance(5);
@@ -151,7 +151,7 @@ async fn expire_and_renew(s: TestStore) {
     let renewed = s.write(async |tx| accounts::renew(tx, &account, None, None).await).await.unwrap();
     assert_eq!((renewed.status, renewed.last_error, renewed.updated_at), (AccountStatus::Active, None, s.now()));
     assert_eq!(token().await, "{\"token\":\"old\"}");
-    s.write(async |tx| accounts::expire(tx, account.id, &error).await).await;
+    s.write(async |tx| accounts::expire(tx, account.id, 1, &error).await).await;
     let fresh = SecretString::from("{\"token\":\"new\"}");
     let until = s.later(900);
     s.write(async |tx| accounts::renew(tx, &account, Some(&fresh), Some(until)).await).await.unwrap();
@@ -166,20 +166,20 @@ async fn one_refreshes_at_a_time(s: TestStore) {
     let w = s.world().await;
     let account = s.account(w, "1", "old").await;
     let at_most = chrono::TimeDelta::seconds(20);
-    let begin = async || s.write(async |tx| accounts::begin_refresh(tx, account.id, at_most).await).await;
+    let begin = async || s.write(async |tx| accounts::begin_refresh(tx, account.id, at_most).await).await.is_some();
     let begun = crate::support::store::at_once(6, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
             let begun = accounts::begin_refresh(&mut tx, account.id, at_most).await.unwrap();
             tx.commit().await.unwrap();
-            begun
+            begun.is_some()
         }
     })
     .await;
     assert_eq!(begun.iter().filter(|begun| **begun).count(), 1);
     assert!(!begin().await);
-    s.write(async |tx| accounts::end_refresh(tx, account.id).await).await;
+    s.write(async |tx| accounts::end_refresh(tx, account.id, 1).await).await;
     assert!(begin().await);
     s.write(async |tx| accounts::renew(tx, &account, None, None).await).await.unwrap();
     assert!(begin().await, "a renewal ends it");

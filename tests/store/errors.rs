@@ -7,7 +7,11 @@ use sqlx::Connection;
 
 use crate::support::store::{TestStore, on_both};
 
-on_both![a_row_that_is_there_already_is_told_apart, a_fault_of_the_program_is_not_the_databases];
+on_both![
+    a_row_that_is_there_already_is_told_apart,
+    a_fault_of_the_program_is_not_the_databases,
+    what_the_database_will_never_take_is_told_apart
+];
 
 async fn a_row_that_is_there_already_is_told_apart(s: TestStore) {
     let w = s.world().await;
@@ -41,6 +45,56 @@ async fn a_fault_of_the_program_is_not_the_databases(s: TestStore) {
     let unknown = s.try_write(async |tx| users::create(tx, w, "x@example.com", "X").await).await.unwrap_err();
     assert!(!unknown.is_unavailable() && !unknown.is_unique_violation() && !unknown.is_serialization(), "{unknown}");
     assert!(!StoreError::Decode("x".to_owned()).is_unavailable());
+}
+
+async fn what_the_database_will_never_take_is_told_apart(s: TestStore) {
+    let w = s.world().await;
+    let try_sql = async |sql: String| -> StoreError {
+        let sql = sqlx::AssertSqlSafe(sql);
+        let done = match s.db() {
+            Db::Pg(pool) => sqlx::raw_sql(sql).execute(pool).await.map(drop),
+            Db::Sqlite { writer, .. } => sqlx::raw_sql(sql).execute(writer).await.map(drop),
+        };
+        done.expect_err("it is refused").into()
+    };
+    let of_the_value = [
+        // A column that must have a value, and one that takes certain words.
+        format!("UPDATE brands SET name = NULL WHERE id = {}", w.brand),
+        "INSERT INTO paused_kinds (kind, created_at) VALUES (NULL, NULL)".to_owned(),
+        format!(
+            "INSERT INTO brand_members (brand_id, user_id, role, created_at) VALUES ({}, {}, 'tsar', '2026-01-01T00:00:00Z')",
+            w.brand, w.user
+        ),
+    ];
+    for sql in of_the_value {
+        let error = try_sql(sql).await;
+        assert!(error.is_rejected() && !error.is_passing(), "{error}");
+    }
+    let of_the_row = s.try_write(async |tx| users::create(tx, 999, "x@example.com", "X").await).await.unwrap_err();
+    let twice = s.try_write(async |tx| users::create(tx, w.workspace, "ann@example.com", "B").await).await.unwrap_err();
+    let unknown = try_sql("UPDATE brands SET nothing = 1".to_owned()).await;
+    for error in [of_the_row, twice, unknown, StoreError::Decode("x".to_owned())] {
+        assert!(
+            !error.is_rejected() && !error.is_passing(),
+            "another row, or another version, may be there later: {error}"
+        );
+    }
+    let with_nul = s.try_write(async |tx| users::create(tx, w.workspace, "nul@example.com", "A\0B").await).await;
+    match (s.is_postgres(), with_nul) {
+        (true, Err(error)) => assert!(error.is_rejected() && !error.is_passing(), "{error}"),
+        (false, made) => drop(made.expect("SQLite takes it")),
+        (true, Ok(_)) => panic!("Postgres takes no NUL"),
+    }
+    if s.is_postgres() {
+        for value in ["'1e400'::float8", "repeat('x', 10000000)::varchar::inet", "'\"\\u0000\"'::jsonb"] {
+            let error = try_sql(format!("UPDATE brands SET name = ({value})::text")).await;
+            assert!(error.is_rejected(), "{value}: {error}");
+        }
+        // Longer than its index takes.
+        let name = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 20000) n)";
+        let error = try_sql(format!("UPDATE users SET email = {name}")).await;
+        assert!(error.is_rejected(), "{error}");
+    }
 }
 
 #[tokio::test]

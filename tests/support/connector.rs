@@ -14,8 +14,8 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-/// Connects any handle but `refused`, `away`, `wrong` and `panics`; `waits` waits until it is let go. A refresh does what
-/// the account's handle says likewise.
+/// Connects any handle but `refused`, `away`, `wrong` and `panics`; `waits` waits until it is let go; of `odd` it tells what
+/// nobody should store, and `nul` has no id that can be. A refresh does what the account's handle says likewise.
 pub struct FakeConnector {
     pub connects: AtomicUsize,
     pub revoked: Mutex<Vec<String>>,
@@ -59,12 +59,13 @@ impl Connector for FakeConnector {
             "waits" => self.wait().await,
             _ => {}
         }
+        let odd = handle == "odd";
         Ok(Connected {
-            external_id: handle.clone(),
-            name: handle.to_uppercase(),
-            username: Some(handle.clone()),
-            profile_url: None,
-            avatar_url: None,
+            external_id: if handle == "nul" { "n\0l".to_owned() } else { handle.clone() },
+            name: if odd { format!("\0Odd\r\n{}", "x".repeat(3_900_000)) } else { handle.to_uppercase() },
+            username: Some(if odd { "\0".to_owned() } else { handle.clone() }),
+            profile_url: odd.then(|| "javascript:alert(1)".to_owned()),
+            avatar_url: odd.then(|| "https://odd.example/a\0.png".to_owned()),
             kind: AccountKind::Profile,
             token_expires_at: None,
             secrets: credentials.with(&[("token", &format!("hunter2-{n}"))]),
@@ -73,6 +74,14 @@ impl Connector for FakeConnector {
 
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
         match account.external_id.as_str() {
+            "late-refusal" => {
+                self.wait().await;
+                Err(CallError::Reauth(failure("The token is refused.")))
+            }
+            "late-tokens" => {
+                self.wait().await;
+                Ok(Refreshed { secrets: Some(account.secrets.with(&[("token", "stale")])), token_expires_at: None })
+            }
             "expired" => Err(CallError::Reauth(failure("The token is refused."))),
             "down" => Err(CallError::Transient(failure("The platform is down."))),
             _ => Ok(Refreshed { secrets: None, token_expires_at: None }),

@@ -22,6 +22,8 @@ use tokio::sync::Semaphore;
 /// What the platform does with one publish.
 pub enum Say {
     Publish,
+    /// Publishes, and calls it so.
+    PublishAs(Published),
     Refuse(CallError),
     /// Takes the post, and then tells this: a connection that broke.
     AcceptAnd(CallError),
@@ -120,6 +122,8 @@ pub struct FakePlatform {
     dies: AtomicBool,
     /// The next answer to a question is found, and then waits here.
     held: Mutex<Option<Arc<Gate>>>,
+    /// The next refresh waits here.
+    held_refresh: Mutex<Option<Arc<Gate>>>,
     count: AtomicU64,
     taken: Semaphore,
 }
@@ -145,6 +149,7 @@ impl FakePlatform {
             calls: Mutex::default(),
             dies: AtomicBool::new(false),
             held: Mutex::default(),
+            held_refresh: Mutex::default(),
             count: AtomicU64::new(0),
             taken: Semaphore::new(0),
         })
@@ -209,6 +214,11 @@ impl FakePlatform {
     /// Holds up the next answer to a question about an earlier call, once it is known.
     pub fn hold_answer(&self, gate: Arc<Gate>) {
         *self.held.lock().expect("no panic") = Some(gate);
+    }
+
+    /// Holds up the next refresh, before it is answered.
+    pub fn hold_refresh(&self, gate: Arc<Gate>) {
+        *self.held_refresh.lock().expect("no panic") = Some(gate);
     }
 
     /// Waits until so many more posts were taken than this was asked for before.
@@ -287,6 +297,10 @@ impl Connector for FakePlatform {
 
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
         self.called("refresh", None);
+        let held = self.held_refresh.lock().expect("no panic").take();
+        if let Some(gate) = held {
+            gate.pass().await;
+        }
         if let Some(answer) = self.refreshes.lock().expect("no panic").pop_front() {
             return answer;
         }
@@ -341,6 +355,10 @@ impl Connector for FakePlatform {
         let next = self.script.lock().expect("no panic").pop_front();
         match next.unwrap_or(Say::Publish) {
             Say::Publish => Ok(self.accept(post)),
+            Say::PublishAs(published) => {
+                self.accept(post);
+                Ok(published)
+            }
             Say::Refuse(error) => Err(error),
             Say::AcceptAnd(error) => {
                 self.accept(post);

@@ -37,6 +37,8 @@ pub struct SocialAccount {
     pub token_expires_at: Option<DateTime<Utc>>,
     #[sqlx(json(nullable))]
     pub last_error: Option<AccountError>,
+    /// Of the secrets, which it goes up with.
+    pub credentials_version: i64,
     pub connected_at: DateTime<Utc>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::outside::{self, MAX_CODE, MAX_MESSAGE};
+
 crate::text_enum! {
     /// What kind of failure it is. The category alone decides whether it is tried again (contract, section 3, Post).
     pub enum Category {
@@ -27,7 +29,8 @@ impl Category {
     }
 }
 
-/// A failure in the words that a client is told. Never holds a secret, a header or a body of the platform as it came.
+/// A failure in the words that a client is told. Never holds a secret, a header or a body of the platform as it came; the
+/// platform's own words in it are one line, and no longer than is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// A stable word of ours: `account_expired`, `platform_rejected`, `text_too_long`…
@@ -42,7 +45,8 @@ pub struct Failure {
 impl Failure {
     /// A failure whose code is its category's word.
     pub fn of(category: Category, message: impl Into<String>) -> Self {
-        Self { code: category.as_str().to_owned(), message: message.into(), category, platform_code: None }
+        let message = outside::line(&message.into(), MAX_MESSAGE);
+        Self { code: category.as_str().to_owned(), message, category, platform_code: None }
     }
 
     /// The same with a code of its own.
@@ -52,7 +56,22 @@ impl Failure {
 
     /// The same with the platform's own code.
     pub fn from_platform(mut self, code: impl ToString) -> Self {
-        self.platform_code = Some(code.to_string().chars().take(100).collect());
+        self.platform_code = outside::some_line(&code.to_string(), MAX_CODE);
         self
+    }
+
+    /// Fit to be stored, however it was made.
+    pub fn checked(self) -> Self {
+        Self {
+            code: outside::line(&self.code, MAX_CODE),
+            message: outside::line(&self.message, MAX_MESSAGE),
+            category: self.category,
+            platform_code: self.platform_code.and_then(|code| outside::some_line(&code, MAX_CODE)),
+        }
+    }
+
+    /// The same with nothing in it that came from outside: what is stored where the database refuses the whole.
+    pub fn bare(&self) -> Self {
+        Self::of(self.category, "What the platform said of this could not be stored.")
     }
 }

@@ -17,6 +17,8 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::outside::{self, MAX_MESSAGE};
+
 crate::text_enum! {
     /// What an asset is for.
     pub enum AssetType { Image = "image", Icon = "icon", Logo = "logo" }
@@ -135,7 +137,7 @@ pub struct MediaError {
 
 impl MediaError {
     pub fn new(code: MediaErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: outside::line(&message.into(), MAX_MESSAGE) }
     }
 }
 

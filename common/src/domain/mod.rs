@@ -15,6 +15,7 @@ pub mod feed;
 pub mod job;
 pub mod mail;
 pub mod media;
+pub mod outside;
 pub mod plan;
 pub mod platform;
 pub mod post;

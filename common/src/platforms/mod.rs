@@ -13,6 +13,7 @@ pub mod address;
 mod bluesky;
 pub mod call;
 pub mod catalogue;
+mod checked;
 pub mod config;
 pub mod pictures;
 mod registry;
@@ -299,7 +300,8 @@ pub enum ConnectError {
     Unavailable(String),
 }
 
-/// One platform's API. Each call has the deadline of the client it was made with.
+/// One platform's API. Each call has the deadline of the client it was made with. What it gives is made fit to be stored in
+/// `checked.rs`, through which every call goes: a method that is added here is added there.
 #[async_trait]
 pub trait Connector: Send + Sync {
     /// What clients are told of the platform.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::address::AddressCheck;
 use super::bluesky::Bluesky;
+use super::checked::Checked;
 use super::telegram::Telegram;
 use super::woocommerce::Woocommerce;
 use super::wordpress::Wordpress;
@@ -44,9 +45,9 @@ impl Registry {
         registry
     }
 
-    /// Adds a connector, in place of the one that its platform had.
+    /// Adds a connector, in place of the one that its platform had. What it gives is checked from here on.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
-        self.connectors.insert(connector.descriptor().platform, connector);
+        self.connectors.insert(connector.descriptor().platform, Arc::new(Checked(connector)));
     }
 
     /// The connector of a platform; `None` where Crier cannot publish to it.

@@ -1,4 +1,7 @@
 //! Social accounts: one record for an external account in a workspace, attached to one or several brands.
+//!
+//! The secrets have a version. What a call found out with them ([`expire`], [`renew`], [`end_refresh`]) is written only as long
+//! as the account has them: it may have been connected again, or refreshed, while the call was under way.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret, SecretString};
@@ -25,7 +28,7 @@ pub struct NewAccount {
     pub secrets: SecretString,
 }
 
-const COLUMNS: &str = "a.id, a.workspace_id, a.platform, a.name, a.username, a.external_id, a.profile_url, a.avatar_url, a.kind, a.status, a.token_expires_at, a.last_error, a.connected_at, a.created_at, a.updated_at";
+const COLUMNS: &str = "a.id, a.workspace_id, a.platform, a.name, a.username, a.external_id, a.profile_url, a.avatar_url, a.kind, a.status, a.token_expires_at, a.last_error, a.credentials_version, a.connected_at, a.created_at, a.updated_at";
 
 fn row_name(workspace_id: i64, platform: Platform, external_id: &str) -> String {
     format!("{workspace_id}/{platform}/{external_id}")
@@ -37,7 +40,7 @@ fn place(row: &str) -> Place<'_> {
 
 /// Saves what a connect learned: a new record, or new credentials for the one that is there, which becomes active.
 pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<SocialAccount> {
-    const SQL: &str = "INSERT INTO social_accounts (workspace_id, platform, external_id, name, username, profile_url, avatar_url, kind, status, secrets, token_expires_at, connected_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11) ON CONFLICT (workspace_id, platform, external_id) DO UPDATE SET name = excluded.name, username = excluded.username, profile_url = excluded.profile_url, avatar_url = excluded.avatar_url, kind = excluded.kind, status = 'active', secrets = excluded.secrets, token_expires_at = excluded.token_expires_at, last_error = NULL, connected_at = excluded.connected_at, updated_at = excluded.updated_at RETURNING *";
+    const SQL: &str = "INSERT INTO social_accounts (workspace_id, platform, external_id, name, username, profile_url, avatar_url, kind, status, secrets, token_expires_at, connected_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11) ON CONFLICT (workspace_id, platform, external_id) DO UPDATE SET name = excluded.name, username = excluded.username, profile_url = excluded.profile_url, avatar_url = excluded.avatar_url, kind = excluded.kind, status = 'active', secrets = excluded.secrets, credentials_version = social_accounts.credentials_version + 1, refreshing_until = NULL, token_expires_at = excluded.token_expires_at, last_error = NULL, connected_at = excluded.connected_at, updated_at = excluded.updated_at RETURNING *";
     let row = row_name(workspace_id, new.platform, &new.external_id);
     let sealed = tx.cipher.seal(&place(&row), new.secrets.expose_secret().as_bytes())?;
     let now = tx.now;
@@ -117,44 +120,65 @@ pub async fn with_secrets(
     Ok(Some((account, SecretString::from(text))))
 }
 
-/// Takes the account's refresh on a lease of `at_most`; `false` where another has it. Ended by [`renew`] or [`end_refresh`].
-pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> Result<bool> {
-    const SQL: &str = "UPDATE social_accounts SET refreshing_until = $2 WHERE id = $1 AND (refreshing_until IS NULL OR refreshing_until <= $3)";
+/// Takes the account's refresh on a lease of `at_most`, and gives the version of the secrets that it is for; `None` where
+/// another has it. Ended by [`renew`] or [`end_refresh`], and by whoever stores other secrets.
+pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> Result<Option<i64>> {
+    const SQL: &str = "UPDATE social_accounts
+        SET refreshing_until = $2
+        WHERE id = $1 AND (refreshing_until IS NULL OR refreshing_until <= $3)
+        RETURNING credentials_version";
     let (until, now) = (tx.now + at_most, tx.now);
-    Ok(execute!(tx, SQL, account_id, until, now)? > 0)
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(account_id).bind(until).bind(now).fetch_optional(c))?)
 }
 
 /// Gives the refresh up, or back.
-pub async fn end_refresh(tx: &mut Tx, account_id: i64) -> Result<()> {
-    execute!(tx, "UPDATE social_accounts SET refreshing_until = NULL WHERE id = $1", account_id)?;
+pub async fn end_refresh(tx: &mut Tx, account_id: i64, version: i64) -> Result<()> {
+    const SQL: &str = "UPDATE social_accounts
+        SET refreshing_until = NULL
+        WHERE id = $1 AND credentials_version = $2";
+    execute!(tx, SQL, account_id, version)?;
     Ok(())
 }
 
-/// Stores new tokens; the account is active again.
+/// Stores new tokens, or that those it has are good; the account is active again. `None`, and nothing, where it is gone or
+/// has other secrets than `account` by now.
 pub async fn renew(
     tx: &mut Tx,
     account: &SocialAccount,
     secrets: Option<&SecretString>,
     token_expires_at: Option<DateTime<Utc>>,
 ) -> Result<Option<SocialAccount>> {
-    const SQL: &str = "UPDATE social_accounts SET status = 'active', last_error = NULL, secrets = coalesce($2, secrets), token_expires_at = $3, refreshing_until = NULL, updated_at = $4 WHERE id = $1 RETURNING *";
+    const SQL: &str = "UPDATE social_accounts
+        SET status = 'active', last_error = NULL, secrets = coalesce($2, secrets),
+            credentials_version = CASE WHEN $2 IS NULL THEN credentials_version ELSE credentials_version + 1 END,
+            token_expires_at = $3, refreshing_until = NULL, updated_at = $4
+        WHERE id = $1 AND credentials_version = $5
+        RETURNING *";
     let name = row_name(account.workspace_id, account.platform, &account.external_id);
     let sealed = match secrets {
         Some(s) => Some(tx.cipher.seal(&place(&name), s.expose_secret().as_bytes())?),
         None => None,
     };
-    let now = tx.now;
-    Ok(
-        run!(tx, c => sqlx::query_as(SQL).bind(account.id).bind(&sealed).bind(token_expires_at).bind(now).fetch_optional(c))?,
-    )
+    let (now, version) = (tx.now, account.credentials_version);
+    Ok(run!(tx, c => sqlx::query_as(SQL).bind(account.id).bind(&sealed).bind(token_expires_at).bind(now).bind(version)
+        .fetch_optional(c))?)
 }
 
-/// The platform refuses the token.
-pub async fn expire(tx: &mut Tx, account_id: i64, error: &AccountError) -> Result<()> {
-    const SQL: &str = "UPDATE social_accounts SET status = $2, last_error = $3, updated_at = $4 WHERE id = $1";
+/// The platform refuses the secrets of this version. `false`, and nothing, where the account is gone or has others by now.
+pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, error: &AccountError) -> Result<bool> {
+    const SQL: &str = "UPDATE social_accounts
+        SET status = $2, last_error = $3, updated_at = $4
+        WHERE id = $1 AND credentials_version = $5";
     let now = tx.now;
-    execute!(tx, SQL, account_id, AccountStatus::Expired, Json(error), now)?;
-    Ok(())
+    Ok(execute!(tx, SQL, account_id, AccountStatus::Expired, Json(error), now, version)? > 0)
+}
+
+/// Whether the account has other secrets than those of this version, and they are good as far as is known.
+pub async fn has_newer(conn: &mut Conn, account_id: i64, version: i64) -> Result<bool> {
+    const SQL: &str = "SELECT id FROM social_accounts
+        WHERE id = $1 AND credentials_version > $2 AND status = 'active'";
+    let found: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).bind(version).fetch_optional(c))?;
+    Ok(found.is_some())
 }
 
 /// How many brands have the account.

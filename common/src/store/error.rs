@@ -53,6 +53,24 @@ impl StoreError {
         self.is_unavailable() || self.is_serialization()
     }
 
+    /// The database takes this value in no circumstances (a NUL in a text, a value of no such type, a text too long for its
+    /// index, an empty column that must not be): the same again is refused again.
+    pub fn is_rejected(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::Encode(_)) => true,
+            Self::Database(sqlx::Error::Database(e)) => e.code().is_some_and(|code| {
+                let code = code.as_ref();
+                if code.len() == 5 {
+                    // Postgres: data exceptions, limits of the program, `NOT NULL`, `CHECK`.
+                    return code.starts_with("22") || code.starts_with("54") || matches!(code, "23502" | "23514");
+                }
+                // SQLite: too big, mismatch; of the constraints `CHECK`, `NOT NULL` and the type of a strict table.
+                matches!(code.parse::<u32>(), Ok(18 | 20 | 275 | 1_299 | 3_091))
+            }),
+            _ => false,
+        }
+    }
+
     /// A row that must be unique is there already.
     pub fn is_unique_violation(&self) -> bool {
         matches!(self, Self::Database(sqlx::Error::Database(e)) if e.is_unique_violation())

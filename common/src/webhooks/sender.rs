@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::schedule::parse_retry_after;
 use super::signature::sign;
 use crate::domain::event::EventName;
+use crate::domain::outside::{self, MAX_MESSAGE};
 pub use crate::domain::webhook::AttemptOutcome;
 use crate::http::{Answer, Guard, HttpClient, HttpError};
 
@@ -114,7 +115,8 @@ impl Sender {
                 outcome: AttemptOutcome::of_error(&error),
                 response_code: None,
                 duration,
-                error: Some(error.to_string()),
+                // It may name what is in the endpoint's certificate.
+                error: Some(outside::line(&error.to_string(), MAX_MESSAGE)),
                 response_body: None,
                 retry_after: None,
             },

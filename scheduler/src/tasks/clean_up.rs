@@ -1,5 +1,5 @@
 //! Deletes what is over: ended jobs after 7 days (dead ones 30), ended imports after 30, stored answers after a day, deleted
-//! posts once nothing of theirs runs. What else tells a user what happened (targets, deliveries, attempts) stays.
+//! posts once nothing of theirs runs, and when lanes were held after 30. What else tells a user what happened (targets, deliveries, attempts) stays.
 //!
 //! Nobody waits long for it, on SQLite's one writer least of all: each batch is a transaction, as large as can be deleted in
 //! a few milliseconds here, and between two of them the others have their turn. While there is more, it goes on.
@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use crier_common::store::jobs::dispatch;
+use crier_common::store::jobs::{dispatch, holds};
 use crier_common::store::{Result, Tx, idempotency, media_jobs, posts};
 
 use crate::Scheduler;
@@ -24,7 +24,7 @@ const HELD: Duration = Duration::from_millis(10);
 /// After how long a tick ends in which there is more; the next follows at once.
 const TICK: Duration = Duration::from_secs(2);
 
-const ALL: [Over; 4] = [Over::Jobs, Over::Imports, Over::Answers, Over::Posts];
+const ALL: [Over; 5] = [Over::Jobs, Over::Imports, Over::Answers, Over::Posts, Over::Holds];
 
 #[derive(Clone, Copy)]
 enum Over {
@@ -32,6 +32,7 @@ enum Over {
     Imports,
     Answers,
     Posts,
+    Holds,
 }
 
 impl Over {
@@ -42,6 +43,7 @@ impl Over {
             Self::Imports => media_jobs::purge(tx, now - IMPORTS, limit).await,
             Self::Answers => idempotency::purge(tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
+            Self::Holds => holds::purge(tx, limit).await,
         }
     }
 }

@@ -25,10 +25,12 @@ use tracing::Instrument;
 use crate::jobs::{End, Ending, Job, Registry};
 
 mod batch;
+mod refused;
 mod run;
 
 pub use batch::Batcher;
 use batch::{Settled, claim_batch, settle_batch};
+use refused::Smaller;
 pub use run::Run;
 use run::{Active, Place, Queued, Slot};
 
@@ -41,7 +43,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 /// How many runs of a kind that wait for others may have given their places back: what they take is memory, some 20 kB
 /// each. Each kind has its own, so that endpoints which hang hold up no publish.
 const WAITING: usize = 2_048;
-/// How often the end of a run is tried that the database refuses for good, rather than for the moment.
+/// How often the end of a run is tried that cannot be stored, rather than not for the moment.
 const SETTLE_TRIES: usize = 3;
 
 /// Runs jobs. Cheap to clone.
@@ -224,9 +226,10 @@ impl Engine {
     }
 
     /// Settles, and goes on trying while the database is away: the effect is out, only its record is missing. Where the
-    /// lease runs out meanwhile and another run finds out what became of it, the fence makes this one write nothing.
-    async fn settle(&self, job: &Claimed, ending: Arc<dyn Ending>, started: Instant) {
-        let mut refused = 0;
+    /// lease runs out meanwhile and another run finds out what became of it, the fence makes this one write nothing. Where
+    /// the database refuses this end, a smaller one is stored.
+    async fn settle(&self, job: &Claimed, whole: Arc<dyn Ending>, started: Instant) {
+        let (mut ending, mut smaller, mut refused) = (whole.clone(), Smaller::Whole, 0);
         let outcome = loop {
             let Some(settled) = self.0.settles.submit((job.clone(), ending.clone())).await else { return };
             let error = match settled {
@@ -234,9 +237,15 @@ impl Engine {
                 Err(error) => error,
             };
             refused += usize::from(!error.is_passing());
-            if refused >= SETTLE_TRIES || self.0.abort.is_cancelled() {
+            if self.0.abort.is_cancelled() {
                 tracing::error!(job = job.id, %error, "the end of a job could not be stored; it will be rescued");
                 return;
+            }
+            if refused >= SETTLE_TRIES || error.is_rejected() {
+                tracing::error!(job = job.id, %error, "the end of a job is refused; less of it is stored");
+                let Some(next) = smaller.next(&*whole) else { return };
+                (ending, refused) = (next, 0);
+                continue;
             }
             tracing::warn!(job = job.id, %error, "the end of a job could not be stored yet");
             tokio::select! { () = tokio::time::sleep(SETTLE_PAUSE) => {}, () = self.0.abort.cancelled() => {} }

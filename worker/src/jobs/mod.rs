@@ -80,6 +80,12 @@ fn pause_of(seconds: &[i64], attempt: i32, jitter: f64) -> TimeDelta {
 pub trait Ending: Any + Send + Sync {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome>;
 
+    /// The same end without what came from outside, for a database that refuses the whole. `None`: nothing of the kind's own
+    /// is left then, and its subject is told that it could not be finished.
+    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+        None
+    }
+
     /// What is locked first: ends that share a transaction are written in this order, in every worker.
     fn order(&self) -> i64 {
         0

@@ -56,6 +56,9 @@ impl Job for SendMail {
     }
 }
 
+/// What is told where the mail server's own words cannot be stored.
+const UNSTORABLE: &str = "the mail server did not take it, in words that cannot be stored";
+
 /// How a try ended.
 enum Ended {
     Sent,
@@ -91,6 +94,15 @@ impl Ending for Ended {
                 Ok(Outcome::Cancelled(NOT_CONFIGURED.to_owned()))
             }
         }
+    }
+
+    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+        Some(Arc::new(match self {
+            Self::Sent => Self::Sent,
+            Self::Deferred(_, jitter) => Self::Deferred(UNSTORABLE.to_owned(), *jitter),
+            Self::Refused(_) => Self::Refused(UNSTORABLE.to_owned()),
+            Self::NotConfigured => Self::NotConfigured,
+        }))
     }
 }
 

@@ -40,42 +40,46 @@ async fn prepare(cx: &Context) -> Result<Finish> {
     let mut conn = cx.app.store.read().await?;
     accounts::find(&mut conn, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
-    take_turn(cx, id).await?;
+    let turn = take_turn(cx, id).await?;
     let asked = ask(cx, id).await;
     if !matches!(asked, Ok((_, Ok(_)))) {
-        end_turn(cx, id).await?;
+        end_turn(cx, id, turn).await?;
     }
     let (account, refreshed) = asked?;
-    match refreshed {
-        Ok(refreshed) => Ok(Finish::with((account, refreshed), |cx, tx, found| {
-            Box::pin(async move { save(cx, tx, &found.0, &found.1).await })
-        })),
+    let refreshed = match refreshed {
+        Ok(refreshed) => Some(refreshed),
         Err(CallError::AuthExpired(failure) | CallError::Reauth(failure)) => {
-            expire(cx, id, failure).await?;
-            Err(reconnect())
+            if !outdated(cx, &account, failure).await? {
+                return Err(reconnect());
+            }
+            None
         }
         // A passing failure never expires an account.
-        Err(error) => Err(unavailable(error.failure().message.clone())),
-    }
+        Err(error) => return Err(unavailable(error.failure().message.clone())),
+    };
+    Ok(Finish::with((account, refreshed), |cx, tx, found| {
+        Box::pin(async move { save(cx, tx, &found.0, found.1.as_ref()).await })
+    }))
 }
 
 /// Waits for the account's refresh to be ours: a worker may be at it, and a token that rotates is good for one of us alone.
-async fn take_turn(cx: &Context, account_id: i64) -> Result<()> {
+/// Gives the version of the credentials that the turn is for.
+async fn take_turn(cx: &Context, account_id: i64) -> Result<i64> {
     // The request's own patience ends the waiting.
     loop {
         let mut tx = cx.app.store.begin().await?;
         let ours = accounts::begin_refresh(&mut tx, account_id, LEASE).await?;
         tx.commit().await?;
-        if ours {
-            return Ok(());
+        if let Some(version) = ours {
+            return Ok(version);
         }
         tokio::time::sleep(TURN).await;
     }
 }
 
-async fn end_turn(cx: &Context, account_id: i64) -> Result<()> {
+async fn end_turn(cx: &Context, account_id: i64, version: i64) -> Result<()> {
     let mut tx = cx.app.store.begin().await?;
-    accounts::end_refresh(&mut tx, account_id).await?;
+    accounts::end_refresh(&mut tx, account_id, version).await?;
     Ok(tx.commit().await?)
 }
 
@@ -90,18 +94,25 @@ async fn ask(cx: &Context, id: i64) -> Result<(account::SocialAccount, std::resu
     Ok((account, refreshed))
 }
 
-/// The platform refuses the token: that is so whatever becomes of this request.
-async fn expire(cx: &Context, account_id: i64, failure: Failure) -> Result<()> {
+/// The platform refuses the token: that is so whatever becomes of this request. Gives whether the account was connected
+/// again meanwhile: what was refused is then no business of its any more.
+async fn outdated(cx: &Context, account: &account::SocialAccount, failure: Failure) -> Result<bool> {
+    let (id, version) = (account.id, account.credentials_version);
     let mut tx = cx.app.store.begin().await?;
     let error = AccountError { code: "account_expired".into(), message: failure.message };
-    accounts::expire(&mut tx, account_id, &error).await?;
-    Ok(tx.commit().await?)
+    let outdated =
+        !accounts::expire(&mut tx, id, version, &error).await? && accounts::has_newer(&mut tx, id, version).await?;
+    tx.commit().await?;
+    Ok(outdated)
 }
 
-async fn save(cx: &Context, tx: &mut Tx, account: &account::SocialAccount, new: &Refreshed) -> Result<Answer> {
-    let secrets = new.secrets.as_ref().map(|s| SecretString::from(s.expose_json()));
-    let renewed = accounts::renew(tx, account, secrets.as_ref(), new.token_expires_at).await?;
-    // It may have been disconnected while the platform was asked.
-    accounts::find(tx, cx.brand()?.id, account.id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
-    Answer::ok(SocialAccount::from(renewed.ok_or_else(|| ApiError::not_found("social account"))?))
+/// Stores what is new, unless the account was connected again while the platform was asked: what was stored then stays.
+async fn save(cx: &Context, tx: &mut Tx, account: &account::SocialAccount, new: Option<&Refreshed>) -> Result<Answer> {
+    if let Some(new) = new {
+        let secrets = new.secrets.as_ref().map(|s| SecretString::from(s.expose_json()));
+        accounts::renew(tx, account, secrets.as_ref(), new.token_expires_at).await?;
+    }
+    // It may have been disconnected, too.
+    let found = accounts::find(tx, cx.brand()?.id, account.id).await?;
+    Answer::ok(SocialAccount::from(found.ok_or_else(|| ApiError::not_found("social account"))?))
 }

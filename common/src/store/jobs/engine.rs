@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::super::db::{Conn, Engine, execute, run};
 use super::super::{Lanes, Result, Store, Tx, Workspace};
-use super::{Rung, id_list, known, list_sql, ring_in_order, workspaces};
+use super::{Rung, holds, id_list, known, list_sql, ring_in_order, workspaces};
 use crate::domain::job::{Claimed, Kind, LEASE, Outcome};
+use crate::domain::outside::{self, MAX_MESSAGE};
 
 /// Claims those of the ids that are ready. An id that is unknown, done, in another's hands or of a paused kind is left
 /// out; one whose lane is full or paused, or whose workspace has enough running, is set waiting, and the next to leave wakes
@@ -168,9 +169,9 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
                 done.push((job.id, job.fence, &job.worker));
                 1
             }
-            Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", why, now, &job.worker)?,
-            Outcome::Cancelled(why) => execute!(tx, END, job.id, job.fence, "cancelled", why, now, &job.worker)?,
-            Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, why, &job.worker)?,
+            Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", told(why), now, &job.worker)?,
+            Outcome::Cancelled(why) => execute!(tx, END, job.id, job.fence, "cancelled", told(why), now, &job.worker)?,
+            Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, told(why), &job.worker)?,
         };
         if held == 0 {
             return Ok(false);
@@ -178,6 +179,11 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
         tx.leave_lanes(job);
     }
     settle_done(tx, &done).await
+}
+
+/// Why a run ended so, whoever said it.
+fn told(why: &str) -> String {
+    outside::line(why, MAX_MESSAGE)
 }
 
 /// Ids with their fences and workers; `false` where one of them does not stand any more.
@@ -287,6 +293,9 @@ pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
     );
     let now = tx.now;
     let woken: Vec<Rung> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;
+    if !woken.is_empty() {
+        holds::held_until(tx, lane, now).await?;
+    }
     ring_in_order(tx, woken);
     Ok(())
 }
@@ -295,7 +304,7 @@ pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
 pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "INSERT INTO paused_lanes (lane, paused_until) VALUES ($1, $2) ON CONFLICT (lane) DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN paused_lanes.paused_until ELSE excluded.paused_until END";
     execute!(tx, SQL, lane, until)?;
-    Ok(())
+    holds::held_until(tx, lane, until).await
 }
 
 /// Gives a lane fewer places than its kind has, until it is widened. Jobs that run already are left to end.

@@ -3,6 +3,7 @@
 //! - here: enqueue, cancel, hasten — what a caller does inside its own transaction;
 //! - [`engine`]: claim, heartbeat, settle, release — what a worker does;
 //! - [`dispatch`]: due, unheard, rescue, sweep, purge — what the scheduler does;
+//! - [`holds`]: when Crier itself held back the jobs of a lane;
 //! - [`operate`]: list, show, pause, retry, counts — what an operator does.
 
 use std::cmp::Reverse;
@@ -17,6 +18,7 @@ use crate::domain::job::{Claimed, Kind, Lane, NewJob, Ring, workspace_lane};
 
 pub mod dispatch;
 pub mod engine;
+pub mod holds;
 pub mod operate;
 mod workspaces;
 

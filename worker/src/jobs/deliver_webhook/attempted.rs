@@ -23,6 +23,7 @@ use crate::jobs::Ending;
 const FAILING_FOR: TimeDelta = TimeDelta::days(5);
 
 /// One attempt was made.
+#[derive(Clone)]
 pub struct Attempted {
     pub delivery_id: i64,
     pub webhook_id: i64,
@@ -46,6 +47,13 @@ impl Ending for Attempted {
 
     fn order(&self) -> i64 {
         self.webhook_id
+    }
+
+    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+        let mut bare = self.clone();
+        bare.result.response_body = None;
+        bare.result.error = bare.result.error.map(|_| bare.result.outcome.as_str().to_owned());
+        Some(Arc::new(bare))
     }
 
     fn observe(&self, _outcome: &Outcome) {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use crier_common::domain::feed::{Feed, FeedType, next_fetch};
 use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::domain::outside;
 use crier_common::feeds::{Format, keep};
 use crier_common::store::{Result, Store, Tx, articles, feeds, jobs};
 use crier_common::telemetry::metrics::{self, FetchOutcome};
@@ -78,7 +79,7 @@ impl Ending for Ended {
                 let next = next_fetch(feed.failures + 1, failure.retry_after, tx.now, self.jitter);
                 let lost = failure.nothing_there && feed.address() != feed.url;
                 // A server may send us to an address of any length.
-                let why: String = failure.why.chars().take(LONGEST_ERROR).collect();
+                let why = outside::line(&failure.why, LONGEST_ERROR);
                 feeds::failed(tx, feed.id, &why, lost, next).await?;
                 FetchOutcome::Failed
             }
@@ -90,6 +91,18 @@ impl Ending for Ended {
 
     fn order(&self) -> i64 {
         self.feed_id
+    }
+
+    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+        let retry_after = self.result.as_ref().err().and_then(|failure| failure.retry_after);
+        let why = "The feed, or its server's answer, holds what cannot be stored.".to_owned();
+        Some(Arc::new(Self {
+            feed_id: self.feed_id,
+            version: self.version,
+            result: Err(Failure { why, nothing_there: false, retry_after }),
+            jitter: self.jitter,
+            told: AtomicUsize::new(usize::MAX),
+        }))
     }
 
     fn observe(&self, outcome: &Outcome) {

@@ -1,5 +1,7 @@
 //! How a run of `import_media` ends, and what is written then.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_common::domain::job::{Claimed, Outcome};
@@ -85,6 +87,20 @@ impl Ending for Ended {
                 Ok(Outcome::Cancelled("the import is gone, or has ended".to_owned()))
             }
         }
+    }
+
+    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+        let how = match &self.how {
+            How::Brought(brought) => {
+                let filename = media::filename(None, brought.taken.kind);
+                How::Brought(Brought { taken: brought.taken.clone(), filename })
+            }
+            How::Failed(Failure { error, again }) => {
+                let error = MediaError::new(error.code, "The server's answer could not be stored.");
+                How::Failed(Failure { error, again: *again })
+            }
+        };
+        Some(Arc::new(Self { import_id: self.import_id, how, jitter: self.jitter }))
     }
 
     fn order(&self) -> i64 {

@@ -113,8 +113,12 @@ impl PublishTarget {
         }
         if let Ok(Published { secrets: Some(secrets), .. }) = &result {
             // The post is out, whatever becomes of this: the next call learns the same again.
-            if let Err(error) = self.keep(&p.account, secrets, p.account.token_expires_at).await {
-                tracing::warn!(account = p.account.id, %error, "what the platform told of the account could not be stored");
+            match self.keep(&p.account, secrets, p.account.token_expires_at).await {
+                Ok(Some(renewed)) => p.account = renewed,
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(account = p.account.id, %error, "what the platform told of the account could not be stored");
+                }
             }
         }
         Ok(Ok(result))

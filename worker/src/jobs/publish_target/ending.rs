@@ -1,5 +1,7 @@
 //! How a run of `publish_target` ends, and what is written then.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::account::AccountError;
@@ -13,7 +15,7 @@ use crier_common::store::{Result, Tx, accounts, posts, targets};
 use crier_common::telemetry::metrics;
 
 use super::super::{Ending, pause_of};
-use super::expired;
+use super::{deleted, expired};
 
 /// The pauses between tries (contract, section 3, Post), each ± 20 %.
 const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
@@ -120,6 +122,41 @@ impl How {
         }
     }
 
+    /// What the refusal of credentials means that were replaced meanwhile: the new ones are tried.
+    fn outdated(&self, now: DateTime<Utc>) -> Self {
+        match self {
+            Self::Expired { open, .. } => Self::Again {
+                at: Some(now),
+                failure: Failure::coded(
+                    Category::PlatformError,
+                    "credentials_replaced",
+                    "The account was connected anew while this was being published with its earlier credentials; it is tried with the new ones.",
+                ),
+                open: *open,
+            },
+            other => other.clone(),
+        }
+    }
+
+    /// What another try means for a post that was deleted: no call is in doubt, so none is made.
+    fn unwanted(&self) -> Self {
+        match self {
+            Self::Again { open: false, .. } => Self::Failed(deleted()),
+            other => other.clone(),
+        }
+    }
+
+    /// The same without what came from outside.
+    fn bare(&self) -> Self {
+        match self {
+            Self::Published(published) => Self::Published(published.bare()),
+            Self::Failed(failure) => Self::Failed(failure.bare()),
+            Self::Expired { failure, open } => Self::Expired { failure: failure.bare(), open: *open },
+            Self::Unknown { failure, open } => Self::Unknown { failure: failure.bare(), open: *open },
+            Self::Again { at, failure, open } => Self::Again { at: *at, failure: failure.bare(), open: *open },
+        }
+    }
+
     /// The attempt's word and error.
     fn facts(&self) -> (AttemptOutcome, Option<Failure>) {
         match self {
@@ -136,9 +173,12 @@ impl How {
 }
 
 /// What is written at the end of a run.
+#[derive(Clone)]
 pub struct Ended {
     target: Target,
     how: How,
+    /// Of the credentials that it called with.
+    credentials_version: Option<i64>,
     started_at: DateTime<Utc>,
     /// How long a call may take; a look-up tells only after that.
     timeout: TimeDelta,
@@ -146,13 +186,21 @@ pub struct Ended {
 }
 
 impl Ended {
-    pub fn after_call(target: Target, how: How, started_at: DateTime<Utc>, timeout: TimeDelta) -> Self {
-        Self { target, how, started_at, timeout, jitter: crier_common::random::unit() }
+    pub fn after_call(
+        target: Target,
+        how: How,
+        credentials_version: i64,
+        started_at: DateTime<Utc>,
+        timeout: TimeDelta,
+    ) -> Self {
+        let credentials_version = Some(credentials_version);
+        Self { target, how, credentials_version, started_at, timeout, jitter: crier_common::random::unit() }
     }
 
     /// The platform was not called.
     pub fn without_call(target: Target, how: How, now: DateTime<Utc>) -> Self {
-        Self::after_call(target, how, now, TimeDelta::zero())
+        let (timeout, jitter) = (TimeDelta::zero(), crier_common::random::unit());
+        Self { target, how, credentials_version: None, started_at: now, timeout, jitter }
     }
 
     /// When the next try is; `None` where none is left.
@@ -181,12 +229,16 @@ impl Ending for Ended {
             return Ok(Outcome::Cancelled("the post is gone".into()));
         };
         let now = tx.now;
-        let (how, next) = match &self.how {
+        let mut meant = self.touch_account(tx).await?;
+        if post.1 {
+            meant = meant.unwanted();
+        }
+        let (how, next) = match &meant {
             How::Again { at, open, .. } => match self.next(job, *at, *open, now) {
-                Some(next) => (self.how.clone(), Some(next)),
-                None => (self.how.exhausted(), None),
+                Some(next) => (meant, Some(next)),
+                None => (meant.exhausted(), None),
             },
-            other => (other.clone(), None),
+            _ => (meant, None),
         };
         let (word, error) = how.facts();
         let ended = self.ended(&how, error.clone(), next, now);
@@ -202,7 +254,6 @@ impl Ending for Ended {
             },
         )
         .await?;
-        self.touch_account(tx).await?;
         publishing::end_target(tx, post, &self.target, &ended, job.trace.as_deref()).await?;
         Ok(match next {
             Some(at) => Outcome::RetryAt(at, error.map(|e| e.message).unwrap_or_default()),
@@ -214,10 +265,19 @@ impl Ending for Ended {
         self.target.post_id
     }
 
+    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+        Some(Arc::new(Self { how: self.how.bare(), ..self.clone() }))
+    }
+
     fn observe(&self, outcome: &Outcome) {
-        let how = if matches!(outcome, Outcome::RetryAt(..)) { self.how.clone() } else { self.how.exhausted() };
         let platform = self.target.platform.as_str();
-        metrics::published(platform, how.facts().0);
+        metrics::published(
+            platform,
+            match outcome {
+                Outcome::RetryAt(..) => AttemptOutcome::Retried,
+                _ => self.how.exhausted().facts().0,
+            },
+        );
         if matches!(&self.how, How::Again { failure, .. } if failure.category == Category::RateLimited) {
             metrics::platform_rate_limited(platform);
         }
@@ -236,7 +296,7 @@ impl Ended {
         match how {
             How::Published(published) => targets::Ended {
                 status: TargetStatus::Published,
-                external_id: Some(published.external_id.clone()),
+                external_id: Some(published.external_id.clone()).filter(|id| !id.is_empty()),
                 url: published.url.clone(),
                 error: None,
                 next_attempt_at: None,
@@ -264,19 +324,25 @@ impl Ended {
         }
     }
 
-    /// An access that is refused expires the account; a rate limit pauses its lane in all replicas.
-    async fn touch_account(&self, tx: &mut Tx) -> Result<()> {
+    /// An access that is refused expires the account; a rate limit pauses its lane in all replicas. Gives what the end
+    /// means with the account as it is now.
+    async fn touch_account(&self, tx: &mut Tx) -> Result<How> {
         let account_id = self.target.account_id;
-        match &self.how {
-            How::Expired { failure, .. } => {
+        match (&self.how, self.credentials_version) {
+            (How::Expired { failure, .. }, Some(version)) => {
                 let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
-                accounts::expire(tx, account_id, &error).await
+                if !accounts::expire(tx, account_id, version, &error).await?
+                    && accounts::has_newer(tx, account_id, version).await?
+                {
+                    return Ok(self.how.outdated(tx.now));
+                }
             }
-            How::Again { failure, at: Some(until), .. } if failure.category == Category::RateLimited => {
-                rows::pause_lane(tx, &Lane::Account(account_id).to_string(), *until).await
+            (How::Again { failure, at: Some(until), .. }, _) if failure.category == Category::RateLimited => {
+                rows::pause_lane(tx, &Lane::Account(account_id).to_string(), *until).await?;
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(self.how.clone())
     }
 }
 

@@ -109,7 +109,10 @@ impl Job for PublishTarget {
         };
         let started_at = self.store.now();
         Ok(match self.carry_out(run, &mut p).await? {
-            Ok(how) => Box::new(Ended::after_call(p.target, how, started_at, self.publish_timeout)),
+            Ok(how) => {
+                let version = p.account.credentials_version;
+                Box::new(Ended::after_call(p.target, how, version, started_at, self.publish_timeout))
+            }
             Err(ending) => ending,
         })
     }
@@ -138,6 +141,10 @@ fn lease_lost() -> Box<dyn Ending> {
 
 fn expired(message: impl Into<String>) -> Failure {
     Failure::coded(Category::AuthExpired, "account_expired", message)
+}
+
+fn deleted() -> Failure {
+    Failure::coded(Category::Missed, "post_deleted", "The post was deleted before it was published here.")
 }
 
 fn disconnected() -> Failure {

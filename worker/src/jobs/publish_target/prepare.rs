@@ -6,7 +6,7 @@ use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::domain::post::{Post, PostStatus, Target};
 use crier_common::platforms::{Account, Connector, Image, MarkerSeed, Outgoing};
-use crier_common::store::jobs::engine as rows;
+use crier_common::store::jobs::{engine as rows, holds};
 use crier_common::store::{Result, Tx, accounts, post_media, posts, targets};
 use secrecy::SecretString;
 use serde_json::Map;
@@ -49,7 +49,7 @@ impl PublishTarget {
             Ok(assets) => (assets, None),
             Err(failure) => (Vec::new(), Some(failure)),
         };
-        let unwanted = self.unwanted(run, deleted, &tx).or(gone);
+        let unwanted = self.unwanted(run, deleted, &mut tx).await?.or(gone);
         let (account, secrets, connector) = match (self.fitness(&mut tx, &post, &target).await?, &unwanted) {
             (Ok(fit), None) => fit,
             (Ok(fit), Some(_)) if open => fit,
@@ -113,17 +113,18 @@ impl PublishTarget {
     }
 
     /// Why it must not be sent any more.
-    fn unwanted(&self, run: &Run, deleted: bool, tx: &Tx) -> Option<Failure> {
+    async fn unwanted(&self, run: &Run, deleted: bool, tx: &mut Tx) -> Result<Option<Failure>> {
         if deleted {
-            let message = "The post was deleted before it was published here.";
-            return Some(Failure::coded(Category::Missed, "post_deleted", message));
+            return Ok(Some(super::deleted()));
         }
-        (tx.now - run.job.run_at > self.latest_publish).then(|| {
-            Failure::of(
-                Category::Missed,
-                "Its time passed while the service was not running, too long ago to publish it now. Publish it again if it still fits.",
-            )
-        })
+        if tx.now - run.job.run_at <= self.latest_publish || holds::lateness(tx, &run.job).await? <= self.latest_publish
+        {
+            return Ok(None);
+        }
+        Ok(Some(Failure::of(
+            Category::Missed,
+            "Its time passed while the service was not running, too long ago to publish it now. Publish it again if it still fits.",
+        )))
     }
 
     /// Whether the account can be called at all.

@@ -3,6 +3,9 @@
 //! Many platforms take back a refresh token when it is used; a second use of it, by another post of the account that found
 //! the access token expired at the same moment, would be refused and the account taken for expired. So a refresh is held
 //! on a lease in the account's row, and who comes later finds new tokens there.
+//!
+//! A person may connect the account again meanwhile. Their credentials stay: a refresh of the old ones is not written, and
+//! the run goes on with the new ones.
 
 use std::time::{Duration, Instant};
 
@@ -59,15 +62,20 @@ impl PublishTarget {
         };
         match refreshed {
             Ok(Refreshed { secrets, token_expires_at }) => {
-                if let Some(secrets) = secrets {
-                    self.keep(&p.account, &secrets, token_expires_at).await?;
-                    p.account.token_expires_at = token_expires_at;
-                    p.call.secrets = secrets;
-                } else {
+                let Some(secrets) = secrets else {
                     // Credentials that do not expire, and were found good: the call is tried once more with them.
                     self.end_turn(p).await?;
+                    return Ok(Ok(()));
+                };
+                if let Some(renewed) = self.keep(&p.account, &secrets, token_expires_at).await? {
+                    (p.account, p.call.secrets) = (renewed, secrets);
+                    return Ok(Ok(()));
                 }
-                Ok(Ok(()))
+                // The account was connected again meanwhile, or is gone.
+                Ok(match self.turn(p, &refused).await? {
+                    Turn::Ended(error) => Err(error),
+                    Turn::Done | Turn::Ours | Turn::Theirs => Ok(()),
+                })
             }
             Err(error) => {
                 self.end_turn(p).await?;
@@ -84,7 +92,7 @@ impl PublishTarget {
 
     async fn turn(&self, p: &mut Prepared, refused: &Failure) -> Result<Turn> {
         let mut tx = self.store.begin().await?;
-        let ours = accounts::begin_refresh(&mut tx, p.account.id, self.publish_timeout).await?;
+        let ours = accounts::begin_refresh(&mut tx, p.account.id, self.publish_timeout).await?.is_some();
         let Some((account, secrets)) = accounts::with_secrets(&mut tx, self.store.cipher(), p.account.id).await? else {
             return Ok(Turn::Ended(CallError::Permanent(disconnected())));
         };
@@ -92,7 +100,7 @@ impl PublishTarget {
         if account.status == AccountStatus::Expired {
             return Ok(Turn::Ended(CallError::Reauth(refused.clone())));
         }
-        if secrets != p.call.secrets {
+        if account.credentials_version != p.account.credentials_version {
             // What was taken of the lease is rolled back.
             (p.account, p.call.secrets) = (account, secrets);
             return Ok(Turn::Done);
@@ -103,25 +111,28 @@ impl PublishTarget {
 
     async fn end_turn(&self, p: &Prepared) -> Result<()> {
         let mut tx = self.store.begin().await?;
-        accounts::end_refresh(&mut tx, p.account.id).await?;
+        accounts::end_refresh(&mut tx, p.account.id, p.account.credentials_version).await?;
         tx.commit().await
     }
 
+    /// Gives the account as it is then; `None` where it has other credentials by now, or is gone.
     pub(super) async fn keep(
         &self,
         account: &SocialAccount,
         secrets: &Secrets,
         expires: Option<DateTime<Utc>>,
-    ) -> Result<()> {
+    ) -> Result<Option<SocialAccount>> {
         let text = SecretString::from(secrets.expose_json());
         let give_up = Instant::now() + STORE_FOR;
         loop {
-            let stored = async {
+            let stored: Result<_> = async {
                 let mut tx = self.store.begin().await?;
-                accounts::renew(&mut tx, account, Some(&text), expires).await?;
-                tx.commit().await
-            };
-            match stored.await {
+                let renewed = accounts::renew(&mut tx, account, Some(&text), expires).await?;
+                tx.commit().await?;
+                Ok(renewed)
+            }
+            .await;
+            match stored {
                 Err(error) if error.is_passing() && Instant::now() < give_up => tokio::time::sleep(STORE_PAUSE).await,
                 ended => return ended,
             }

@@ -1,0 +1,99 @@
+//! What comes from outside, made fit to be stored, shown and sent on: a platform's answer, a server's sentence.
+//!
+//! Any server may answer with anything. Postgres takes no NUL in a text; an index takes no text of any length; and what is
+//! stored goes on to clients and their endpoints.
+
+use url::Url;
+
+/// The longest name of an account, in characters.
+pub const MAX_NAME: usize = 255;
+/// The longest id that a platform gives, in characters.
+pub const MAX_ID: usize = 512;
+/// The longest sentence about a failure, in characters.
+pub const MAX_MESSAGE: usize = 1_000;
+/// The longest code of a failure, in characters.
+pub const MAX_CODE: usize = 100;
+/// The longest address, in bytes.
+pub const MAX_URL: usize = 2_048;
+
+/// One line of at most `max` characters, without control characters. A line break or a tab becomes a blank.
+pub fn line(text: &str, max: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(max));
+    let (mut length, mut blank) = (0, false);
+    for c in text.chars() {
+        if c.is_whitespace() {
+            blank = length > 0;
+            continue;
+        }
+        if c.is_control() {
+            continue;
+        }
+        if length + usize::from(blank) >= max {
+            break;
+        }
+        if std::mem::take(&mut blank) {
+            out.push(' ');
+            length += 1;
+        }
+        out.push(c);
+        length += 1;
+    }
+    out
+}
+
+/// The same; `None` where nothing is left.
+pub fn some_line(text: &str, max: usize) -> Option<String> {
+    Some(line(text, max)).filter(|line| !line.is_empty())
+}
+
+/// An absolute `http` or `https` address as a browser reads it; `None` for anything else, and for one that is too long.
+pub fn http_url(text: &str) -> Option<String> {
+    if text.len() > MAX_URL {
+        return None;
+    }
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())?;
+    Some(String::from(url)).filter(|url| url.len() <= MAX_URL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_holds_no_control_character_and_has_its_length() {
+        for (text, wanted) in [
+            ("Ann's blog", "Ann's blog"),
+            ("  a\tb\r\n c ", "a b c"),
+            ("a\0b\u{7f}c\u{9b}d", "abcd"),
+            ("\0 \u{1b}", ""),
+            ("0123456789", "01234567"),
+            ("0123456 89", "0123456"),
+            ("👩‍👩‍👧 ünï", "👩‍👩‍👧 ün"),
+        ] {
+            assert_eq!(line(text, 8), wanted, "{text:?}");
+        }
+        assert_eq!(line(&"x".repeat(4_000_000), MAX_NAME).len(), MAX_NAME);
+        assert_eq!((some_line("\0", 9), some_line("a", 9)), (None, Some("a".to_owned())));
+    }
+
+    #[test]
+    fn an_address_is_http_and_nothing_else() {
+        for (text, wanted) in [
+            ("https://a.example/p?q=1#f", Some("https://a.example/p?q=1#f")),
+            ("HTTP://A.example", Some("http://a.example/")),
+            (" https://a.example/\u{0}b\n ", Some("https://a.example/%00b")),
+            ("https://a.example/\0", Some("https://a.example/")),
+            ("java\nscript:alert(1)", None),
+            ("javascript:alert(1)", None),
+            ("data:text/html,x", None),
+            ("//a.example/p", None),
+            ("/p", None),
+            ("https://", None),
+            ("", None),
+        ] {
+            assert_eq!(http_url(text).as_deref(), wanted, "{text:?}");
+        }
+        assert_eq!(http_url(&format!("https://a.example/{}", "x".repeat(MAX_URL))), None);
+        assert_eq!(http_url(&format!("https://a.example/{}", "ü".repeat(500))), None, "as long as it is sent");
+    }
+}

@@ -1,0 +1,167 @@
+//! Whatever a connector gives is made fit to be stored here, before anybody sees it. [`Registry::register`] puts every
+//! connector behind this, so that no connector has to do it, and none can forget it.
+//!
+//! [`Registry::register`]: super::Registry::register
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Datelike, Utc};
+use secrecy::ExposeSecret;
+use serde_json::Value;
+
+use super::{
+    Account, CallError, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures, Published,
+    Reconciled, Refreshed, Secrets,
+};
+use crate::domain::failure::{Category, Failure};
+use crate::domain::outside::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
+use crate::domain::platform::Descriptor;
+
+/// The largest secrets that are stored, in bytes of JSON.
+const MAX_SECRETS: usize = 64 * 1024;
+/// The largest name of an uploaded picture, in bytes of JSON.
+const MAX_UPLOAD: usize = 16 * 1024;
+/// The last year that both databases store and sort.
+const LAST_YEAR: i32 = 9_999;
+
+/// A connector whose answers are checked.
+pub(super) struct Checked(pub(super) Arc<dyn Connector>);
+
+#[async_trait]
+impl Connector for Checked {
+    fn descriptor(&self) -> &'static Descriptor {
+        self.0.descriptor()
+    }
+
+    async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+        match self.0.connect(workspace_id, credentials).await {
+            Ok(connected) => connected.checked(),
+            Err(error) => Err(error.checked()),
+        }
+    }
+
+    async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
+        let Refreshed { secrets, token_expires_at } = self.0.refresh(account).await.map_err(CallError::checked)?;
+        if secrets.as_ref().is_some_and(|secrets| !secrets.is_storable()) {
+            let message = "The platform answered with new tokens that are too large to be stored.";
+            return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
+        }
+        Ok(Refreshed { secrets, token_expires_at: storable_time(token_expires_at) })
+    }
+
+    fn marker(&self, seed: MarkerSeed) -> Marker {
+        self.0.marker(seed)
+    }
+
+    fn can_reconcile(&self) -> bool {
+        self.0.can_reconcile()
+    }
+
+    fn pictures(&self) -> Pictures {
+        self.0.pictures()
+    }
+
+    async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
+        let name = self.0.upload(account, post, image).await.map_err(CallError::checked)?;
+        let json = name.to_string();
+        // It is named to the platform as it came, so nothing can be taken out of it.
+        if json.len() > MAX_UPLOAD || json.contains("\\u0000") {
+            let message = "The platform calls an uploaded picture by a name that cannot be stored.";
+            return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
+        }
+        Ok(name)
+    }
+
+    async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
+        self.0.publish(account, post).await.map(Published::checked).map_err(CallError::checked)
+    }
+
+    async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
+        Ok(match self.0.reconcile(account, post).await.map_err(CallError::checked)? {
+            Reconciled::Found(published) => Reconciled::Found(published.checked()),
+            Reconciled::Absent => Reconciled::Absent,
+            Reconciled::CannotTell => Reconciled::CannotTell,
+        })
+    }
+
+    async fn revoke(&self, account: &Account) -> Result<(), CallError> {
+        self.0.revoke(account).await.map_err(CallError::checked)
+    }
+}
+
+impl Secrets {
+    fn is_storable(&self) -> bool {
+        self.0.expose_secret().len() <= MAX_SECRETS
+    }
+}
+
+impl Published {
+    /// The post is out, so what can be kept is kept.
+    fn checked(self) -> Self {
+        Self {
+            external_id: outside::line(&self.external_id, MAX_ID),
+            url: self.url.as_deref().and_then(outside::http_url),
+            secrets: self.secrets.filter(Secrets::is_storable),
+        }
+    }
+
+    /// The same with nothing that the database may refuse: what is stored where it refuses the whole.
+    pub fn bare(&self) -> Self {
+        let is_plain = self.external_id.len() <= MAX_ID && self.external_id.bytes().all(|byte| byte.is_ascii_graphic());
+        Self::new(if is_plain { self.external_id.as_str() } else { "" }, None)
+    }
+}
+
+impl Connected {
+    /// The id is what the account is known by: one that cannot be stored as it is would be another account's.
+    fn checked(self) -> Result<Self, ConnectError> {
+        let unusable = |what| ConnectError::Unavailable(format!("The platform answered with {what}."));
+        if self.external_id.is_empty() || outside::line(&self.external_id, MAX_ID) != self.external_id {
+            return Err(unusable("an id of the account that cannot be stored"));
+        }
+        if !self.secrets.is_storable() {
+            return Err(unusable("tokens that are too large to be stored"));
+        }
+        Ok(Self {
+            name: outside::some_line(&self.name, MAX_NAME)
+                .unwrap_or_else(|| self.external_id.chars().take(MAX_NAME).collect()),
+            username: self.username.and_then(|name| outside::some_line(&name, MAX_NAME)),
+            profile_url: self.profile_url.as_deref().and_then(outside::http_url),
+            avatar_url: self.avatar_url.as_deref().and_then(outside::http_url),
+            token_expires_at: storable_time(self.token_expires_at),
+            ..self
+        })
+    }
+}
+
+impl CallError {
+    fn checked(self) -> Self {
+        match self {
+            Self::RateLimited { until, failure } => {
+                Self::RateLimited { until: storable_time(until), failure: failure.checked() }
+            }
+            Self::AuthExpired(failure) => Self::AuthExpired(failure.checked()),
+            Self::Reauth(failure) => Self::Reauth(failure.checked()),
+            Self::Permanent(failure) => Self::Permanent(failure.checked()),
+            Self::Transient(failure) => Self::Transient(failure.checked()),
+            Self::UploadsGone(failure) => Self::UploadsGone(failure.checked()),
+            Self::Unknown(failure) => Self::Unknown(failure.checked()),
+        }
+    }
+}
+
+impl ConnectError {
+    fn checked(self) -> Self {
+        let line = |message: String| outside::line(&message, MAX_MESSAGE);
+        match self {
+            Self::Field { field, message } => Self::Field { field, message: line(message) },
+            Self::Refused(message) => Self::Refused(line(message)),
+            Self::Unavailable(message) => Self::Unavailable(line(message)),
+        }
+    }
+}
+
+fn storable_time(at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+    at.filter(|at| (1..=LAST_YEAR).contains(&at.year()))
+}

@@ -1,0 +1,158 @@
+//! How late a post is: the time for which Crier itself held it back does not count.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_common::domain::failure::Category;
+use crier_common::domain::job::{Kind, Lane, NewJob, Outcome, State};
+use crier_common::domain::post::TargetStatus;
+use crier_common::store::jobs;
+use crier_common::store::jobs::holds;
+
+use crate::support::fake_platform::{Say, rate_limited};
+use crate::support::jobs::{TestWorker, worker_on_both};
+
+worker_on_both!(
+    a_wait_for_a_long_rate_limit_never_ends_in_missed,
+    a_pause_that_ends_while_nothing_runs_counts_to_its_end,
+    what_is_late_after_a_pause_is_missed,
+    what_is_late_before_a_pause_stays_so,
+    a_wait_in_a_full_lane_is_no_lateness,
+    a_full_lane_is_no_excuse_while_nothing_runs,
+    no_moment_counts_twice,
+    old_times_are_forgotten,
+);
+
+const HOUR: i64 = 3_600;
+
+async fn missed(w: &TestWorker, target: i64) -> bool {
+    w.target(target).await.error.is_some_and(|error| error.category == Category::Missed)
+}
+
+/// A post whose platform asks for a pause of so many hours, and one that waits behind it.
+async fn behind_a_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
+    w.fake.says([Say::Refuse(rate_limited(w.later(hours * HOUR)))]);
+    let first = w.publish_one().await.1;
+    let second = w.publish_one().await.1;
+    w.run_jobs().await;
+    assert_eq!((w.fake.count("publish"), w.job_of(second).await.waiting), (1, true));
+    [first, second]
+}
+
+async fn a_wait_for_a_long_rate_limit_never_ends_in_missed(w: TestWorker) {
+    let mut made = behind_a_rate_limit(&w, 30).await.to_vec();
+    // One that comes due while they wait, and a second pause before all of them are out.
+    w.advance(20 * HOUR);
+    made.push(w.publish_one().await.1);
+    w.advance(10 * HOUR);
+    w.fake.says([Say::Publish, Say::Refuse(rate_limited(w.later(48 * HOUR)))]);
+    w.run_to_the_end().await;
+    for target in made {
+        assert_eq!(w.target(target).await.status, TargetStatus::Published);
+    }
+    assert!(w.now() - crate::support::store::start() >= TimeDelta::hours(78));
+}
+
+async fn a_pause_that_ends_while_nothing_runs_counts_to_its_end(w: TestWorker) {
+    let [_, second] = behind_a_rate_limit(&w, 30).await;
+    w.advance(53 * HOUR);
+    w.run_to_the_end().await;
+    assert_eq!(w.target(second).await.status, TargetStatus::Published);
+}
+
+async fn what_is_late_after_a_pause_is_missed(w: TestWorker) {
+    let [first, second] = behind_a_rate_limit(&w, 30).await;
+    w.advance(54 * HOUR + 1);
+    w.run_to_the_end().await;
+    assert!(missed(&w, first).await && missed(&w, second).await);
+    assert_eq!(w.fake.count("publish"), 1);
+}
+
+async fn what_is_late_before_a_pause_stays_so(w: TestWorker) {
+    let late = w.publish_one().await.1;
+    w.s.bell.take();
+    // Nothing runs for a day; then another post of the account is told to wait.
+    w.advance(24 * HOUR + 1);
+    w.fake.says([Say::Refuse(rate_limited(w.later(30 * HOUR)))]);
+    w.publish_one().await;
+    w.engine.run(w.rung()).await;
+    w.run_to_the_end().await;
+    assert!(missed(&w, late).await);
+}
+
+/// Four jobs of the account's lane that run, and a post behind them.
+async fn behind_a_full_lane(w: &TestWorker) -> (Vec<i64>, i64) {
+    let mut queue = Vec::new();
+    for subject in 0..130 {
+        let job =
+            NewJob::new(Kind::PublishTarget, 1_000_000 + subject, w.clock.now()).lane(Lane::Account(w.account.id));
+        queue.extend(w.write(async |tx| jobs::enqueue(tx, &job).await).await);
+    }
+    w.advance(1);
+    let last = w.publish_one().await.1;
+    w.s.bell.take();
+    (queue, last)
+}
+
+async fn a_wait_in_a_full_lane_is_no_lateness(w: TestWorker) {
+    let (queue, last) = behind_a_full_lane(&w).await;
+    let mut ready = queue;
+    ready.push(w.job_of(last).await.id);
+    let mut running = w.claim(&ready, "w").await;
+    // One ends every 14 minutes, and wakes the next.
+    while w.now() - crate::support::store::start() < TimeDelta::hours(26) {
+        w.advance(14 * 60);
+        let job = running.remove(0);
+        assert!(w.settle(&job, Outcome::Done).await);
+        running.extend(w.claim(&w.s.bell.take(), "w").await);
+        assert_eq!(running.len(), 4);
+    }
+    // Then what is left of them is taken back, and the post has its turn.
+    for job in running {
+        assert!(w.settle(&job, Outcome::Done).await);
+    }
+    w.sql("UPDATE jobs SET state = 'cancelled' WHERE subject_id >= 1000000").await;
+    w.run_to_the_end().await;
+    assert_eq!(w.target(last).await.status, TargetStatus::Published);
+}
+
+async fn a_full_lane_is_no_excuse_while_nothing_runs(w: TestWorker) {
+    let (queue, last) = behind_a_full_lane(&w).await;
+    let mut ready = queue;
+    ready.push(w.job_of(last).await.id);
+    let running = w.claim(&ready, "gone").await;
+    assert_eq!((running.len(), w.job_of(last).await.waiting), (4, true));
+    // All that ran is gone, and comes back a day later.
+    w.advance(24 * HOUR + 1);
+    w.sql("UPDATE jobs SET state = 'cancelled' WHERE subject_id >= 1000000 AND state = 'ready'").await;
+    w.run_to_the_end().await;
+    assert!(missed(&w, last).await);
+    assert_eq!((w.job_of(last).await.state, w.fake.count("publish")), (State::Done, 0));
+}
+
+async fn no_moment_counts_twice(w: TestWorker) {
+    let at = |hours: i64| -> DateTime<Utc> { w.later(hours * HOUR) };
+    let id = w.job(Kind::PublishTarget, 1, Some("account:1")).await;
+    let job = w.claim(&[id], "w").await.remove(0);
+    for (since, until) in [(-9, -5), (-2, 3), (1, 4), (2, 3), (10, 12), (19, 30)] {
+        let (since, until) = (at(since).to_rfc3339(), at(until).to_rfc3339());
+        w.sql(format!("INSERT INTO lane_holds VALUES ('account:1', '{since}', '{until}')")).await;
+    }
+    w.sql(format!("INSERT INTO lane_holds VALUES ('account:2', '{}', '{}')", at(4).to_rfc3339(), at(10).to_rfc3339()))
+        .await;
+    for (hours, wanted) in [(0, 0), (2, 0), (4, 0), (7, 3), (11, 6), (12, 6), (19, 13), (25, 13), (31, 14)] {
+        let late = w.write(async |tx| {
+            tx.now += TimeDelta::hours(hours);
+            holds::lateness(tx, &job).await
+        });
+        assert_eq!(late.await, TimeDelta::hours(wanted), "after {hours} hours");
+    }
+}
+
+async fn old_times_are_forgotten(w: TestWorker) {
+    let ago = |days: i64| w.later(-days * 24 * HOUR).to_rfc3339();
+    for (since, until) in [(40, 31), (40, 29)] {
+        let lane = format!("account:{until}");
+        w.sql(format!("INSERT INTO lane_holds VALUES ('{lane}', '{}', '{}')", ago(since), ago(until))).await;
+    }
+    crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
+    assert_eq!(w.value::<String>("SELECT lane FROM lane_holds").await, "account:29");
+}

@@ -1,0 +1,164 @@
+//! What a platform answers, however odd it is: the job ends, and its neighbours do not notice.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use crier_common::domain::failure::{Category, Failure};
+use crier_common::domain::job::{Claimed, Kind, Outcome, State};
+use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::platforms::{CallError, Published, Reconciled};
+use crier_common::store::{Result, StoreError, Tx};
+use crier_worker::engine::{Engine, Run};
+use crier_worker::jobs::{Ending, Job, Registry};
+
+use crate::support::fake_platform::{Say, rate_limited, reauth, unknown};
+use crate::support::jobs::{TestWorker, worker_on_both};
+
+worker_on_both!(
+    an_odd_answer_to_a_publish_is_stored_as_far_as_it_can_be,
+    an_odd_answer_to_a_question_is_stored_as_far_as_it_can_be,
+    an_odd_failure_is_stored_as_far_as_it_can_be,
+    an_end_that_the_database_refuses_is_stored_in_part,
+    every_end_can_be_stored_in_part,
+);
+
+fn odd() -> Published {
+    Published {
+        external_id: format!("\0post\n{}", "9".repeat(3_900_000)),
+        url: Some("javascript:alert(1)".into()),
+        secrets: None,
+    }
+}
+
+/// Ended at the first run, without a crash, and told.
+async fn is_out(w: &TestWorker, target: i64, tries: i32) {
+    let (ended, job) = (w.target(target).await, w.job_of(target).await);
+    assert_eq!((ended.status, ended.url), (TargetStatus::Published, None));
+    assert_eq!(ended.external_id, Some(format!("post {}", "9".repeat(507))));
+    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, tries, 0));
+    let payload: String = w.value("SELECT payload FROM events").await;
+    assert!(
+        payload.len() < 2_000 && payload.contains("post.published") && !payload.contains("javascript"),
+        "{payload}"
+    );
+}
+
+async fn an_odd_answer_to_a_publish_is_stored_as_far_as_it_can_be(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.says([Say::PublishAs(odd())]);
+    let (_, target) = w.publish_one().await;
+    w.run_jobs().await;
+    is_out(&w, target, 1).await;
+}
+
+async fn an_odd_answer_to_a_question_is_stored_as_far_as_it_can_be(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    w.fake.says([Say::AcceptAnd(unknown())]);
+    w.fake.answers([Ok(Reconciled::Found(odd()))]);
+    let (_, target) = w.publish_one().await;
+    w.run_to_the_end().await;
+    is_out(&w, target, 2).await;
+}
+
+async fn an_odd_failure_is_stored_as_far_as_it_can_be(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let failure = |category| Failure {
+        code: "n\0".into(),
+        message: format!("No\0\r\nBcc: {}", "x".repeat(3_900_000)),
+        category,
+        platform_code: Some("\u{1b}[31m\0".repeat(100)),
+    };
+    w.fake.says([
+        Say::Refuse(CallError::Transient(failure(Category::PlatformError))),
+        Say::Refuse(CallError::Permanent(failure(Category::PlatformRejected))),
+    ]);
+    let (_, target) = w.publish_one().await;
+    w.run_to_the_end().await;
+    let (ended, job) = (w.target(target).await, w.job_of(target).await);
+    let error = ended.error.unwrap();
+    assert_eq!(
+        (ended.status, error.code.as_str(), job.state, job.attempt),
+        (TargetStatus::Failed, "n", State::Done, 2)
+    );
+    assert!(error.message.starts_with("No Bcc: xxx") && error.message.len() == 1_000, "{}", error.message.len());
+    assert_eq!(error.platform_code.unwrap().chars().filter(|c| c.is_control()).count(), 0);
+    assert_eq!((job.crashes, w.events().await), (0, vec!["post.failed".to_owned()]));
+    // The account is told as well.
+    w.fake.says([Say::Refuse(CallError::Reauth(failure(Category::AuthExpired)))]);
+    w.publish_one().await;
+    w.run_jobs().await;
+    let told: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
+    assert!(told.contains("No Bcc: xxx") && told.len() < 1_200, "{} bytes", told.len());
+}
+
+/// Publishing whose ends the database refuses, but for those without anything from outside.
+struct Unstorable(Arc<dyn Job>);
+
+#[async_trait]
+impl Job for Unstorable {
+    fn kind(&self) -> Kind {
+        Kind::PublishTarget
+    }
+
+    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+        Ok(Box::new(UnstorableEnd(self.0.run(run).await?)))
+    }
+}
+
+struct UnstorableEnd(Box<dyn Ending>);
+
+#[async_trait]
+impl Ending for UnstorableEnd {
+    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+        self.0.write(tx, job).await?;
+        Err(StoreError::Database(sqlx::Error::Encode("the test refuses this end".into())))
+    }
+
+    fn order(&self) -> i64 {
+        self.0.order()
+    }
+
+    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+        self.0.reduced()
+    }
+}
+
+async fn unstorable(mut w: TestWorker) -> TestWorker {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let publishing = Arc::new(Unstorable(w.handler(Kind::PublishTarget))) as Arc<dyn Job>;
+    w.engine = Engine::new(w.store.clone(), Registry::of([publishing, w.handler(Kind::DeliverWebhook)]), 64);
+    w
+}
+
+async fn an_end_that_the_database_refuses_is_stored_in_part(w: TestWorker) {
+    let w = unstorable(w).await;
+    let (post, target) = w.publish_one().await;
+    w.run_jobs().await;
+    let (ended, job) = (w.target(target).await, w.job_of(target).await);
+    assert_eq!((ended.status, ended.external_id.as_deref()), (TargetStatus::Published, Some("post-1")));
+    assert_eq!((w.post_status(post).await, ended.url), (PostStatus::Published, None));
+    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+    assert_eq!((w.fake.count("publish"), w.events().await), (1, vec!["post.published".to_owned()]));
+}
+
+async fn every_end_can_be_stored_in_part(w: TestWorker) {
+    let w = unstorable(w).await;
+    let permanent = CallError::Permanent(Failure::of(Category::PlatformRejected, "It says: no.").from_platform("422"));
+    w.fake.says([Say::Refuse(permanent), Say::Refuse(rate_limited(w.later(60))), Say::Refuse(unknown()), Say::Publish]);
+    let failed = w.publish_one().await.1;
+    w.run_jobs().await;
+    let error = w.target(failed).await.error.unwrap();
+    assert_eq!((error.code.as_str(), error.platform_code), ("platform_rejected", None));
+    assert!(!error.message.contains("It says"), "{}", error.message);
+    // One that is tried again is tried again: at the time that it was told, then after the call must be over.
+    let again = w.publish_one().await.1;
+    w.run_jobs().await;
+    assert_eq!(w.job_of(again).await.run_at, w.later(60));
+    w.run_to_the_end().await;
+    assert_eq!((w.target(again).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+    w.fake.says([Say::Refuse(reauth())]);
+    let expired = w.publish_one().await.1;
+    w.run_jobs().await;
+    assert_eq!(w.target(expired).await.error.unwrap().code, "account_expired");
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE crashes > 0 OR state NOT IN ('done', 'cancelled') AND kind = 'publish_target'").await, 0);
+}
