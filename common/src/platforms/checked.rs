@@ -58,6 +58,10 @@ impl Connector for Checked {
         self.0.can_reconcile()
     }
 
+    fn waits(&self, post: &Outgoing) -> bool {
+        self.0.waits(post)
+    }
+
     fn pictures(&self) -> Pictures {
         self.0.pictures()
     }

@@ -332,6 +332,12 @@ pub trait Connector: Send + Sync {
         Err(CallError::Transient(Failure::of(Category::Internal, "This platform takes no uploads.")))
     }
 
+    /// Whether publishing waits for another host, or for time to pass, rather than works in this process: another job may
+    /// have its place meanwhile.
+    fn waits(&self, _post: &Outgoing) -> bool {
+        true
+    }
+
     /// Publishes. The marker is stored already, and every picture is there as [`Connector::pictures`] wants it.
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError>;
 

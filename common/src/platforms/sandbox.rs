@@ -181,6 +181,10 @@ impl Connector for Sandbox {
         true
     }
 
+    fn waits(&self, post: &Outgoing) -> bool {
+        matches!(Wish::of(&post.text), Wish::Slow)
+    }
+
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
         let handle = &account.external_id;
         if self.is_expired(account).await.map_err(|e| unavailable(&e))? {

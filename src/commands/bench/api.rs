@@ -21,6 +21,8 @@ use super::place::Place;
 use super::{CommandError, Figures, crew, io};
 
 const DRAIN: Duration = Duration::from_secs(5);
+/// More than any benchmark has clients.
+const MAX_CONNECTIONS: usize = 4_096;
 
 /// The API as `crier` and `crier-api` serve it, but for plans without limits and a guard that lets this machine be reached.
 pub async fn listen(
@@ -46,7 +48,7 @@ pub async fn listen(
         trusted_proxies: Vec::new(),
     });
     api.spawn(async move {
-        if let Err(error) = crier_api::serve_on(Arc::new(app), listener, stop, DRAIN).await {
+        if let Err(error) = crier_api::serve_on(Arc::new(app), listener, MAX_CONNECTIONS, stop, DRAIN).await {
             tracing::error!(%error, "the API ended");
         }
     });

@@ -134,7 +134,10 @@ impl PublishTarget {
         }
         run.set_in_doubt(true);
         let called = tokio::time::timeout(left, p.connector.publish(&p.call, &p.outgoing));
-        let result = run.call_and_wait(called).await.unwrap_or_else(|_| {
+        let called = async {
+            if p.connector.waits(&p.outgoing) { run.call_and_wait(called).await } else { run.call(called).await }
+        };
+        let result = called.await.unwrap_or_else(|_| {
             Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time.")))
         });
         run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_))));
