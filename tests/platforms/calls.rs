@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;
-use crier_common::domain::failure::Category;
+use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::Platform;
 use crier_common::http::HttpClient;
 use crier_common::platforms::CallError;
@@ -34,6 +34,15 @@ async fn answered(answer: ResponseTemplate, effect: Effect) -> Result<Value, Cal
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(answer).mount(&server).await;
     sent(&server.uri(), effect).await
+}
+
+#[tokio::test]
+async fn what_a_platform_says_has_no_nul() {
+    let answer = ResponseTemplate::new(200).set_body_string(r#"{"a":"x\u0000y","b":["\u0000"]}"#);
+    let read = answered(answer, Effect::Harmless).await.unwrap();
+    assert_eq!(read, json!({ "a": "xy", "b": [""] }));
+    let failure = Failure::of(Category::PlatformError, "m").from_platform("a\0b\n");
+    assert_eq!(failure.platform_code.as_deref(), Some("ab"));
 }
 
 #[tokio::test]

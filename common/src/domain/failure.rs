@@ -52,7 +52,7 @@ impl Failure {
 
     /// The same with the platform's own code.
     pub fn from_platform(mut self, code: impl ToString) -> Self {
-        self.platform_code = Some(code.to_string().chars().take(100).collect());
+        self.platform_code = Some(code.to_string().chars().filter(|c| !c.is_control()).take(100).collect());
         self
     }
 }

@@ -11,6 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use http::{HeaderMap, Method};
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{CallError, ConnectError, catalogue};
 use crate::clock::Clock;
@@ -33,6 +34,8 @@ pub(super) const BLOCKED: &str = "blocked_address";
 
 /// The longest pause a platform's word is taken for; a reset further away is looked at again then.
 const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(24);
+
+const ESCAPED_NUL: &[u8] = br"\u0000";
 
 /// Makes one platform's calls.
 #[derive(Clone, Debug)]
@@ -65,7 +68,7 @@ impl Caller {
 
     /// The body of a success. One that cannot be read leaves open what the call did.
     pub fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &Answer) -> Result<T, CallError> {
-        let parsed = if answer.truncated { None } else { serde_json::from_slice(&answer.body).ok() };
+        let parsed = if answer.truncated { None } else { without_nul(&answer.body) };
         parsed.ok_or_else(|| self.unclear(effect, "sent an answer that could not be read", None))
     }
 
@@ -159,6 +162,25 @@ impl Caller {
             HttpError::Broken => CallError::network(format!("The connection to {name} broke.")),
         }
     }
+}
+
+/// Reads JSON without the character NUL in its texts: names, ids and URLs of the platform are stored, and Postgres takes none.
+fn without_nul<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
+    fn clean(value: &mut Value) {
+        match value {
+            Value::String(text) => text.retain(|c| c != '\0'),
+            Value::Array(list) => list.iter_mut().for_each(clean),
+            Value::Object(object) => object.values_mut().for_each(clean),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    // JSON writes it in one way alone.
+    if !body.windows(ESCAPED_NUL.len()).any(|bytes| bytes == ESCAPED_NUL) {
+        return serde_json::from_slice(body).ok();
+    }
+    let mut value: Value = serde_json::from_slice(body).ok()?;
+    clean(&mut value);
+    serde_json::from_value(value).ok()
 }
 
 /// A failed call during connect: a refusal, or nothing useful. `address` is the field that names the address, if one does.
