@@ -13,6 +13,7 @@ mod checks;
 mod content_plan_limits;
 mod content_plans;
 mod feeds;
+mod fixed_caps;
 mod idempotency;
 mod large_answers;
 mod limits;
