@@ -64,7 +64,8 @@ async fn count_key(app: &App, caller: &Caller) -> Result<Decision> {
     Ok(app.limiter.take(Subject::Key(caller.key_id), limit).await)
 }
 
-async fn count_address(app: &App, req: &Request) -> Decision {
+/// Counts a request against the client's address: one without a valid key, or a visitor's that writes.
+pub async fn count_address(app: &App, req: &Request) -> Decision {
     let address = client_address(req.remote_addr(), req.headers(), &app.trusted_proxies);
     app.limiter.take(Subject::address(address), WITHOUT_KEY).await
 }

@@ -1,7 +1,7 @@
 //! What a request is answered with when all is well: `{data}`, the same with pages, or nothing.
 
 use chrono::{DateTime, SecondsFormat, Timelike, Utc};
-use crier_common::store::idempotency;
+use crier_common::store::idempotency::{self, Body};
 use serde::{Serialize, Serializer};
 
 use crate::error::{ApiError, Result};
@@ -9,7 +9,11 @@ use crate::error::{ApiError, Result};
 /// The prefix of every path of the API.
 pub const PREFIX: &str = "/api/public/v1";
 
-/// A success. The same thing that is stored under an `Idempotency-Key`.
+/// How many bytes of a body are kept under an `Idempotency-Key`. Of a larger one the ids of its records are, where its
+/// endpoint can render it again.
+pub const MAX_KEPT: usize = 64 << 10;
+
+/// A success. It, or what it can be rendered from, is stored under an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -17,8 +21,12 @@ pub struct Answer {
     pub location: Option<String>,
     /// JSON; empty where there is no body.
     pub body: Vec<u8>,
+    /// The ids of the records that it shows, as far as the request's path does not name them.
+    pub records: Vec<i64>,
     /// It was stored by an earlier request.
     pub replayed: bool,
+    /// Its body was too large to be stored, and is still to be rendered again.
+    pub is_reference: bool,
 }
 
 #[derive(Serialize)]
@@ -30,7 +38,7 @@ impl Answer {
     fn json(status: u16, location: Option<String>, value: &impl Serialize) -> Result<Self> {
         let body =
             serde_json::to_vec(value).map_err(|e| ApiError::bug(format!("an answer does not serialise: {e}")))?;
-        Ok(Self { status, location, body, replayed: false })
+        Ok(Self { status, location, body, ..Self::nothing() })
     }
 
     /// 200 with `{data}`.
@@ -55,17 +63,33 @@ impl Answer {
 
     /// 204.
     pub fn nothing() -> Self {
-        Self { status: 204, location: None, body: Vec::new(), replayed: false }
+        let (location, body, records) = (None, Vec::new(), Vec::new());
+        Self { status: 204, location, body, records, replayed: false, is_reference: false }
     }
 
-    pub fn to_stored(&self) -> idempotency::Answer {
-        idempotency::Answer { status: self.status, location: self.location.clone(), body: self.body.clone() }
+    /// The same, with the ids of the records that it shows and the request's path does not name.
+    pub fn showing(self, records: impl Into<Vec<i64>>) -> Self {
+        Self { records: records.into(), ..self }
+    }
+
+    /// What is stored of it. `renders_again`: its endpoint can render it from its records.
+    pub fn to_stored(&self, renders_again: bool) -> idempotency::Answer {
+        let body = if renders_again && self.body.len() > MAX_KEPT {
+            Body::Records(self.records.clone())
+        } else {
+            Body::Whole(self.body.clone())
+        };
+        idempotency::Answer { status: self.status, location: self.location.clone(), body }
     }
 }
 
 impl From<idempotency::Answer> for Answer {
     fn from(stored: idempotency::Answer) -> Self {
-        Self { status: stored.status, location: stored.location, body: stored.body, replayed: true }
+        let answer = Self { status: stored.status, location: stored.location, replayed: true, ..Self::nothing() };
+        match stored.body {
+            Body::Whole(body) => Self { body, ..answer },
+            Body::Records(records) => Self { records, is_reference: true, ..answer },
+        }
     }
 }
 

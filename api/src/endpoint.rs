@@ -14,6 +14,9 @@
 //! | [`Endpoint::takes_then_writes`] | what brings a file of the request's form into the storage | the same, without a deadline of its own | yes |
 //! | [`Endpoint::holds_then_writes`] | what makes a call that must not be made twice at once (a platform) | the same, with the key held by a lease meanwhile | yes |
 //! | [`Endpoint::spends_then_writes`] | the same where something is taken for it that must come back (credits) | the same, without a deadline of its own | yes |
+//!
+//! A write whose answer may be larger than 64 KiB says with [`Endpoint::renders_again`] how it is rendered for a request
+//! that is repeated.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -202,6 +205,16 @@ pub struct Endpoint {
     /// What it can answer beyond what the common checks can.
     pub codes: &'static [Code],
     pub how: How,
+    /// How a large answer, which is not stored, is rendered again for a request that is repeated.
+    pub again: Option<Again>,
+}
+
+/// Renders an answer from the records that it showed.
+#[derive(Clone)]
+pub struct Again {
+    /// The name under which the handler finds the ids that the request's path does not name.
+    pub record: &'static str,
+    pub handler: Arc<dyn for<'a> Handler<'a, Conn>>,
 }
 
 impl Endpoint {
@@ -226,6 +239,7 @@ impl Endpoint {
             schema: None,
             codes: &[],
             how: How::Reads(Arc::new(nothing)),
+            again: None,
         }
     }
 
@@ -325,6 +339,16 @@ impl Endpoint {
         H: for<'a> Handler<'a, Tx> + 'static,
     {
         Self { how: How::Writes(Arc::new(handler)), ..self }
+    }
+
+    /// How an answer that is too large to be stored ([`crate::answer::MAX_KEPT`]) is rendered again, for an endpoint that
+    /// [`Endpoint::writes`]. `handler` reads what is there then; under the name `record` its context has the ids that the
+    /// answer was given by [`Answer::showing`]. An answer with a secret must never be such: a secret is shown once.
+    pub fn renders_again<H>(self, record: &'static str, handler: H) -> Self
+    where
+        H: for<'a> Handler<'a, Conn> + 'static,
+    {
+        Self { again: Some(Again { record, handler: Arc::new(handler) }), ..self }
     }
 
     pub fn asks_then_writes<H>(self, prepare: H) -> Self

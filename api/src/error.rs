@@ -133,6 +133,8 @@ pub struct ApiError {
     pub fields: FieldProblems,
     /// Seconds, for the header of the same name.
     pub retry_after: Option<u64>,
+    /// The request was carried out before, under the same `Idempotency-Key`.
+    pub replayed: bool,
     /// What happened inside: for the log alone.
     pub cause: Option<Box<Cause>>,
 }
@@ -150,7 +152,14 @@ pub type Result<T> = std::result::Result<T, ApiError>;
 
 impl ApiError {
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), fields: FieldProblems::new(), retry_after: None, cause: None }
+        Self {
+            code,
+            message: message.into(),
+            fields: FieldProblems::new(),
+            retry_after: None,
+            replayed: false,
+            cause: None,
+        }
     }
 
     fn retry_after(mut self, seconds: u64) -> Self {
@@ -198,6 +207,21 @@ impl ApiError {
             "The workspace's plan allows {cap} {what}, and that many are used. Free some or choose a larger plan."
         );
         Self::new(Code::LimitReached, message)
+    }
+
+    /// Refuses what would go past a cap that is the same in every plan. `there`: how many there are.
+    pub fn check_cap(whose: &str, cap: usize, what: &str, there: i64, more: usize) -> Result<()> {
+        if usize::try_from(there).unwrap_or_default().saturating_add(more) <= cap {
+            return Ok(());
+        }
+        let message = format!("{whose} has at most {cap} {what}; {there} are there. Delete some first.");
+        Err(Self::new(Code::LimitReached, message))
+    }
+
+    /// A request that is repeated, and whose record is no more.
+    pub fn gone_since() -> Self {
+        let message = "This request was carried out before, under the same Idempotency-Key; what it made or changed has been deleted since. Nothing was done again.";
+        Self { replayed: true, ..Self::new(Code::NotFound, message) }
     }
 
     pub fn not_found(what: &str) -> Self {

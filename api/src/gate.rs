@@ -9,6 +9,7 @@ use crier_common::telemetry::metrics;
 use futures::{FutureExt, StreamExt};
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{HeaderValue, StatusCode};
+use percent_encoding::percent_decode_str;
 use salvo::{Depot, FlowCtrl, Request, Response};
 use tracing::Instrument;
 
@@ -31,6 +32,8 @@ const DRAINED: u64 = 64 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// A client that sends nothing for so long waits for the answer.
 const QUIET: Duration = Duration::from_millis(200);
+/// How many bytes a part of a path has at most: more than any of ours.
+const MAX_PATH_PART: usize = 255;
 
 pub struct Gate {
     pub app: Arc<App>,
@@ -61,7 +64,7 @@ impl salvo::Handler for Gate {
 
 impl Gate {
     async fn answer(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl, id: &str) {
-        if !ids_fit(req.uri().path()) {
+        if !path_fits(req.uri().path()) {
             res.status_code(StatusCode::NOT_FOUND);
             ctrl.skip_rest();
         }
@@ -96,10 +99,17 @@ fn error_of(status: StatusCode) -> ApiError {
     }
 }
 
-/// Whether every number in the path fits 63 bits; one that does not is a path that does not exist, whatever the method.
-fn ids_fit(path: &str) -> bool {
-    let is_number = |part: &&str| part.len() > 18 && part.bytes().all(|b| b.is_ascii_digit());
-    path.split('/').filter(is_number).all(|part| part.parse::<i64>().is_ok())
+/// Whether every part of the path may be a name or an id of ours. One that may not is a path that does not exist, whatever
+/// the method: so no handler, and no database, is given text that it cannot take.
+fn path_fits(path: &str) -> bool {
+    path.split('/').all(part_fits)
+}
+
+/// A part, decoded, is UTF-8 without control characters, and of a bounded length; one of digits alone fits 63 bits.
+fn part_fits(part: &str) -> bool {
+    let Ok(text) = percent_decode_str(part).decode_utf8() else { return false };
+    let is_number = text.len() > 18 && text.bytes().all(|b| b.is_ascii_digit());
+    text.len() <= MAX_PATH_PART && !text.chars().any(char::is_control) && (!is_number || text.parse::<i64>().is_ok())
 }
 
 fn route(req: &Request, depot: &Depot) -> String {
@@ -136,9 +146,29 @@ mod tests {
 
     #[test]
     fn numbers_of_more_than_63_bits_are_no_ids() {
-        assert!(ids_fit("/api/public/v1/brands/9223372036854775807/posts"));
-        assert!(!ids_fit("/api/public/v1/brands/9223372036854775808/posts"));
-        assert!(!ids_fit("/brands/99999999999999999999"));
-        assert!(ids_fit("/brands/abc/1"));
+        assert!(path_fits("/api/public/v1/brands/9223372036854775807/posts"));
+        assert!(!path_fits("/api/public/v1/brands/9223372036854775808/posts"));
+        assert!(!path_fits("/brands/99999999999999999999"));
+        assert!(!path_fits("/brands/9999999999999999999%39"));
+        assert!(path_fits("/brands/abc/1"));
+    }
+
+    #[test]
+    fn what_is_no_text_is_no_path() {
+        for good in ["/", "//", "/@%C3%A4", "/sandbox/demo", "/%2e%2E", "/100%", &format!("/{}", "a".repeat(255))] {
+            assert!(path_fits(good), "{good}");
+        }
+        for bad in [
+            "/sandbox/%00",
+            "/a%00b/c",
+            "/@%ff",
+            "/%C3",
+            "/media/%0a",
+            "/%7f",
+            "/%C2%85",
+            &format!("/{}", "a".repeat(256)),
+        ] {
+            assert!(!path_fits(bad), "{bad}");
+        }
     }
 }

@@ -40,6 +40,9 @@ pub fn refusal(res: &mut Response, error: &ApiError, request_id: &str) {
     if let Some(seconds) = error.retry_after {
         res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
+    if error.replayed {
+        res.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
     if error.code == Code::Unauthorized {
         res.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

@@ -70,7 +70,11 @@ async fn a_plan_is_made_with_its_items(app: TestApp) {
     assert_eq!((&made["items"][1]["content"], &made["items"][1]["planned_at"]), (&Value::Null, &Value::Null));
     assert_eq!(t.get(&path).await.data(200), made);
     let second = plan(&t, json!({ "name": "Second" })).await.data(201);
-    assert_eq!(t.get(&t.path("/content-plans")).await.expect(200), json!({ "data": [second, made] }));
+    let mut listed = made.clone();
+    for item in listed["items"].as_array_mut().unwrap() {
+        item.as_object_mut().unwrap().remove("content");
+    }
+    assert_eq!(t.get(&t.path("/content-plans")).await.expect(200), json!({ "data": [second, listed] }));
     t.delete(&path).await.expect(204);
     t.get(&path).await.refused(404, "not_found");
     t.delete(&path).await.refused(404, "not_found");

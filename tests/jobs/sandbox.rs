@@ -80,7 +80,7 @@ async fn post(w: &TestWorker, text: &str) -> i64 {
 }
 
 async fn timeline(w: &TestWorker) -> Vec<String> {
-    let posts = sandbox::timeline(&mut w.conn().await, HANDLE, 10).await.unwrap().unwrap();
+    let posts = sandbox::timeline(&mut w.conn().await, HANDLE, None, 10).await.unwrap().unwrap();
     posts.into_iter().map(|post| post.content).collect()
 }
 
@@ -89,7 +89,7 @@ async fn a_post_is_on_the_timeline(s: TestStore) {
     w.run_jobs().await;
     let ended = w.target(target).await;
     let id = ended.external_id.unwrap();
-    assert_eq!(ended.url, Some(format!("https://crier.example/sandbox/demo#post-{id}")));
+    assert_eq!(ended.url, Some(format!("https://crier.example/sandbox/demo?from={id}#post-{id}")));
     assert_eq!(timeline(&w).await, ["hello"]);
 }
 
@@ -182,7 +182,11 @@ async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
     };
     sandbox.publish(&intruder, &outgoing("mine now", "k")).await.unwrap_err();
     assert!(
-        crier_common::store::sandbox::timeline(&mut s.conn().await, "bakery", 1).await.unwrap().unwrap().is_empty()
+        crier_common::store::sandbox::timeline(&mut s.conn().await, "bakery", None, 1)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_empty()
     );
 }
 
@@ -248,7 +252,7 @@ async fn pictures_are_shown_by_their_paths(s: TestStore) {
     );
     w.publish_pictures(account, &[two, one]).await;
     w.run_jobs().await;
-    let shown = sandbox::timeline(&mut w.conn().await, HANDLE, 10).await.unwrap().unwrap().remove(0).media;
+    let shown = sandbox::timeline(&mut w.conn().await, HANDLE, None, 10).await.unwrap().unwrap().remove(0).media;
     assert!(shown.iter().all(|picture| picture.url.starts_with("/media/")), "{shown:?}");
     assert_eq!((shown[0].alt.as_str(), shown[1].alt.as_str()), ("", "A door"));
     assert!(shown[0].url.ends_with(".gif") && shown[1].url.ends_with(".png"), "{shown:?}");

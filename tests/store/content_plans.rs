@@ -1,7 +1,7 @@
 //! Content plans and their items.
 
 use chrono::NaiveDate;
-use crier_common::domain::content_plan::{ContentPlan, ItemStatus, PlanItem};
+use crier_common::domain::content_plan::{ContentPlan, ItemStatus, PlanItem, PlanSize};
 use crier_common::store::content_plans::{self, NewItem, NewPlan};
 use crier_common::store::posts;
 
@@ -84,8 +84,17 @@ async fn items_are_shown_by_their_time(s: TestStore) {
     let titles = |list: &[PlanItem]| list.iter().map(|i| i.title.clone()).collect::<Vec<_>>();
     assert_eq!(titles(&items(&s, one).await), ["soon", "soon too", "late", "never"]);
     let all = content_plans::items_of_brand(&mut s.conn().await, w.brand).await.unwrap();
-    assert_eq!(titles(&all), ["other", "soon", "soon too", "late", "never"]);
-    assert_eq!(content_plans::count_items(&mut s.conn().await, one).await.unwrap(), 4);
+    assert_eq!(
+        all.iter().map(|i| i.title.as_str()).collect::<Vec<_>>(),
+        ["other", "soon", "soon too", "late", "never"]
+    );
+    let size = content_plans::size(&mut s.conn().await, one).await.unwrap();
+    let text: usize =
+        items(&s, one).await.iter().map(|i| i.title.len() + i.content.as_ref().map_or(0, String::len)).sum();
+    assert_eq!(size, PlanSize { items: 4, text });
+    let conn = &mut s.conn().await;
+    assert_eq!(content_plans::count(conn, w.brand).await.unwrap(), 2);
+    assert_eq!(content_plans::count_items_of_brand(conn, w.brand).await.unwrap(), 5);
 }
 
 async fn many_items_keep_their_order_and_their_text(s: TestStore) {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crier_common::store::idempotency::{self, Answer, Found, KEPT, LEASE, Slot};
+use crier_common::store::idempotency::{self, Answer, Body, Found, KEPT, LEASE, Slot};
 use crier_common::store::{StoreError, users};
 
 use crate::support::store::{TestStore, on_both};
 
 on_both![
     an_answer_is_replayed_to_the_same_request,
+    a_large_answer_leaves_the_ids_of_its_records,
     another_request_under_the_key_is_told,
     a_key_is_of_one_api_key,
     a_request_that_failed_frees_its_key,
@@ -27,8 +28,10 @@ fn slot(api_key_id: i64, key: &str) -> Slot {
     Slot { api_key_id, key: key.to_owned(), fingerprint: vec![1, 2, 3] }
 }
 
+const BODY: &[u8] = b"{\"secret\":\"whsec_x\"}";
+
 fn answer() -> Answer {
-    Answer { status: 201, location: Some("/brands/1".to_owned()), body: b"{\"secret\":\"whsec_x\"}".to_vec() }
+    Answer { status: 201, location: Some("/brands/1".to_owned()), body: Body::Whole(BODY.to_vec()) }
 }
 
 async fn take(s: &TestStore, slot: &Slot) -> Found {
@@ -52,9 +55,22 @@ async fn an_answer_is_replayed_to_the_same_request(s: TestStore) {
     }
     let mut empty = slot.clone();
     empty.key = "empty".to_owned();
-    let nothing = Answer { status: 204, location: None, body: Vec::new() };
+    let nothing = Answer { status: 204, location: None, body: Body::Whole(Vec::new()) };
     s.write(async |tx| idempotency::store(tx, &empty, &nothing).await).await;
     assert_eq!(take(&s, &empty).await, Found::Answered(nothing));
+}
+
+async fn a_large_answer_leaves_the_ids_of_its_records(s: TestStore) {
+    let w = s.world().await;
+    let slot = slot(s.key(w.user).await, "large");
+    for ids in [vec![], vec![7], vec![i64::MAX, 1]] {
+        let large = Answer { body: Body::Records(ids), ..answer() };
+        s.write(async |tx| idempotency::store(tx, &slot, &large).await).await;
+        assert_eq!(take(&s, &slot).await, Found::Answered(large));
+    }
+    s.clock.advance(KEPT);
+    s.write(async |tx| idempotency::hold(tx, &slot).await).await;
+    assert_eq!(take(&s, &slot).await, Found::InProgress, "nothing is left of what was there");
 }
 
 async fn another_request_under_the_key_is_told(s: TestStore) {
@@ -210,9 +226,8 @@ async fn the_body_does_not_stand_in_the_row(s: TestStore) {
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     let sealed: Vec<u8> = s.value("SELECT body FROM idempotency_keys").await;
-    let body = answer().body;
-    assert!(sealed.len() > body.len());
-    for part in [&body[..], b"whsec_x", b"secret"] {
+    assert!(sealed.len() > BODY.len());
+    for part in [BODY, b"whsec_x", b"secret"] {
         assert!(!sealed.windows(part.len()).any(|bytes| bytes == part));
     }
 }

@@ -1,6 +1,6 @@
 //! What the platform inside Crier keeps.
 
-use crier_common::store::sandbox;
+use crier_common::store::sandbox::{self, Commented, MAX_COMMENTS};
 
 use crate::support::store::{TestStore, at_once, on_both};
 
@@ -10,6 +10,9 @@ on_both![
     a_repeated_publish_finds_the_first_ones_post,
     a_timeline_is_newest_first,
     comments_stand_under_posts_of_their_handle,
+    a_timeline_goes_on_from_a_post,
+    the_newest_comments_are_shown_and_all_are_counted,
+    a_post_takes_so_many_comments_and_no_more,
 ];
 
 async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
@@ -69,7 +72,7 @@ async fn a_timeline_is_newest_first(s: TestStore) {
         s.write(async |tx| sandbox::publish(tx, "demo", &format!("k{n}"), &format!("post {n}"), &[]).await).await;
     }
     let timeline = async |handle| {
-        let found = sandbox::timeline(&mut s.conn().await, handle, 2).await.unwrap();
+        let found = sandbox::timeline(&mut s.conn().await, handle, None, 2).await.unwrap();
         found.map(|posts| posts.into_iter().map(|p| p.content).collect::<Vec<_>>())
     };
     assert_eq!(timeline("demo").await.unwrap(), ["post 2", "post 1"]);
@@ -84,15 +87,82 @@ async fn comments_stand_under_posts_of_their_handle(s: TestStore) {
         s.write(async |tx| sandbox::claim_handle(tx, workspace, handle).await).await;
         posts.push(s.write(async |tx| sandbox::publish(tx, handle, handle, "hello", &[]).await).await);
     }
-    let comment =
-        async |handle, post, body| s.write(async |tx| sandbox::comment(tx, handle, post, "Vera", body).await).await;
-    let first = comment("demo", posts[0], "one").await.unwrap();
-    let second = comment("demo", posts[0], "two").await.unwrap();
-    assert!(comment("other", posts[1], "elsewhere").await.is_some());
-    assert_eq!(comment("demo", posts[1], "not its post").await, None);
-    assert_eq!(comment("demo", 999, "no post").await, None);
-    let found = sandbox::comments(&mut s.conn().await, "demo", 10).await.unwrap();
-    assert_eq!(found.iter().map(|c| c.id).collect::<Vec<_>>(), [first, second]);
-    assert_eq!((found[0].post_id, found[0].name.as_str(), found[0].body.as_str()), (posts[0], "Vera", "one"));
-    assert_eq!(found[0].created_at, s.now());
+    let first = added(comment(&s, "demo", posts[0], "one").await);
+    let second = added(comment(&s, "demo", posts[0], "two").await);
+    added(comment(&s, "other", posts[1], "elsewhere").await);
+    assert_eq!(comment(&s, "demo", posts[1], "not its post").await, Commented::NoSuchPost);
+    assert_eq!(comment(&s, "demo", 999, "no post").await, Commented::NoSuchPost);
+    let found = sandbox::comments(&mut s.conn().await, &posts[..1], 10).await.unwrap();
+    assert_eq!(found.iter().map(|c| c.comment.id).collect::<Vec<_>>(), [first, second]);
+    let one = &found[0].comment;
+    assert_eq!((one.post_id, one.name.as_str(), one.body.as_str()), (posts[0], "Vera", "one"));
+    assert_eq!(one.created_at, s.now());
+}
+
+async fn comment(s: &TestStore, handle: &str, post: i64, body: &str) -> Commented {
+    s.write(async |tx| sandbox::comment(tx, handle, post, "Vera", body).await).await
+}
+
+#[track_caller]
+fn added(commented: Commented) -> i64 {
+    let Commented::Added(id) = commented else { panic!("{commented:?}") };
+    id
+}
+
+async fn a_post(s: &TestStore, key: &str) -> i64 {
+    s.write(async |tx| sandbox::publish(tx, "demo", key, key, &[]).await).await
+}
+
+async fn a_timeline_goes_on_from_a_post(s: TestStore) {
+    let workspace = s.workspace().await;
+    s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
+    let mut posts = Vec::new();
+    for n in 0..5 {
+        posts.push(a_post(&s, &format!("k{n}")).await);
+    }
+    posts.reverse();
+    let page = async |from| {
+        let found = sandbox::timeline(&mut s.conn().await, "demo", from, 3).await.unwrap().unwrap();
+        found.into_iter().map(|post| post.id).collect::<Vec<_>>()
+    };
+    assert_eq!(page(None).await, posts[..3]);
+    assert_eq!(page(Some(posts[2])).await, posts[2..]);
+    assert_eq!(page(Some(i64::MAX)).await, posts[..3]);
+    assert_eq!(page(Some(posts[4] - 1)).await, Vec::<i64>::new());
+}
+
+async fn the_newest_comments_are_shown_and_all_are_counted(s: TestStore) {
+    let workspace = s.workspace().await;
+    s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
+    let posts = [a_post(&s, "k1").await, a_post(&s, "k2").await, a_post(&s, "k3").await];
+    for n in 0..5 {
+        added(comment(&s, "demo", posts[n % 2], &n.to_string()).await);
+    }
+    let found = sandbox::comments(&mut s.conn().await, &posts, 2).await.unwrap();
+    let shown: Vec<_> = found.iter().map(|c| (c.comment.post_id, c.comment.body.as_str(), c.total)).collect();
+    assert_eq!(shown, [(posts[1], "1", 2), (posts[0], "2", 3), (posts[1], "3", 2), (posts[0], "4", 3)]);
+    assert!(sandbox::comments(&mut s.conn().await, &[], 2).await.unwrap().is_empty());
+}
+
+async fn a_post_takes_so_many_comments_and_no_more(s: TestStore) {
+    let workspace = s.workspace().await;
+    s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
+    let (full, other) = (a_post(&s, "k1").await, a_post(&s, "k2").await);
+    for n in 2..MAX_COMMENTS {
+        added(comment(&s, "demo", full, &n.to_string()).await);
+    }
+    let got = at_once(6, |_| {
+        let store = s.store.clone();
+        async move {
+            let mut tx = store.begin().await.unwrap();
+            let got = sandbox::comment(&mut tx, "demo", full, "Vera", "at once").await.unwrap();
+            tx.commit().await.unwrap();
+            got
+        }
+    })
+    .await;
+    assert_eq!(got.iter().filter(|got| matches!(got, Commented::Added(_))).count(), 2, "{got:?}");
+    assert!(got.iter().all(|got| *got != Commented::NoSuchPost));
+    assert_eq!(comment(&s, "demo", full, "late").await, Commented::Full);
+    added(comment(&s, "demo", other, "elsewhere").await);
 }

@@ -172,14 +172,25 @@ impl Client {
         targets
     }
 
-    /// The sandbox's page of a handle.
+    /// The sandbox's timeline of a handle, all of its pages.
     pub async fn page(&self, handle: &str) -> String {
-        let url = format!("{}/sandbox/{handle}", self.url);
-        until("the sandbox's page", || async {
-            let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
-            String::from_utf8(answer.body.to_vec()).ok()
-        })
-        .await
+        let mut path = format!("/sandbox/{handle}");
+        let mut all = String::new();
+        loop {
+            let url = format!("{}{path}", self.url);
+            let page = until("the sandbox's page", || async {
+                let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
+                String::from_utf8(answer.body.to_vec()).ok()
+            });
+            let page = page.await;
+            let older = page.split("<a href=\"").find(|link| link.contains(">Older posts<"));
+            let next = older.and_then(|link| link.split('"').next()).map(str::to_owned);
+            all.push_str(&page);
+            match next {
+                Some(next) => path = next,
+                None => return all,
+            }
+        }
     }
 }
 

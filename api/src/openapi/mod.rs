@@ -97,7 +97,8 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
 
 const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and answers are JSON; every request carries an API \
     key. Every write needs an `Idempotency-Key`: the same request sent again under the same key is answered from the first \
-    one's answer. What is marked `x-extension` is not in the specification that this service implements; a client that knows \
+    one's answer. (Of an answer of more than 64 KiB the records are kept: they are shown as they are then, and where they were \
+    deleted since it is 404.) What is marked `x-extension` is not in the specification that this service implements; a client that knows \
     only the specification never needs it.";
 
 /// `fields` is there on `validation_failed` alone, so it is no field of the record.

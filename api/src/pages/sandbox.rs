@@ -1,24 +1,31 @@
 //! `/sandbox/{handle}`: the timeline of a sandbox account, and its visitors' comments.
+//!
+//! Anyone may read a timeline and comment on it, without a key. So everything here has a bound: posts of a page, comments
+//! shown under a post, comments of a post, and the comments that one address sends.
 
 use std::sync::Arc;
 
 use askama::Template;
 use crier_common::domain::platform::Platform;
-use crier_common::store::{Result, sandbox};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION};
+use crier_common::platforms::sandbox::{is_handle, post_path};
+use crier_common::store::Result;
+use crier_common::store::sandbox::{self, Commented, MAX_COMMENTS};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
 use super::{html, plain};
 use crate::app::App;
+use crate::{admission, reply};
 
-/// How much of a timeline is shown.
-const POSTS: i64 = 200;
-const COMMENTS: i64 = 2_000;
-const LONGEST_NAME: usize = 80;
-const LONGEST_BODY: usize = 2_000;
+/// How many posts a page of a timeline shows.
+const POSTS_PER_PAGE: usize = 20;
+/// How many comments are shown under a post, the newest; the page counts the others.
+const COMMENTS_SHOWN: i64 = 10;
+const MAX_NAME: usize = 80;
+const MAX_BODY: usize = 2_000;
 /// A comment's form, percent-encoded, is never larger.
-const LARGEST_FORM: usize = 64 * 1024;
+const MAX_FORM: usize = 64 * 1024;
 
 pub fn router() -> Router {
     Router::new()
@@ -33,16 +40,25 @@ struct Timeline {
     handle: String,
     initial: String,
     posts: Vec<PostView>,
+    /// It begins with the newest post.
+    is_first: bool,
+    /// The first post of the next page.
+    older: Option<i64>,
 }
 
 struct PostView {
     id: i64,
+    path: String,
     text: String,
     /// At most ten; how they are laid out goes by how many they are.
     pictures: Vec<sandbox::SandboxPicture>,
     at: String,
     shown: String,
     comments: Vec<sandbox::SandboxComment>,
+    /// How many comments are not shown.
+    earlier: usize,
+    /// It takes no more comments.
+    full: bool,
 }
 
 #[derive(Template)]
@@ -76,49 +92,75 @@ fn open<'d>(depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
     Some(app)
 }
 
+/// The handle in the path; `None` where it has not the form of one.
+fn handle(req: &Request) -> Option<String> {
+    req.param::<String>("handle").filter(|handle| is_handle(handle))
+}
+
 #[handler]
 async fn timeline(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    let handle = req.param::<String>("handle").unwrap_or_default();
     let Some(app) = open(depot, res) else { return };
-    match load(app, handle).await {
+    let Some(handle) = handle(req) else { return html(res, StatusCode::NOT_FOUND, &NOBODY) };
+    // What is no id begins with the newest.
+    let from = req.query::<i64>("from").filter(|id| *id > 0);
+    match load(app, handle, from).await {
         Ok(Some(page)) => html(res, StatusCode::OK, &page),
         Ok(None) => html(res, StatusCode::NOT_FOUND, &NOBODY),
         Err(error) => {
             tracing::warn!(%error, "a sandbox page could not be read");
-            plain(
-                res,
-                StatusCode::SERVICE_UNAVAILABLE,
-                "The database does not answer right now; try again in a moment.",
-            );
+            unavailable(res);
         }
     }
 }
 
-async fn load(app: &App, handle: String) -> Result<Option<Timeline>> {
+fn unavailable(res: &mut Response) {
+    plain(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not answer right now; try again in a moment.");
+}
+
+async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Timeline>> {
     let mut conn = app.store.read().await?;
-    let Some(posts) = sandbox::timeline(&mut conn, &handle, POSTS).await? else { return Ok(None) };
-    let mut comments = sandbox::comments(&mut conn, &handle, COMMENTS).await?;
+    // One more than is shown says whether there is another page.
+    let limit = i64::try_from(POSTS_PER_PAGE).unwrap_or(i64::MAX).saturating_add(1);
+    let Some(mut posts) = sandbox::timeline(&mut conn, &handle, from, limit).await? else { return Ok(None) };
+    let older = posts.get(POSTS_PER_PAGE).map(|post| post.id);
+    posts.truncate(POSTS_PER_PAGE);
+    let ids: Vec<i64> = posts.iter().map(|post| post.id).collect();
+    let mut comments = sandbox::comments(&mut conn, &ids, COMMENTS_SHOWN).await?;
     let posts = posts
         .into_iter()
-        .map(|p| PostView {
-            id: p.id,
-            text: p.content,
-            pictures: p.media,
-            at: p.created_at.to_rfc3339(),
-            shown: p.created_at.format("%-d %b %Y, %H:%M:%S UTC").to_string(),
-            comments: comments.extract_if(.., |c| c.post_id == p.id).collect(),
+        .map(|p| {
+            let own: Vec<_> = comments.extract_if(.., |c| c.comment.post_id == p.id).collect();
+            let total = own.first().map_or(0, |c| c.total);
+            PostView {
+                id: p.id,
+                path: post_path(&handle, p.id),
+                text: p.content,
+                pictures: p.media,
+                at: p.created_at.to_rfc3339(),
+                shown: p.created_at.format("%-d %b %Y, %H:%M:%S UTC").to_string(),
+                earlier: usize::try_from(total).unwrap_or_default().saturating_sub(own.len()),
+                full: total >= MAX_COMMENTS,
+                comments: own.into_iter().map(|c| c.comment).collect(),
+            }
         })
         .collect();
     let initial = handle.chars().next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
-    Ok(Some(Timeline { handle, initial, posts }))
+    Ok(Some(Timeline { handle, initial, posts, is_first: from.is_none(), older }))
 }
 
 #[handler]
 async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = open(depot, res) else { return };
-    let (handle, post) =
-        (req.param::<String>("handle").unwrap_or_default(), req.param::<i64>("post").unwrap_or_default());
-    let Ok(body) = req.payload_with_max_size(LARGEST_FORM).await else {
+    // Before the body is read: a comment is a write that needs no key.
+    let decision = admission::count_address(app, req).await;
+    reply::allowance(res.headers_mut(), &decision);
+    if !decision.allowed {
+        plain(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests from your address; try again in a moment.");
+        res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
+        return;
+    }
+    let (Some(handle), Some(post)) = (handle(req), req.param::<i64>("post")) else { return no_such_post(res) };
+    let Ok(body) = req.payload_with_max_size(MAX_FORM).await else {
         return plain(res, StatusCode::PAYLOAD_TOO_LARGE, "The comment is too long.");
     };
     let field = |name: &str| {
@@ -127,7 +169,7 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     };
     let (name, text) = (field("name"), field("body"));
     let fits = |text: &str, most: usize| !text.is_empty() && text.chars().count() <= most && !text.contains('\0');
-    if !fits(&name, LONGEST_NAME) || !fits(&text, LONGEST_BODY) {
+    if !fits(&name, MAX_NAME) || !fits(&text, MAX_BODY) {
         let sentence = "A comment needs a name of at most 80 characters and a text of at most 2,000.";
         return plain(res, StatusCode::UNPROCESSABLE_ENTITY, sentence);
     }
@@ -138,20 +180,23 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         Ok::<_, crier_common::store::StoreError>(id)
     };
     match written.await {
-        Ok(Some(_)) => {
+        Ok(Commented::Added(_)) => {
             res.status_code(StatusCode::SEE_OTHER);
-            if let Ok(to) = HeaderValue::from_str(&format!("/sandbox/{handle}#post-{post}")) {
+            if let Ok(to) = HeaderValue::from_str(&post_path(&handle, post)) {
                 res.headers_mut().insert(LOCATION, to);
             }
         }
-        Ok(None) => plain(res, StatusCode::NOT_FOUND, "There is no such post here."),
+        Ok(Commented::NoSuchPost) => no_such_post(res),
+        Ok(Commented::Full) => {
+            plain(res, StatusCode::CONFLICT, "This post has as many comments as a post may have, and takes no more.");
+        }
         Err(error) => {
             tracing::warn!(%error, "a sandbox comment could not be stored");
-            plain(
-                res,
-                StatusCode::SERVICE_UNAVAILABLE,
-                "The database does not answer right now; try again in a moment.",
-            );
+            unavailable(res);
         }
     }
+}
+
+fn no_such_post(res: &mut Response) {
+    plain(res, StatusCode::NOT_FOUND, "There is no such post here.");
 }

@@ -2,7 +2,7 @@
 //!
 //! What a write changes, the jobs it causes and its answer commit together; only then does the bell ring. A refusal stores
 //! nothing, so the corrected request can go out under the same key. A transaction that the database gave up for another is
-//! begun again.
+//! begun again. Of an answer that is too large to be stored its records are, and it is rendered again from them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tracing::Instrument;
 use super::{body, form};
 use crate::answer::Answer;
 use crate::context::{Context, UploadedFile};
-use crate::endpoint::{Endpoint, First, Form, How, Prepare};
+use crate::endpoint::{Again, Endpoint, First, Form, How, Prepare};
 use crate::error::{ApiError, Code, Result};
 
 const HEADER: &str = "idempotency-key";
@@ -38,7 +38,9 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
         How::Reads(_) => Err(ApiError::bug("a read was run as a write")),
         How::Writes(handler) => {
             let refusal = keep(&mut cx, parsed);
-            commit(&cx, &slot, None, refusal, |cx, tx| handler.call(cx, tx)).await
+            let again = endpoint.again.as_ref();
+            let answer = commit(&cx, &slot, None, refusal, again, |cx, tx| handler.call(cx, tx)).await?;
+            if answer.is_reference { render(again, cx, answer).await } else { Ok(answer) }
         }
         How::TwoSteps { prepare, first } => {
             let held = match look(&cx.app.store, &slot, &parsed, first.holds()).await? {
@@ -158,7 +160,7 @@ async fn two_steps(
     };
     let outcome = match prepared {
         Ok(Ok(finish)) => {
-            let written = commit(&cx, &slot, held, None, |cx, tx| finish.call(cx, tx)).await;
+            let written = commit(&cx, &slot, held, None, None, |cx, tx| finish.call(cx, tx)).await;
             if !matches!(&written, Ok(answer) if !answer.replayed) {
                 finish.undo(&cx).await;
             }
@@ -210,12 +212,26 @@ async fn release(store: &Store, slot: &Slot, held: DateTime<Utc>) {
     }
 }
 
+/// An answer that was too large to be stored, from the records that it showed, as they are now. A client that repeats a
+/// request wants to know what its request made: where that was deleted since, a 404 says so, and nothing is made anew.
+async fn render(again: Option<&Again>, mut cx: Context, stored: Answer) -> Result<Answer> {
+    let again = again.ok_or_else(|| ApiError::bug("an answer was stored that cannot be rendered again"))?;
+    cx.ids.extend(stored.records.iter().map(|id| (again.record, *id)));
+    let mut conn = cx.app.store.read().await?;
+    match again.handler.call(&cx, &mut conn).await {
+        Ok(rendered) => Ok(Answer { body: rendered.body, ..stored }),
+        Err(error) if error.code == Code::NotFound => Err(ApiError::gone_since()),
+        Err(error) => Err(error),
+    }
+}
+
 /// One transaction: the key, the work, the answer. `held`: until when the key is held already; else it is still to be taken.
 async fn commit<W>(
     cx: &Context,
     slot: &Slot,
     held: Option<DateTime<Utc>>,
     refusal: Option<ApiError>,
+    again: Option<&Again>,
     work: W,
 ) -> Result<Answer>
 where
@@ -224,7 +240,7 @@ where
     let mut refusal = refusal;
     let mut run = 1;
     loop {
-        match once(cx, slot, held, &mut refusal, &work).await {
+        match once(cx, slot, held, &mut refusal, again, &work).await {
             Err(error) if error.is_serialization() && run < RUNS => {
                 tracing::debug!(run, "the database gave this write up for another; once more");
                 run += 1;
@@ -239,6 +255,7 @@ async fn once<W>(
     slot: &Slot,
     held: Option<DateTime<Utc>>,
     refusal: &mut Option<ApiError>,
+    again: Option<&Again>,
     work: &W,
 ) -> Result<Answer>
 where
@@ -260,7 +277,7 @@ where
     };
     match answered {
         Ok(answer) => {
-            idempotency::store(&mut tx, slot, &answer.to_stored()).await?;
+            idempotency::store(&mut tx, slot, &answer.to_stored(again.is_some())).await?;
             tx.commit().await?;
             Ok(answer)
         }

@@ -10,6 +10,10 @@ crate::text_enum! {
 
 /// How many links a page may have.
 pub const MOST_LINKS: usize = 100;
+/// How many pages a brand may have. They are listed without pages of the list, so this and [`MAX_LINKS_TEXT`] bound it.
+pub const MAX_PAGES: usize = 25;
+/// How many bytes the titles and URLs of a page's links may have together.
+pub const MAX_LINKS_TEXT: usize = 256 << 10;
 /// How long a slug may be.
 pub const LONGEST_SLUG: usize = 63;
 

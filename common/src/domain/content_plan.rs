@@ -12,8 +12,14 @@ crate::text_enum! {
     pub enum Destination { Calendar = "calendar", Draft = "draft", Approval = "approval" }
 }
 
-/// How many items one plan may have, so that a list of plans stays one answer.
-pub const MOST_ITEMS: usize = 1_000;
+/// How many plans a brand may have. Plans are listed without pages, so this and [`MAX_BRAND_ITEMS`] bound the list.
+pub const MAX_PLANS: usize = 100;
+/// How many items one plan may have.
+pub const MAX_ITEMS: usize = 1_000;
+/// How many items all plans of a brand may have together.
+pub const MAX_BRAND_ITEMS: usize = 5_000;
+/// How many bytes the titles and contents of a plan's items may have together: a plan is answered whole.
+pub const MAX_TEXT: usize = 1 << 20;
 
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct ContentPlan {
@@ -40,8 +46,45 @@ pub struct PlanItem {
     pub updated_at: DateTime<Utc>,
 }
 
+/// An item as it is listed: without its content.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct PlanItemHead {
+    pub id: i64,
+    pub plan_id: i64,
+    pub title: String,
+    pub planned_at: Option<DateTime<Utc>>,
+    pub post_id: Option<i64>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// What a plan has of what is bounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanSize {
+    pub items: usize,
+    /// The bytes of their titles and contents.
+    pub text: usize,
+}
+
+impl PlanSize {
+    /// The size of items with these titles and contents.
+    pub fn of<'a>(items: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Self {
+        items.into_iter().fold(Self::default(), |size, (title, content)| Self {
+            items: size.items + 1,
+            text: size.text + title.len() + content.map_or(0, str::len),
+        })
+    }
+}
+
 impl PlanItem {
     pub const fn status(&self) -> ItemStatus {
-        if self.post_id.is_some() { ItemStatus::Scheduled } else { ItemStatus::Planned }
+        ItemStatus::of(self.post_id)
+    }
+}
+
+impl ItemStatus {
+    /// By the post made from the item.
+    pub const fn of(post_id: Option<i64>) -> Self {
+        if post_id.is_some() { Self::Scheduled } else { Self::Planned }
     }
 }

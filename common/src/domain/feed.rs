@@ -29,6 +29,8 @@ crate::text_enum! {
 
 /// How long a name may be, in characters.
 pub const LONGEST_NAME: usize = 120;
+/// How many feeds a brand may have: each is fetched every 15 minutes.
+pub const MAX_FEEDS: usize = 100;
 /// How many articles of a feed are kept, the newest.
 pub const KEPT: usize = 200;
 /// From one good fetch to the next.

@@ -35,6 +35,9 @@ impl AttemptOutcome {
     }
 }
 
+/// How many endpoints a user may have: each event is delivered to each of them.
+pub const MAX_WEBHOOKS: usize = 50;
+
 /// How many attempts a delivery has at first (contract, section 3).
 pub const MAX_ATTEMPTS: i32 = 8;
 

@@ -19,11 +19,23 @@ use crate::domain::platform::{AccountKind, Descriptor, Platform};
 use crate::store::sandbox::{self, SandboxPicture};
 use crate::store::{Store, StoreError};
 
-const LONGEST_HANDLE: usize = 32;
+const MAX_HANDLE: usize = 32;
 const SLOW: Duration = Duration::from_secs(10);
 const LIMIT: TimeDelta = TimeDelta::seconds(5);
 const FLAKY: TimeDelta = TimeDelta::seconds(1);
 const FLAKY_TRIES: u32 = 2;
+
+/// Whether the text has the form of a handle. What has not is no handle of any workspace, and is not looked up.
+pub fn is_handle(text: &str) -> bool {
+    let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_' || c == b'-';
+    (1..=MAX_HANDLE).contains(&text.len()) && text.bytes().all(fits)
+}
+
+/// The address of a post on its handle's page, relative to the host: the page begins with this post, so the address stays
+/// good however many are published after it.
+pub fn post_path(handle: &str, id: i64) -> String {
+    format!("/sandbox/{handle}?from={id}#post-{id}")
+}
 
 /// What a word in a post's text asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +85,8 @@ impl Sandbox {
     }
 
     fn published(&self, handle: &str, id: i64) -> Published {
-        Published { external_id: id.to_string(), url: Some(format!("{}#post-{id}", self.page(handle))), secrets: None }
+        let url = format!("{}{}", self.public_url, post_path(handle, id));
+        Published { external_id: id.to_string(), url: Some(url), secrets: None }
     }
 
     async fn is_expired(&self, account: &Account) -> Result<bool, StoreError> {
@@ -128,8 +141,7 @@ impl Connector for Sandbox {
 
     async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
         let handle = credentials.get("handle").map(|h| h.expose_secret().trim().to_owned()).unwrap_or_default();
-        let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_' || c == b'-';
-        if handle.is_empty() || handle.len() > LONGEST_HANDLE || !handle.bytes().all(fits) {
+        if !is_handle(&handle) {
             let message = "must be 1 to 32 of a-z, 0-9, _ and -".to_owned();
             return Err(ConnectError::Field { field: "handle", message });
         }
@@ -239,5 +251,15 @@ mod tests {
         assert_eq!(Wish::of("a [fail] b"), Wish::Fail);
         assert_eq!(Wish::of("[slow][flaky]"), Wish::Flaky);
         assert_eq!(Wish::of("[FAIL]"), Wish::Nothing);
+    }
+
+    #[test]
+    fn a_handle_has_a_form() {
+        for good in ["a", "a-b_9", &"z".repeat(32)] {
+            assert!(is_handle(good), "{good}");
+        }
+        for bad in ["", "Demo", "a b", "a/b", "\0", "a\0", "ä", &"z".repeat(33)] {
+            assert!(!is_handle(bad), "{bad:?}");
+        }
     }
 }

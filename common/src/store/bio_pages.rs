@@ -48,6 +48,12 @@ pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioPage>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
 }
 
+/// How many pages the brand has.
+pub async fn count_of_brand(conn: &mut Conn, brand_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM bio_pages WHERE brand_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
+}
+
 /// The links of all of the brand's pages, each page's in order.
 pub async fn links_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioLink>> {
     let sql = format!(

@@ -43,6 +43,12 @@ pub async fn lock_workspace(tx: &mut Tx, workspace_id: i64) -> Result<()> {
     Ok(())
 }
 
+/// Holds the brand's row until the end of the transaction, so that what a brand may have so many of is counted one at a time.
+pub async fn hold(tx: &mut Tx, brand_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE brands SET name = name WHERE id = $1", brand_id)?;
+    Ok(())
+}
+
 /// How many brands a workspace has.
 pub async fn count(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM brands WHERE workspace_id = $1";

@@ -1,14 +1,15 @@
 //! Content plans and their items.
 //!
-//! Who changes a plan, or which items it has, holds the plan's row; who changes one item or makes a post of it holds that
-//! item's row. Nobody takes a plan's row while holding an item's.
+//! Who changes a plan or its items holds the plan's row, so that their size is counted one at a time; who makes a post of an
+//! item holds that item's row. No request takes a plan's row while it holds an item's, or the brand's row before a plan's.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::json;
 
 use super::db::{execute, run, time_text};
+use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
-use crate::domain::content_plan::{ContentPlan, PlanItem};
+use crate::domain::content_plan::{ContentPlan, PlanItem, PlanItemHead, PlanSize};
 
 const PLAN: &str = "id, name, description, starts_on, ends_on, created_at, updated_at";
 
@@ -41,9 +42,16 @@ pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<ContentPlan>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
 }
 
-/// The items of all of the brand's plans, each plan's together and in order.
-pub async fn items_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<PlanItem>> {
-    let sql = format!("{ITEM} WHERE i.plan_id IN (SELECT id FROM content_plans WHERE brand_id = $1) {IN_ORDER}");
+/// The items of all of the brand's plans without their contents, each plan's together and in order.
+pub async fn items_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<PlanItemHead>> {
+    let sql = format!(
+        "
+        SELECT i.id, i.plan_id, i.title, i.planned_at, p.id AS post_id, i.created_at, i.updated_at
+        FROM content_plan_items i
+        LEFT JOIN posts p ON p.id = i.post_id AND p.deleted_at IS NULL
+        WHERE i.plan_id IN (SELECT id FROM content_plans WHERE brand_id = $1)
+        {IN_ORDER}"
+    );
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
 }
 
@@ -111,7 +119,19 @@ pub async fn find_item(conn: &mut Conn, brand_id: i64, plan_id: i64, item_id: i6
         .fetch_optional(c))?)
 }
 
-/// The same, holding the item's row: it is read once nobody else has it, so that a post that another request made of it in
+/// Those of the items that the brand's plan still has, in the order of their ids.
+pub async fn find_items(conn: &mut Conn, brand_id: i64, plan_id: i64, items: &[i64]) -> Result<Vec<PlanItem>> {
+    let among = list_sql!(conn, "i.id", "");
+    let sql = format!(
+        "{ITEM}
+        WHERE {among} AND i.plan_id = (SELECT id FROM content_plans WHERE brand_id = $2 AND id = $3)
+        ORDER BY i.id"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id_list(items)).bind(brand_id).bind(plan_id)
+        .fetch_all(c))?)
+}
+
+/// One item, holding its row: it is read once nobody else has it, so that a post that another request made of it in
 /// the meantime is seen.
 pub async fn find_item_for_update(tx: &mut Tx, brand_id: i64, plan_id: i64, item_id: i64) -> Result<Option<PlanItem>> {
     const HOLD: &str = "UPDATE content_plan_items SET updated_at = updated_at WHERE id = $3 AND plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)";
@@ -141,9 +161,31 @@ pub async fn delete_item(tx: &mut Tx, brand_id: i64, plan_id: i64, item_id: i64)
     Ok(execute!(tx, SQL, brand_id, plan_id, item_id)? > 0)
 }
 
-/// How many items a plan has.
-pub async fn count_items(conn: &mut Conn, plan_id: i64) -> Result<usize> {
-    const SQL: &str = "SELECT count(*) FROM content_plan_items WHERE plan_id = $1";
-    let count: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(plan_id).fetch_one(c))?;
-    Ok(usize::try_from(count).unwrap_or_default())
+/// How many items a plan has, and the size of their texts.
+pub async fn size(conn: &mut Conn, plan_id: i64) -> Result<PlanSize> {
+    const SQL: &str = "
+        SELECT count(*), coalesce(sum(octet_length(title) + coalesce(octet_length(content), 0)), 0)
+        FROM content_plan_items
+        WHERE plan_id = $1";
+    let (items, text): (i64, i64) = run!(conn, c => sqlx::query_as(SQL).bind(plan_id).fetch_one(c))?;
+    Ok(PlanSize { items: whole(items), text: whole(text) })
+}
+
+/// How many plans the brand has.
+pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM content_plans WHERE brand_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
+}
+
+/// How many items all of the brand's plans have.
+pub async fn count_items_of_brand(conn: &mut Conn, brand_id: i64) -> Result<i64> {
+    const SQL: &str = "
+        SELECT count(*)
+        FROM content_plan_items
+        WHERE plan_id IN (SELECT id FROM content_plans WHERE brand_id = $1)";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
+}
+
+fn whole(count: i64) -> usize {
+    usize::try_from(count).unwrap_or_default()
 }

@@ -54,6 +54,12 @@ pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<Feed>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
 }
 
+/// How many feeds the brand has.
+pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM feeds WHERE brand_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
+}
+
 pub async fn find(conn: &mut Conn, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
     let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)

@@ -2,13 +2,14 @@
 //!
 //! The answer commits in the transaction of the write it answers, so a crash leaves either both or neither. While that
 //! transaction runs, an advisory lock tells others "in progress" on Postgres; on SQLite writers queue, and the second one
-//! finds the answer. Operations that wait for others (connect, refresh, AI) cannot hold a transaction meanwhile: they hold the
+//! finds the answer. An answer that is too large to be kept leaves the ids of the records that it showed. Operations that wait for others (connect, refresh, AI) cannot hold a transaction meanwhile: they hold the
 //! key by a lease instead.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::db::{execute, run};
-use super::{Conn, Result, Store, Tx};
+use super::jobs::id_list;
+use super::{Conn, Result, Store, StoreError, Tx};
 use crate::secrets::{Cipher, Place};
 
 /// How long an answer is kept.
@@ -30,7 +31,16 @@ pub struct Slot {
 pub struct Answer {
     pub status: u16,
     pub location: Option<String>,
-    pub body: Vec<u8>,
+    pub body: Body,
+}
+
+/// What is kept of an answer's body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// All of it, sealed: some answers hold a secret.
+    Whole(Vec<u8>),
+    /// The ids of the records that it showed, as far as the request's path does not name them. It is rendered again.
+    Records(Vec<i64>),
 }
 
 /// What a key stands for.
@@ -97,13 +107,17 @@ pub async fn retake(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<Fou
 
 /// A row that is over stands for nothing; [`store`] and [`hold`] write over it.
 async fn find(conn: &mut Conn, cipher: &Cipher, slot: &Slot, now: DateTime<Utc>) -> Result<Found> {
-    const SQL: &str = "SELECT fingerprint, status, location, body, lease_until, created_at FROM idempotency_keys WHERE api_key_id = $1 AND key = $2";
+    const SQL: &str = "
+        SELECT fingerprint, status, location, body, records, lease_until, created_at
+        FROM idempotency_keys
+        WHERE api_key_id = $1 AND key = $2";
     #[derive(sqlx::FromRow)]
     struct Row {
         fingerprint: Vec<u8>,
         status: Option<i32>,
         location: Option<String>,
         body: Option<Vec<u8>>,
+        records: Option<String>,
         lease_until: Option<DateTime<Utc>>,
         created_at: DateTime<Utc>,
     }
@@ -116,8 +130,14 @@ async fn find(conn: &mut Conn, cipher: &Cipher, slot: &Slot, now: DateTime<Utc>)
     if row.fingerprint != slot.fingerprint {
         return Ok(Found::Reused);
     }
-    let (Some(status), Some(sealed)) = (row.status, row.body) else { return Ok(Found::InProgress) };
-    let body = cipher.open(&place(&slot.row()), &sealed)?;
+    let Some(status) = row.status else { return Ok(Found::InProgress) };
+    let body = match (row.body, row.records) {
+        (Some(sealed), _) => Body::Whole(cipher.open(&place(&slot.row()), &sealed)?),
+        (None, Some(ids)) => Body::Records(
+            serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored answer: {e}")))?,
+        ),
+        (None, None) => return Ok(Found::InProgress),
+    };
     Ok(Found::Answered(Answer { status: u16::try_from(status).unwrap_or(500), location: row.location, body }))
 }
 
@@ -127,16 +147,40 @@ fn place(row: &str) -> Place<'_> {
 
 /// Stores the answer in the transaction of the write.
 pub async fn store(tx: &mut Tx, slot: &Slot, answer: &Answer) -> Result<()> {
-    const SQL: &str = "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (api_key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, location = excluded.location, body = excluded.body, lease_until = NULL, created_at = excluded.created_at";
-    let sealed = tx.cipher.seal(&place(&slot.row()), &answer.body)?;
+    const SQL: &str = "
+        INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, records, created_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        ON CONFLICT (api_key_id, key) DO UPDATE
+        SET fingerprint = excluded.fingerprint,
+            status = excluded.status,
+            location = excluded.location,
+            body = excluded.body,
+            records = excluded.records,
+            lease_until = NULL,
+            created_at = excluded.created_at";
+    let (sealed, records) = match &answer.body {
+        Body::Whole(body) => (Some(tx.cipher.seal(&place(&slot.row()), body)?), None),
+        Body::Records(ids) => (None, Some(id_list(ids))),
+    };
     let (status, now) = (i32::from(answer.status), tx.now);
-    execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, status, &answer.location, &sealed, now)?;
+    let location = &answer.location;
+    execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, status, location, &sealed, &records, now)?;
     Ok(())
 }
 
 /// Holds the key on a lease for an operation that waits for others; gives when that ends.
 pub async fn hold(tx: &mut Tx, slot: &Slot) -> Result<DateTime<Utc>> {
-    const SQL: &str = "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (api_key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = NULL, location = NULL, body = NULL, lease_until = excluded.lease_until, created_at = excluded.created_at";
+    const SQL: &str = "
+        INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at)
+        VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (api_key_id, key) DO UPDATE
+        SET fingerprint = excluded.fingerprint,
+            status = NULL,
+            location = NULL,
+            body = NULL,
+            records = NULL,
+            lease_until = excluded.lease_until,
+            created_at = excluded.created_at";
     let (until, now) = (tx.now + LEASE, tx.now);
     execute!(tx, SQL, slot.api_key_id, &slot.key, &slot.fingerprint, until, now)?;
     Ok(until)

@@ -93,6 +93,25 @@ pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, pa
     Ok(Page { rows, total })
 }
 
+/// How many bytes the contents of a page's posts have together.
+pub async fn content_size(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageOf) -> Result<i64> {
+    let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
+    let sql = format!(
+        "
+        SELECT coalesce(sum(octet_length(content)), 0)
+        FROM (
+            SELECT p.content
+            FROM posts p
+            WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}
+            ORDER BY p.id DESC
+            LIMIT $3 OFFSET $4
+        ) AS page"
+    );
+    let word = status.map_or("", PostStatus::as_str);
+    Ok(run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(word)
+        .bind(page.per_page).bind(page.offset()).fetch_one(c))?)
+}
+
 /// Keeps why a post was not approved.
 pub async fn set_reject_reason(tx: &mut Tx, post_id: i64, reason: Option<&str>) -> Result<()> {
     execute!(tx, "UPDATE posts SET reject_reason = $2 WHERE id = $1", post_id, reason)?;

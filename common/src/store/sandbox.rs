@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
+use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
 
 /// A picture of a sandbox post.
@@ -59,15 +60,29 @@ pub async fn find_by_key(conn: &mut Conn, key: &str) -> Result<Option<SandboxPos
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(key).fetch_optional(c))?)
 }
 
-/// A handle's timeline, newest first; `None` where nobody has the handle.
-pub async fn timeline(conn: &mut Conn, handle: &str, limit: i64) -> Result<Option<Vec<SandboxPost>>> {
-    let known: Option<String> = run!(conn, c => sqlx::query_scalar("SELECT handle FROM sandbox_handles WHERE handle = $1").bind(handle).fetch_optional(c))?;
+/// How many comments a post may have: anyone may write them, so they are bounded.
+pub const MAX_COMMENTS: i64 = 200;
+
+/// A handle's timeline, newest first, from the post `from` on where that is given; `None` where no workspace has the handle.
+pub async fn timeline(
+    conn: &mut Conn,
+    handle: &str,
+    from: Option<i64>,
+    limit: i64,
+) -> Result<Option<Vec<SandboxPost>>> {
+    const KNOWN: &str = "SELECT handle FROM sandbox_handles WHERE handle = $1";
+    let known: Option<String> = run!(conn, c => sqlx::query_scalar(KNOWN).bind(handle).fetch_optional(c))?;
     if known.is_none() {
         return Ok(None);
     }
-    const SQL: &str =
-        "SELECT id, handle, content, media, created_at FROM sandbox_posts WHERE handle = $1 ORDER BY id DESC LIMIT $2";
-    Ok(Some(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?))
+    const SQL: &str = "
+        SELECT id, handle, content, media, created_at
+        FROM sandbox_posts
+        WHERE handle = $1 AND id <= $2
+        ORDER BY id DESC
+        LIMIT $3";
+    let from = from.unwrap_or(i64::MAX);
+    Ok(Some(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(from).bind(limit).fetch_all(c))?))
 }
 
 /// A visitor's comment.
@@ -80,17 +95,62 @@ pub struct SandboxComment {
     pub created_at: DateTime<Utc>,
 }
 
-/// Adds a comment under a post of the handle; `None` where there is no such post.
-pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<Option<i64>> {
-    const SQL: &str = "INSERT INTO sandbox_comments (post_id, name, body, created_at) SELECT id, $3, $4, $5 FROM sandbox_posts WHERE handle = $1 AND id = $2 RETURNING id";
-    let now = tx.now;
-    Ok(
-        run!(tx, c => sqlx::query_scalar(SQL).bind(handle).bind(post_id).bind(name).bind(body).bind(now).fetch_optional(c))?,
-    )
+/// What became of a comment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commented {
+    Added(i64),
+    /// The handle has no such post.
+    NoSuchPost,
+    /// The post has [`MAX_COMMENTS`].
+    Full,
 }
 
-/// The comments under the newest posts of a handle, oldest first.
-pub async fn comments(conn: &mut Conn, handle: &str, limit: i64) -> Result<Vec<SandboxComment>> {
-    const SQL: &str = "SELECT c.id, c.post_id, c.name, c.body, c.created_at FROM sandbox_comments c JOIN sandbox_posts p ON p.id = c.post_id WHERE p.handle = $1 ORDER BY c.id LIMIT $2";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?)
+/// Adds a comment under a post of the handle.
+pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<Commented> {
+    // Two comments at once must not both find the last place: on Postgres the post's row is the queue they stand in.
+    let find = tx.spelt(
+        "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2 FOR UPDATE",
+        "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2",
+    );
+    let found: Option<i64> = run!(tx, c => sqlx::query_scalar(find).bind(handle).bind(post_id).fetch_optional(c))?;
+    if found.is_none() {
+        return Ok(Commented::NoSuchPost);
+    }
+    const SQL: &str = "
+        INSERT INTO sandbox_comments (post_id, name, body, created_at)
+        SELECT $1, $2, $3, $4
+        WHERE (SELECT count(*) FROM sandbox_comments WHERE post_id = $1) < $5
+        RETURNING id";
+    let now = tx.now;
+    let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(post_id).bind(name).bind(body).bind(now)
+        .bind(MAX_COMMENTS).fetch_optional(c))?;
+    Ok(id.map_or(Commented::Full, Commented::Added))
+}
+
+/// A comment, and how many its post has.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct CountedComment {
+    #[sqlx(flatten)]
+    pub comment: SandboxComment,
+    pub total: i64,
+}
+
+/// The newest comments under each of the posts, at most `each`, oldest first.
+pub async fn comments(conn: &mut Conn, posts: &[i64], each: i64) -> Result<Vec<CountedComment>> {
+    let sql = list_sql!(
+        conn,
+        "
+        SELECT id, post_id, name, body, created_at, total
+        FROM (
+            SELECT id, post_id, name, body, created_at,
+                count(*) OVER (PARTITION BY post_id) AS total,
+                row_number() OVER (PARTITION BY post_id ORDER BY id DESC) AS place
+            FROM sandbox_comments
+            WHERE post_id",
+        "
+        ) AS placed
+        WHERE place <= $2
+        ORDER BY id"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(posts)).bind(each).fetch_all(c))?)
 }

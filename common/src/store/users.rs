@@ -42,6 +42,12 @@ pub async fn create(tx: &mut Tx, workspace_id: i64, email: &str, name: &str) -> 
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(&email).bind(name).bind(now).fetch_one(c))?)
 }
 
+/// Holds the user's row until the end of the transaction, so that what a user may have so many of is counted one at a time.
+pub async fn hold(tx: &mut Tx, user_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE users SET name = name WHERE id = $1", user_id)?;
+    Ok(())
+}
+
 pub async fn find_by_email(conn: &mut Conn, email: &str) -> Result<Option<User>> {
     let sql = sqlx::AssertSqlSafe(format!("{FIND} WHERE u.email = $1"));
     let email = email.to_lowercase();

@@ -54,6 +54,12 @@ pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Webhook>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).fetch_all(c))?)
 }
 
+/// How many endpoints the user has.
+pub async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
+    const SQL: &str = "SELECT count(*) FROM webhooks WHERE user_id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_one(c))?)
+}
+
 pub async fn find(conn: &mut Conn, user_id: i64, webhook_id: i64) -> Result<Option<Webhook>> {
     let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE user_id = $1 AND id = $2");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).bind(webhook_id).fetch_optional(c))?)

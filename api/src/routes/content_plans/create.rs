@@ -2,16 +2,17 @@
 
 use chrono::NaiveDate;
 use crier_common::domain::access::Scope;
+use crier_common::domain::content_plan::PlanSize;
 use crier_common::store::Tx;
 use crier_common::store::content_plans::{self, NewPlan};
 use serde_json::json;
 
 use super::items::{self, NewPlanItem};
-use super::{ContentPlan, FEATURES, TAG, check_days};
+use super::{ContentPlan, FEATURES, TAG, check_days, limits, show};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::fields::Fields;
 use crate::openapi::schema::request;
 
@@ -27,10 +28,13 @@ request! {
     }
 }
 
+const LIMITS: &str = "A brand has at most 100 plans, and all of them together at most 5,000 items. A plan has at most 1,000 items, whose titles and contents have at most 1 MiB together.";
+
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans", "createContentPlan", Scope::ContentWrite)
         .tag(TAG)
         .summary("Create a content plan, with items or without")
+        .description(LIMITS)
         .extension()
         .features(FEATURES)
         .body::<NewContentPlan>(json!({
@@ -38,7 +42,9 @@ pub fn endpoint() -> Endpoint {
             "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00" }]
         }))
         .answers::<ContentPlan>(201, Shape::One)
+        .refuses(&[Code::LimitReached])
         .writes(create)
+        .renders_again("plan", show::show)
 }
 
 fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
@@ -47,6 +53,8 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
     let (starts_on, ends_on) = (f.date("starts_on").value(), f.date("ends_on").value());
     check_days(f, starts_on, ends_on);
     let items = items::read_all(f, zone).value();
+    let size = items::with(PlanSize::default(), items.as_deref().unwrap_or_default());
+    limits::check_size(f, "items", PlanSize::default(), size);
     Some(NewContentPlan { name: name?, description, starts_on, ends_on, items })
 }
 
@@ -59,9 +67,12 @@ async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         starts_on: new.starts_on,
         ends_on: new.ends_on,
     };
+    limits::check_plans(cx, tx).await?;
+    limits::check_items(cx, tx, new.items.as_ref().map_or(0, Vec::len)).await?;
     let made = content_plans::create(tx, brand.id, &plan).await?;
     let items: Vec<_> = new.items.unwrap_or_default().into_iter().map(Into::into).collect();
     content_plans::add_items(tx, made.id, &items).await?;
     let items = content_plans::items(tx, made.id).await?;
-    Answer::created(&format!("/brands/{}/content-plans/{}", brand.id, made.id), ContentPlan::new(made, items))
+    let (id, path) = (made.id, format!("/brands/{}/content-plans/{}", brand.id, made.id));
+    Ok(Answer::created(&path, ContentPlan::new(made, items))?.showing([id]))
 }

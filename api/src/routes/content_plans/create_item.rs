@@ -1,15 +1,15 @@
 //! `POST /brands/{brand}/content-plans/{plan}/items`
 
 use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, content_plans};
+use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
 
 use super::items::{self, NewPlanItem};
-use super::{FEATURES, PlanItem, TAG, hold};
+use super::{FEATURES, PlanItem, TAG, hold, limits};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, Code, Result};
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans/{plan}/items", "createPlanItem", Scope::ContentWrite)
@@ -21,21 +21,32 @@ pub fn endpoint() -> Endpoint {
             "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00"
         }))
         .answers::<PlanItem>(201, Shape::One)
+        .refuses(&[Code::LimitReached])
         .writes(create)
+        .renders_again("item", show)
 }
 
 async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let brand = cx.brand()?;
-    let there = content_plans::count_items(tx, plan.id).await?;
+    let there = content_plans::size(tx, plan.id).await?;
     let new = cx.read(|f| {
-        items::check_count(f, there, 1);
-        items::read(f, &brand.timezone)
+        let new = items::read(f, &brand.timezone)?;
+        limits::check_size(f, "items", there, items::with(there, std::slice::from_ref(&new)));
+        Some(new)
     })?;
+    limits::check_items(cx, tx, 1).await?;
     let made = content_plans::add_items(tx, plan.id, &[new.into()]).await?;
     let id = made.first().copied().ok_or_else(|| ApiError::bug("an item was not made"))?;
     let item = content_plans::find_item(tx, brand.id, plan.id, id).await?;
     let item = item.ok_or_else(|| ApiError::bug("an item just made is gone"))?;
     // An item is read with its plan, so that is where it is.
-    Answer::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), PlanItem::from(item))
+    let path = format!("/brands/{}/content-plans/{}", brand.id, plan.id);
+    Ok(Answer::created(&path, PlanItem::from(item))?.showing([id]))
+}
+
+/// One item, as its creation and its changes answer it.
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let item = content_plans::find_item(conn, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await?;
+    Answer::ok(PlanItem::from(item.ok_or_else(|| ApiError::not_found("plan item"))?))
 }

@@ -1,15 +1,15 @@
 //! `POST /brands/{brand}/content-plans/{plan}/items/bulk`
 
 use crier_common::domain::access::Scope;
-use crier_common::store::{Tx, content_plans};
+use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
 
 use super::items::{self, NewPlanItem};
-use super::{FEATURES, PlanItem, TAG, hold};
+use super::{FEATURES, PlanItem, TAG, hold, limits};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
-use crate::error::Result;
+use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::request;
 
 request! {
@@ -31,29 +31,40 @@ pub fn endpoint() -> Endpoint {
             { "title": "Opening hours at Easter" }
         ] }))
         .answers::<PlanItem>(201, Shape::Many)
+        .refuses(&[Code::LimitReached])
         .writes(create)
+        .renders_again("item", show)
 }
 
 async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let brand = cx.brand()?;
-    let there = content_plans::count_items(tx, plan.id).await?;
+    let there = content_plans::size(tx, plan.id).await?;
     let new = cx.read(|f| {
         let list = f.required("items", items::read_all(f, &brand.timezone));
         match &list {
             Some(list) if list.is_empty() && !f.problems.has("items") => {
                 f.problem("items", "Must have at least one item.")
             }
-            Some(list) => items::check_count(f, there, list.len()),
+            Some(list) => limits::check_size(f, "items", there, items::with(there, list)),
             None => {}
         }
         Some(NewPlanItems { items: list? })
     })?;
+    limits::check_items(cx, tx, new.items.len()).await?;
     let rows: Vec<_> = new.items.into_iter().map(Into::into).collect();
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;
-    let mut made = content_plans::items(tx, plan.id).await?;
-    made.retain(|item| ids.binary_search(&item.id).is_ok());
-    made.sort_by_key(|item| item.id);
+    let made = content_plans::find_items(tx, brand.id, plan.id, &ids).await?;
     let shown: Vec<PlanItem> = made.into_iter().map(Into::into).collect();
-    Answer::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)
+    Ok(Answer::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)?.showing(ids))
+}
+
+/// Those of the items that are still there.
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let ids: Vec<i64> = cx.ids.iter().filter(|(name, _)| *name == "item").map(|(_, id)| *id).collect();
+    let found = content_plans::find_items(conn, cx.brand()?.id, cx.id("plan")?, &ids).await?;
+    if found.is_empty() {
+        return Err(ApiError::not_found("plan item"));
+    }
+    Answer::ok(found.into_iter().map(PlanItem::from).collect::<Vec<_>>())
 }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::content_plan::MOST_ITEMS;
+use crier_common::domain::content_plan::PlanSize;
 use crier_common::store::content_plans;
 
 use crate::fields::{Fields, Given};
@@ -50,10 +50,8 @@ pub fn read_all(f: &Fields<'_>, zone: &str) -> Given<Vec<NewPlanItem>> {
     items
 }
 
-/// Tells where a plan would have more items than one may.
-pub fn check_count(f: &Fields<'_>, there: usize, new: usize) {
-    if there.saturating_add(new) > MOST_ITEMS {
-        let message = format!("A plan has at most {MOST_ITEMS} items, and {there} are there. Begin another plan.");
-        f.problem("items", message);
-    }
+/// The size of a plan of this size with these items more.
+pub fn with(size: PlanSize, new: &[NewPlanItem]) -> PlanSize {
+    let new = PlanSize::of(new.iter().map(|item| (item.title.as_str(), item.content.as_deref())));
+    PlanSize { items: size.items + new.items, text: size.text + new.text }
 }

@@ -3,7 +3,7 @@
 use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, content_plans};
 
-use super::{ContentPlan, FEATURES, TAG};
+use super::{ContentPlanHead, FEATURES, TAG};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -14,7 +14,8 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List a brand's content plans with their items, newest first")
         .features(FEATURES)
-        .answers::<ContentPlan>(200, Shape::Many)
+        .description("The items are listed without their `content`; read a plan for that.")
+        .answers::<ContentPlanHead>(200, Shape::Many)
         .reads(list)
 }
 
@@ -26,7 +27,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let shown = plans.into_iter().map(|plan| {
         while items.next_if(|item| item.plan_id > plan.id).is_some() {}
         let own: Vec<_> = std::iter::from_fn(|| items.next_if(|item| item.plan_id == plan.id)).collect();
-        ContentPlan::new(plan, own)
+        ContentPlanHead::new(plan, own)
     });
     Answer::ok(shown.collect::<Vec<_>>())
 }

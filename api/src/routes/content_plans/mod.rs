@@ -1,6 +1,6 @@
 //! Content plans: what is to be posted, before it is a post.
 //!
-//! `items.rs` reads items from bodies and checks how many there are; `schedule.rs` makes a post of one by the rules of
+//! `items.rs` reads items from bodies, `limits.rs` checks how many there are and how large they are; `schedule.rs` makes a post of one by the rules of
 //! posts (`routes/posts`). What was made is a post like any other: later changes of the item do not change it, and it stays
 //! when the item or the plan goes.
 
@@ -22,6 +22,7 @@ mod create_items;
 mod delete;
 mod delete_item;
 mod items;
+mod limits;
 mod list;
 mod schedule;
 mod show;
@@ -72,6 +73,63 @@ record! {
         pub items: Vec<PlanItem>,
         pub created_at: Stamp,
         pub updated_at: Stamp,
+    }
+}
+
+record! {
+    /// An item of a content plan as plans are listed: without its content.
+    pub struct PlanItemHead {
+        pub id: i64,
+        pub title: String { "examples": ["Rye week"] },
+        pub planned_at: Option<Planned>,
+        /// `scheduled` while there is a post made from it.
+        pub status: ItemStatus,
+        /// The post made from it; null where there is none, or where it was deleted.
+        pub post_id: Option<i64> { "examples": [null] },
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+
+    /// A content plan as it is listed. What its items say is told by the plan itself.
+    pub struct ContentPlanHead {
+        pub id: i64,
+        pub name: String { "examples": ["November"] },
+        pub description: Option<String> { "examples": ["What we bake, day by day"] },
+        pub starts_on: Option<NaiveDate>,
+        pub ends_on: Option<NaiveDate>,
+        /// By their time; those without one come last.
+        pub items: Vec<PlanItemHead>,
+        pub created_at: Stamp,
+        pub updated_at: Stamp,
+    }
+}
+
+impl From<content_plan::PlanItemHead> for PlanItemHead {
+    fn from(i: content_plan::PlanItemHead) -> Self {
+        Self {
+            id: i.id,
+            title: i.title,
+            planned_at: i.planned_at.map(Into::into),
+            status: ItemStatus::of(i.post_id),
+            post_id: i.post_id,
+            created_at: i.created_at.into(),
+            updated_at: i.updated_at.into(),
+        }
+    }
+}
+
+impl ContentPlanHead {
+    fn new(plan: content_plan::ContentPlan, items: impl IntoIterator<Item = content_plan::PlanItemHead>) -> Self {
+        Self {
+            id: plan.id,
+            name: plan.name,
+            description: plan.description,
+            starts_on: plan.starts_on,
+            ends_on: plan.ends_on,
+            items: items.into_iter().map(Into::into).collect(),
+            created_at: plan.created_at.into(),
+            updated_at: plan.updated_at.into(),
+        }
     }
 }
 

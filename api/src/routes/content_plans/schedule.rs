@@ -7,7 +7,7 @@ use crier_common::domain::access::Scope;
 use crier_common::domain::content_plan::{Destination, PlanItem};
 use crier_common::domain::plan::Feature;
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
-use crier_common::store::{Tx, content_plans};
+use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
 
 use super::{FEATURES, TAG, hold_item};
@@ -18,7 +18,7 @@ use crate::error::{ApiError, Code, Result};
 use crate::fields::{Fields, Given, Problems};
 use crate::openapi::schema::{described, record};
 use crate::routes::posts::edit::{self, PostChange, PostOverride, Wanted};
-use crate::routes::posts::{Author, PostDetail, Target, TargetError, apply, create};
+use crate::routes::posts::{self, Author, PostDetail, Target, TargetError, apply, create};
 
 described! {
     /// Where an item's post is to go.
@@ -72,6 +72,7 @@ pub fn endpoint() -> Endpoint {
     .answers::<ScheduledPost>(201, Shape::One)
     .refuses(&[Code::FeatureNotAvailable, Code::ItemAlreadyScheduled, Code::LimitReached])
     .writes(schedule)
+        .renders_again("post", show)
 }
 
 async fn schedule(cx: &Context, tx: &mut Tx) -> Result<Answer> {
@@ -93,7 +94,14 @@ async fn schedule(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     let post = create::store(cx, tx, post, &wanted).await?;
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
-    Answer::created(&path, ScheduledPost::of(item.id, PostDetail::load(tx, post).await?))
+    let id = post.id;
+    Ok(Answer::created(&path, ScheduledPost::of(item.id, PostDetail::load(tx, post).await?))?.showing([id]))
+}
+
+/// The post that was made of the item.
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+    let post = posts::find(cx, conn).await?;
+    Answer::ok(ScheduledPost::of(cx.id("item")?, PostDetail::load(conn, post).await?))
 }
 
 /// The one destination that needs a feature of its own is told of before the item is looked for, as features are.

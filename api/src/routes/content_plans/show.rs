@@ -19,7 +19,7 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let plan = content_plans::find(conn, cx.brand()?.id, cx.id("plan")?).await?;
     let plan = plan.ok_or_else(|| ApiError::not_found("content plan"))?;
     let items = content_plans::items(conn, plan.id).await?;

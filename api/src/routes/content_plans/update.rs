@@ -2,16 +2,16 @@
 
 use chrono::{DateTime, NaiveDate, Utc};
 use crier_common::domain::access::Scope;
-use crier_common::domain::content_plan::{MOST_ITEMS, PlanItem};
+use crier_common::domain::content_plan::{PlanItem, PlanSize};
 use crier_common::store::Tx;
 use crier_common::store::content_plans::{self, NewItem};
 use serde_json::json;
 
-use super::{ContentPlan, FEATURES, TAG, check_days, hold, items};
+use super::{ContentPlan, FEATURES, TAG, check_days, hold, items, limits, show};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::fields::{Fields, Given};
 use crate::openapi::schema::request;
 use crate::routes::posts::edit::LONGEST_CONTENT;
@@ -49,7 +49,9 @@ pub fn endpoint() -> Endpoint {
         .features(FEATURES)
         .body::<ContentPlanChange>(json!({ "name": "Spring 2027", "ends_on": "2027-04-04" }))
         .answers::<ContentPlan>(200, Shape::One)
+        .refuses(&[Code::LimitReached])
         .writes(update)
+        .renders_again("plan", show::show)
 }
 
 /// An unreadable entry keeps its place, so that the places of the others are those of the request.
@@ -67,10 +69,29 @@ fn read_entry(f: &Fields<'_>, zone: &str) -> PlanItemEntry {
     }
 }
 
+fn size_of(items: &[PlanItem]) -> PlanSize {
+    PlanSize::of(items.iter().map(|item| (item.title.as_str(), item.content.as_deref())))
+}
+
+/// The size of a plan that has these items: what an entry leaves out is that of the item that it names.
+fn size_after(entries: &[PlanItemEntry], there: &[PlanItem]) -> PlanSize {
+    PlanSize::of(entries.iter().map(|entry| {
+        let was = entry.id.and_then(|id| there.iter().find(|item| item.id == id));
+        let title = match &entry.title {
+            Given::Value(title) => title.as_str(),
+            Given::Absent | Given::Null => was.map_or("", |item| item.title.as_str()),
+        };
+        let content = match &entry.content {
+            Given::Value(content) => Some(content.as_str()),
+            Given::Absent => was.and_then(|item| item.content.as_deref()),
+            Given::Null => None,
+        };
+        (title, content)
+    }))
+}
+
 fn check_entries(f: &Fields<'_>, entries: &[PlanItemEntry], there: &[PlanItem]) {
-    if entries.len() > MOST_ITEMS {
-        f.problem("items", format!("A plan has at most {MOST_ITEMS} items; this has {}.", entries.len()));
-    }
+    limits::check_size(f, "items", size_of(there), size_after(entries, there));
     if f.problems.has("items") {
         return;
     }
@@ -102,6 +123,11 @@ async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         }
         Some(change)
     })?;
+    let more = match &change.items {
+        Given::Value(entries) => entries.len().saturating_sub(there.len()),
+        Given::Absent | Given::Null => 0,
+    };
+    limits::check_items(cx, tx, more).await?;
     plan.name = change.name.value().unwrap_or(plan.name);
     plan.description = change.description.map(Some).over(plan.description, None);
     plan.starts_on = change.starts_on.map(Some).over(plan.starts_on, None);

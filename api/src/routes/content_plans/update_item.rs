@@ -2,11 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use crier_common::domain::access::Scope;
-use crier_common::domain::content_plan;
+use crier_common::domain::content_plan::{self, PlanSize};
 use crier_common::store::{Tx, content_plans};
 use serde_json::json;
 
-use super::{FEATURES, PlanItem, TAG, hold_item, items};
+use super::{FEATURES, PlanItem, TAG, create_item, hold, hold_item, items, limits};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -35,6 +35,7 @@ pub fn endpoint() -> Endpoint {
         .body::<PlanItemChange>(json!({ "planned_at": "2027-03-02T07:00:00" }))
         .answers::<PlanItem>(200, Shape::One)
         .writes(update)
+        .renders_again("item", create_item::show)
 }
 
 /// The item as it would be.
@@ -52,17 +53,26 @@ pub fn changed(
     }
 }
 
+fn text_of(item: &content_plan::PlanItem) -> usize {
+    PlanSize::of([(item.title.as_str(), item.content.as_deref())]).text
+}
+
 async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+    let plan = hold(cx, tx).await?;
     let item = hold_item(cx, tx).await?;
+    let there = content_plans::size(tx, plan.id).await?;
     let zone = &cx.brand()?.timezone;
-    let change = cx.read(|f| {
-        Some(PlanItemChange {
+    let item = cx.read(|f| {
+        let change = PlanItemChange {
             title: f.text("title", items::TITLE),
             content: f.text("content", 0..=LONGEST_CONTENT),
             planned_at: f.time("planned_at", zone),
-        })
+        };
+        let others = there.text.saturating_sub(text_of(&item));
+        let item = changed(item, change.title, change.content, change.planned_at);
+        limits::check_size(f, "content", there, PlanSize { text: others + text_of(&item), ..there });
+        Some(item)
     })?;
-    let item = changed(item, change.title, change.content, change.planned_at);
     content_plans::update_item(tx, &item).await?;
     Answer::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))
 }

@@ -1,15 +1,15 @@
 //! `POST /brands/{brand}/feeds`
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::feed::FeedType;
-use crier_common::store::{Tx, feeds};
+use crier_common::domain::feed::{FeedType, MAX_FEEDS};
+use crier_common::store::{Tx, brands, feeds};
 use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL, check_url, name, name_of};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Finish, Shape};
-use crate::error::{Code, Result};
+use crate::error::{ApiError, Code, Result};
 use crate::fields::Given;
 use crate::openapi::schema::request;
 
@@ -30,12 +30,12 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Add a feed")
         .description(
-            "It is fetched right after, and every 15 minutes from then on. Until the first fetch it is `pending`.",
+            "It is fetched right after, and every 15 minutes from then on. Until the first fetch it is `pending`. A brand has at most 100 feeds.",
         )
         .features(FEATURES)
         .body::<NewFeed>(json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" }))
         .answers::<Feed>(201, Shape::One)
-        .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl])
+        .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl, Code::LimitReached])
         .asks_then_writes(prepare)
 }
 
@@ -57,7 +57,10 @@ async fn create(cx: &Context, tx: &mut Tx, new: &NewFeed) -> Result<Answer> {
         url: &new.url,
         kind: new.r#type.unwrap_or(FeedType::Rss),
     };
-    let made = feeds::create(tx, cx.brand()?.id, &row, cx.trace()).await?;
+    let brand = cx.brand()?.id;
+    brands::hold(tx, brand).await?;
+    ApiError::check_cap("A brand", MAX_FEEDS, "feeds", feeds::count(tx, brand).await?, 1)?;
+    let made = feeds::create(tx, brand, &row, cx.trace()).await?;
     let path = format!("/brands/{}/feeds/{}", made.brand_id, made.id);
     Answer::created(&path, Feed::from(made))
 }

@@ -22,6 +22,7 @@ pub fn endpoint() -> Endpoint {
         .features(FEATURES)
         .answers::<PostDetail>(201, Shape::One)
         .writes(create)
+        .renders_again("post", posts::show)
 }
 
 async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {

@@ -1,19 +1,19 @@
 //! `POST /brands/{brand}/link-in-bio`
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::bio_page::{self, BioPage, Theme};
+use crier_common::domain::bio_page::{self, BioPage, MAX_PAGES, Theme};
 use crier_common::domain::media::Asset;
 use crier_common::random;
-use crier_common::store::Tx;
 use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
+use crier_common::store::{Tx, brands};
 use serde_json::json;
 
 use super::fields::{self, NewBioLink};
-use super::{FEATURES, LinkInBioPage, TAG, forget_later, hold_avatar, taken};
+use super::{FEATURES, LinkInBioPage, TAG, forget_later, hold_avatar, show, taken};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, Code, Result};
 use crate::fields::{Fields, Given};
 use crate::openapi::schema::request;
 
@@ -41,14 +41,16 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/link-in-bio", "createLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
         .summary("Create a link-in-bio page")
-        .description("The slug is unique on the installation.")
+        .description("The slug is unique on the installation. A brand has at most 25 pages. The titles and URLs of a page's links have at most 256 KiB together.")
         .features(FEATURES)
         .body::<NewLinkInBioPage>(json!({
             "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920",
             "links": [{ "title": "Our shop", "url": "https://acme.example/shop" }, { "title": "Call us", "url": "tel:+4930123456" }]
         }))
         .answers::<LinkInBioPage>(201, Shape::One)
+        .refuses(&[Code::LimitReached])
         .writes(create)
+        .renders_again("linkInBio", show::show)
 }
 
 fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
@@ -68,6 +70,7 @@ fn read(f: &Fields<'_>, is_taken: bool, avatar: Option<&Asset>) -> Option<NewLin
     let links = f.objects("links", read_link);
     if let Given::Value(list) = &links {
         fields::check_count(f, list.len());
+        fields::check_size(f, 0, list.iter().map(|link| (link.title.as_str(), link.url.as_str())));
     }
     Some(NewLinkInBioPage { title: title?, slug, theme, bio, avatar, links: links.value() })
 }
@@ -81,12 +84,16 @@ async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     };
     let avatar = hold_avatar(cx, tx).await?;
     let new = cx.read(|f| read(f, is_taken, avatar.as_ref()))?;
+    brands::hold(tx, brand).await?;
+    let there = bio_pages::count_of_brand(tx, brand).await?;
+    ApiError::check_cap("A brand", MAX_PAGES, "link-in-bio pages", there, 1)?;
     let page = make(tx, brand, &new).await?;
     let links: Vec<LinkEntry> = new.links.unwrap_or_default().into_iter().map(Into::into).collect();
     bio_pages::set_links(tx, page.id, &links).await?;
     forget_later(cx, tx, &page.slug);
     let path = format!("/brands/{brand}/link-in-bio/{}", page.id);
-    Answer::created(&path, LinkInBioPage::load(cx, tx, page).await?)
+    let id = page.id;
+    Ok(Answer::created(&path, LinkInBioPage::load(cx, tx, page).await?)?.showing([id]))
 }
 
 /// Makes the page under the slug that is asked for, or under the first that is free of those that suit its title.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crier_common::domain::bio_page::{self, LONGEST_SLUG, MOST_LINKS};
+use crier_common::domain::bio_page::{self, LONGEST_SLUG, MAX_LINKS_TEXT, MOST_LINKS};
 use crier_common::domain::media::Asset;
 use crier_common::store::bio_pages::LinkEntry;
 use url::Url;
@@ -56,6 +56,22 @@ pub fn check_count(f: &Fields<'_>, count: usize) {
     if count > MOST_LINKS {
         f.problem("links", format!("A page has at most {MOST_LINKS} links; this has {count}."));
     }
+}
+
+/// Refuses links whose titles and URLs are too large together, unless they were as large before.
+pub fn check_size<'t>(f: &Fields<'_>, was: usize, links: impl Iterator<Item = (&'t str, &'t str)>) {
+    let size = size_of(links);
+    if size > MAX_LINKS_TEXT && size > was {
+        let message = format!(
+            "The titles and URLs of a page's links have at most {MAX_LINKS_TEXT} bytes together; these have {size}."
+        );
+        f.problem("links", message);
+    }
+}
+
+/// The bytes of links' titles and URLs.
+pub fn size_of<'t>(links: impl Iterator<Item = (&'t str, &'t str)>) -> usize {
+    links.map(|(title, url)| title.len() + url.len()).sum()
 }
 
 /// Whether it can be linked to just as it stands: browsers mend much (they drop line ends, turn `\` into `/`, add slashes),

@@ -19,7 +19,7 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let page = bio_pages::find(conn, cx.brand()?.id, cx.id("linkInBio")?).await?.ok_or_else(no_such_page)?;
     Answer::ok(LinkInBioPage::load(cx, conn, page).await?)
 }

@@ -8,7 +8,7 @@ use crier_common::store::bio_pages::{self, LinkEntry};
 use serde_json::json;
 
 use super::fields;
-use super::{FEATURES, LinkInBioPage, TAG, forget_later, hold_avatar, no_such_page, taken};
+use super::{FEATURES, LinkInBioPage, TAG, forget_later, hold_avatar, no_such_page, show, taken};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -49,6 +49,7 @@ pub fn endpoint() -> Endpoint {
         .body::<LinkInBioPageChange>(json!({ "title": "Acme Bakery & Café", "theme": "sunset" }))
         .answers::<LinkInBioPage>(200, Shape::One)
         .writes(update)
+        .renders_again("linkInBio", show::show)
 }
 
 /// An unreadable entry keeps its place, so that the places of the others are those of the request.
@@ -64,6 +65,8 @@ fn read_entry(f: &Fields<'_>) -> BioLinkEntry {
 
 fn check_entries(f: &Fields<'_>, entries: &[BioLinkEntry], there: &[BioLink]) {
     fields::check_count(f, entries.len());
+    let was = fields::size_of(there.iter().map(|link| (link.title.as_str(), link.url.as_str())));
+    fields::check_size(f, was, entries.iter().map(|entry| texts(entry, there)));
     if f.problems.has("links") {
         return;
     }
@@ -126,6 +129,20 @@ async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         }
     }
     Answer::ok(LinkInBioPage::load(cx, tx, page).await?)
+}
+
+/// The title and the URL that an entry's link would have.
+fn texts<'t>(entry: &'t BioLinkEntry, there: &'t [BioLink]) -> (&'t str, &'t str) {
+    let was = there.iter().find(|link| entry.id == Some(link.id));
+    let title = match &entry.title {
+        Given::Value(title) => title.as_str(),
+        Given::Absent | Given::Null => was.map_or("", |link| link.title.as_str()),
+    };
+    let url = match &entry.url {
+        Given::Value(url) => url.as_str(),
+        Given::Absent | Given::Null => was.map_or("", |link| link.url.as_str()),
+    };
+    (title, url)
 }
 
 /// What an entry leaves out is that of the link that it names.

@@ -5,7 +5,7 @@ use crier_common::domain::plan::Feature;
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::store::{Tx, posts};
 
-use super::{PostDetail, TAG, apply};
+use super::{PostDetail, TAG, apply, show};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -21,6 +21,7 @@ pub fn endpoint() -> Endpoint {
         .answers::<PostDetail>(200, Shape::One)
         .refuses(&[Code::PostNotPending])
         .writes(approve)
+        .renders_again("post", show::show)
 }
 
 /// Only an owner or an admin of the brand approves and rejects.

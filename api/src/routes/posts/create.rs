@@ -6,7 +6,7 @@ use crier_common::store::{Tx, posts};
 use serde_json::json;
 
 use super::edit::{PostChange, Wanted};
-use super::{NewPost, PostDetail, TAG, apply};
+use super::{NewPost, PostDetail, TAG, apply, show};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -27,6 +27,7 @@ pub fn endpoint() -> Endpoint {
         .answers::<PostDetail>(201, Shape::One)
         .refuses(&[Code::LimitReached])
         .writes(create)
+        .renders_again("post", show::show)
 }
 
 /// What a create is an edit of.
@@ -62,5 +63,6 @@ async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     apply::validate(cx, tx, &post, &wanted, &change, problems).await?;
     let post = store(cx, tx, post, &wanted).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
-    Answer::created(&path, PostDetail::load(tx, post).await?)
+    let id = post.id;
+    Ok(Answer::created(&path, PostDetail::load(tx, post).await?)?.showing([id]))
 }

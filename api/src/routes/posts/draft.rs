@@ -13,5 +13,6 @@ pub async fn create_draft(cx: &Context, tx: &mut Tx, content: String) -> Result<
     let mut post = Post { content, created_at: tx.now, updated_at: tx.now, ..create::empty(cx)? };
     post.id = posts::insert(tx, &post).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
-    Answer::created(&path, PostDetail::load(tx, post).await?)
+    let id = post.id;
+    Ok(Answer::created(&path, PostDetail::load(tx, post).await?)?.showing([id]))
 }

@@ -11,10 +11,15 @@ use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, FieldProblems, Result};
 use crate::pagination;
 
+/// How many bytes of content one answer has. A page of up to [`ALWAYS_FITS`] posts never has more.
+const MAX_CONTENT: i64 = 8 << 20;
+const ALWAYS_FITS: i64 = 30;
+
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/posts", "listPosts", Scope::PostsRead)
         .tag(TAG)
         .summary("List a brand's posts, newest first")
+        .description("A page has at most 8 MiB of content; only a `per_page` of more than 30 can go past that, and is refused then.")
         .pages()
         .query::<PostStatus>("status", "Only posts of this status.")
         .answers::<Post>(200, Shape::Pages)
@@ -29,7 +34,17 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }
-    let found = posts::list(conn, cx.brand()?.id, status, page).await?;
+    let brand = cx.brand()?.id;
+    if page.per_page > ALWAYS_FITS {
+        let size = posts::content_size(conn, brand, status, page).await?;
+        if size > MAX_CONTENT {
+            let message = format!(
+                "These posts have {size} bytes of content together, and one answer has at most {MAX_CONTENT}. Ask for fewer at once."
+            );
+            return Err(ApiError::field("per_page", message));
+        }
+    }
+    let found = posts::list(conn, brand, status, page).await?;
     let ids: Vec<i64> = found.rows.iter().map(|p| p.id).collect();
     let briefs = targets::briefs(conn, &ids).await?;
     let rows = found.rows.into_iter().map(|post| {

@@ -32,6 +32,7 @@ mod update;
 mod validate;
 
 pub use draft::create_draft;
+pub use show::{find, show};
 
 pub const TAG: &str = "Posts";
 

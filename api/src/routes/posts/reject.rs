@@ -7,7 +7,7 @@ use crier_common::store::{Tx, posts};
 use serde_json::json;
 
 use super::approve::{check_role, lock_pending};
-use super::{PostDetail, TAG, apply};
+use super::{PostDetail, TAG, apply, show};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -32,6 +32,7 @@ pub fn endpoint() -> Endpoint {
         .answers::<PostDetail>(200, Shape::One)
         .refuses(&[Code::PostNotPending])
         .writes(reject)
+        .renders_again("post", show::show)
 }
 
 async fn reject(cx: &Context, tx: &mut Tx) -> Result<Answer> {

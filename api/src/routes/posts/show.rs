@@ -24,7 +24,7 @@ pub async fn find(cx: &Context, conn: &mut Conn) -> Result<post::Post> {
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let post = find(cx, conn).await?;
     Answer::ok(PostDetail::load(conn, post).await?)
 }

@@ -6,7 +6,7 @@ use crier_common::domain::post::PostStatus;
 use crier_common::store::Tx;
 
 use super::edit::{PostChange, Wanted};
-use super::{PostDetail, TAG, apply};
+use super::{PostDetail, TAG, apply, show};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -21,6 +21,7 @@ pub fn endpoint() -> Endpoint {
         .answers::<PostDetail>(200, Shape::One)
         .refuses(&[Code::ValidationFailed, Code::PostNotSubmittable, Code::LimitReached])
         .writes(submit)
+        .renders_again("post", show::show)
 }
 
 async fn submit(cx: &Context, tx: &mut Tx) -> Result<Answer> {

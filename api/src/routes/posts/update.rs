@@ -5,7 +5,7 @@ use crier_common::store::Tx;
 use serde_json::json;
 
 use super::edit::{PostChange, Wanted};
-use super::{PostDetail, TAG, apply};
+use super::{PostDetail, TAG, apply, show};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
@@ -23,6 +23,7 @@ pub fn endpoint() -> Endpoint {
         .answers::<PostDetail>(200, Shape::One)
         .refuses(&[Code::PostNotEditable, Code::LimitReached])
         .writes(update)
+        .renders_again("post", show::show)
 }
 
 async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {

@@ -2,14 +2,15 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::event::EventName;
-use crier_common::store::{Tx, webhooks};
+use crier_common::domain::webhook::MAX_WEBHOOKS;
+use crier_common::store::{Tx, users, webhooks};
 use serde_json::json;
 
 use super::{FEATURES, TAG, URL, WebhookWithSecret, check_url, make_secret};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Finish, Shape};
-use crate::error::{Code, Result};
+use crate::error::{ApiError, Code, Result};
 use crate::fields::Given;
 use crate::openapi::schema::request;
 
@@ -28,14 +29,14 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks", "createWebhook", Scope::WebhooksWrite)
         .tag(TAG)
         .summary("Register a webhook endpoint")
-        .description("The answer alone has the signing secret; keep it.")
+        .description("The answer alone has the signing secret; keep it. A user has at most 50 endpoints.")
         .features(FEATURES)
         .body::<NewWebhook>(json!({
             "url": "https://example.com/hooks/crier", "events": ["post.published", "post.failed"],
             "description": "Production", "is_active": true
         }))
         .answers::<WebhookWithSecret>(201, Shape::One)
-        .refuses(&[Code::ValidationFailed, Code::InvalidWebhookUrl])
+        .refuses(&[Code::ValidationFailed, Code::InvalidWebhookUrl, Code::LimitReached])
         .asks_then_writes(prepare)
 }
 
@@ -52,6 +53,9 @@ async fn prepare(cx: &Context) -> Result<Finish> {
 }
 
 async fn create(cx: &Context, tx: &mut Tx, new: &NewWebhook) -> Result<Answer> {
+    let user = cx.caller.user_id;
+    users::hold(tx, user).await?;
+    ApiError::check_cap("A user", MAX_WEBHOOKS, "webhook endpoints", webhooks::count(tx, user).await?, 1)?;
     let secret = make_secret()?;
     let row = webhooks::NewWebhook {
         url: &new.url,
@@ -60,7 +64,7 @@ async fn create(cx: &Context, tx: &mut Tx, new: &NewWebhook) -> Result<Answer> {
         is_active: new.is_active.unwrap_or(true),
         secret: &secret,
     };
-    let made = webhooks::create(tx, cx.caller.user_id, &row).await?;
+    let made = webhooks::create(tx, user, &row).await?;
     let path = format!("/webhooks/{}", made.id);
     Answer::created(&path, WebhookWithSecret::of(made, &secret))
 }

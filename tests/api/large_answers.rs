@@ -1,0 +1,195 @@
+//! Answers that are too large to be stored under their `Idempotency-Key`: they are rendered again.
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+
+use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+
+on_both_apps!(
+    an_answer_that_is_too_large_is_rendered_again,
+    an_answer_that_fits_is_kept_as_it_was,
+    what_was_deleted_since_is_told_and_not_made_again,
+    every_write_that_may_be_large_is_rendered_again,
+    a_large_answer_is_kept_from_others,
+    a_list_of_posts_is_bounded,
+);
+
+/// What is stored of an answer at most, its seal included.
+const KEPT: i64 = (64 << 10) + 256;
+
+fn text() -> String {
+    "x".repeat(60_000)
+}
+
+/// A request under a key, as often as it is sent.
+struct Once<'a> {
+    t: &'a Tenant<'a>,
+    key: String,
+    method: &'static str,
+    path: String,
+    body: Value,
+}
+
+impl<'a> Once<'a> {
+    fn new(t: &'a Tenant<'a>, method: &'static str, path: String, body: Value) -> Self {
+        Self { t, key: t.app.fresh_key(), method, path, body }
+    }
+
+    async fn send(&self) -> Reply {
+        self.t.app.request(self.method, &self.path).key(&self.t.key).idem(&self.key).json(&self.body).send().await
+    }
+}
+
+async fn largest(app: &TestApp) -> i64 {
+    app.number("SELECT CAST(coalesce(max(octet_length(body)), 0) AS BIGINT) FROM idempotency_keys").await
+}
+
+#[track_caller]
+fn same(first: &Reply, again: &Reply) {
+    assert!(first.status < 300 && !first.replayed() && again.replayed(), "{} {}", first.status, again.status);
+    assert_eq!(first.status, again.status);
+    assert!(first.body == again.body, "another body");
+    assert_eq!(first.header("location"), again.header("location"));
+}
+
+fn id(reply: &Reply) -> i64 {
+    reply.json()["data"]["id"].as_i64().expect("an id")
+}
+
+fn items(count: usize) -> Value {
+    json!(vec![json!({ "title": "t", "content": text() }); count])
+}
+
+async fn an_answer_that_is_too_large_is_rendered_again(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let create = Once::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(15) }));
+    let first = create.send().await;
+    assert!(first.body.len() > 900_000);
+    same(&first, &create.send().await);
+    assert_eq!(app.number("SELECT count(*) FROM content_plans").await, 1);
+    // A small change of a large plan.
+    let path = t.path(&format!("/content-plans/{}", id(&first)));
+    for n in 0..5 {
+        let rename = Once::new(&t, "PUT", path.clone(), json!({ "name": format!("Name {n}") }));
+        same(&rename.send().await, &rename.send().await);
+    }
+    assert_eq!(largest(&app).await, 0, "nothing of them is stored but ids");
+    assert_eq!(app.number("SELECT count(*) FROM idempotency_keys WHERE records IS NOT NULL").await, 6);
+    // It is what is there now.
+    let again = create.send().await;
+    assert!(again.replayed() && again.json()["data"]["name"] == "Name 4", "{}", again.status);
+    let other = Once { body: json!({ "name": "Other" }), ..create };
+    other.send().await.refused(409, "idempotency_key_reused");
+    app.clock.advance(TimeDelta::hours(24));
+    assert!(!other.send().await.replayed());
+}
+
+async fn an_answer_that_fits_is_kept_as_it_was(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let create = Once::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Small", "items": items(1) }));
+    let first = create.send().await;
+    t.put(&t.path(&format!("/content-plans/{}", id(&first))), json!({ "name": "Other" })).await.expect(200);
+    same(&first, &create.send().await);
+    assert!((60_000..KEPT).contains(&largest(&app).await));
+    t.delete(&t.path(&format!("/content-plans/{}", id(&first)))).await.expect(204);
+    same(&first, &create.send().await);
+}
+
+async fn what_was_deleted_since_is_told_and_not_made_again(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let plan = Once::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
+    let path = t.path(&format!("/content-plans/{}", id(&plan.send().await)));
+    let bulk = Once::new(&t, "POST", format!("{path}/items/bulk"), json!({ "items": items(2) }));
+    let made = bulk.send().await.data(201);
+    let post = Once::new(&t, "POST", t.path("/posts"), json!({ "content": "\u{1f950}".repeat(30_000) }));
+    let post_path = t.path(&format!("/posts/{}", id(&post.send().await)));
+    t.delete(&post_path).await.expect(204);
+    t.delete(&format!("{path}/items/{}", made[0]["id"])).await.expect(204);
+    let left = bulk.send().await;
+    assert!(left.replayed());
+    assert_eq!(left.data(201), json!([made[1]]), "those that are left");
+    t.delete(&path).await.expect(204);
+    for (once, table) in [(&plan, "content_plans"), (&bulk, "content_plan_items"), (&post, "posts")] {
+        let gone = once.send().await;
+        let error = gone.refused(404, "not_found");
+        assert!(gone.replayed() && error["message"].as_str().unwrap().contains("deleted since"), "{error}");
+        let there = format!("SELECT count(*) FROM {table}");
+        let rows = if table == "posts" { format!("{there} WHERE deleted_at IS NULL") } else { there };
+        assert_eq!(app.number(rows).await, 0);
+    }
+}
+
+async fn every_write_that_may_be_large_is_rendered_again(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let long = "\u{1f950}".repeat(30_000);
+    let later = (app.now() + TimeDelta::hours(5)).to_rfc3339();
+    let links: Vec<Value> = (0..100)
+        .map(|n| json!({ "title": "t", "url": format!("https://example.com/{n}/{}", "p".repeat(2_000)) }))
+        .collect();
+    let send = async |method: &'static str, path: String, body: Value| {
+        let once = Once::new(&t, method, path, body);
+        let (first, again) = (once.send().await, once.send().await);
+        assert!(
+            first.body.len() > 64 << 10,
+            "{method} {} is small: {:.300}",
+            once.path,
+            String::from_utf8_lossy(&first.body)
+        );
+        same(&first, &again);
+        first.json()["data"].clone()
+    };
+    let post = send("POST", t.path("/posts"), json!({ "content": long })).await;
+    let path = t.path(&format!("/posts/{}", post["id"]));
+    let overrides = json!([{ "account_id": account, "content": "short" }]);
+    send("PUT", path.clone(), json!({ "accounts": [account], "overrides": overrides })).await;
+    send("PUT", path, json!({ "media": [] })).await;
+    let body = json!({ "name": "P", "items": [{ "title": "t", "content": long, "planned_at": later }] });
+    let plan = send("POST", t.path("/content-plans"), body).await;
+    let path = t.path(&format!("/content-plans/{}", plan["id"]));
+    let item = send("POST", format!("{path}/items"), json!({ "title": "t", "content": long })).await;
+    send("PUT", format!("{path}/items/{}", item["id"]), json!({ "planned_at": later })).await;
+    send("POST", format!("{path}/items/bulk"), json!({ "items": items(2) })).await;
+    send("PUT", path.clone(), json!({ "name": "Q" })).await;
+    let schedule = format!("{path}/items/{}/schedule", item["id"]);
+    let made = send("POST", schedule, json!({ "destination": "draft" })).await;
+    assert_eq!(made["plan_item_id"], item["id"]);
+    let page = send("POST", t.path("/link-in-bio"), json!({ "title": "Links", "links": links })).await;
+    send("PUT", t.path(&format!("/link-in-bio/{}", page["id"])), json!({ "theme": "dark" })).await;
+    // Whose text for this platform is short, so that it may go out.
+    let body =
+        json!({ "content": long, "accounts": [account], "overrides": [{ "account_id": account, "content": "short" }] });
+    let draft = send("POST", t.path("/posts"), body).await;
+    let path = t.path(&format!("/posts/{}", draft["id"]));
+    for verb in ["submit", "reject", "submit", "approve"] {
+        send("POST", format!("{path}/{verb}"), json!({})).await;
+    }
+    assert!(largest(&app).await < KEPT);
+}
+
+async fn a_large_answer_is_kept_from_others(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let create = Once::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
+    create.send().await.expect(201);
+    app.sql(format!("DELETE FROM brand_members WHERE brand_id = {}", t.brand)).await;
+    create.send().await.refused(403, "brand_forbidden");
+}
+
+async fn a_list_of_posts_is_bounded(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let long = "\u{1f950}".repeat(65_535);
+    for _ in 0..33 {
+        t.post(&t.path("/posts"), json!({ "content": long })).await.expect(201);
+    }
+    let page = async |query: &str| t.get(&t.path(&format!("/posts?{query}"))).await;
+    for query in ["per_page=100", "per_page=33&status=draft"] {
+        assert_eq!(page(query).await.invalid(), ["per_page"], "{query}");
+    }
+    for (query, shown) in
+        [("page=1", 20), ("per_page=30", 30), ("per_page=100&status=failed", 0), ("per_page=31&page=2", 2)]
+    {
+        let reply = page(query).await;
+        assert_eq!(reply.expect(200)["data"].as_array().unwrap().len(), shown, "{query}");
+        assert!(reply.body.len() < 9 << 20);
+    }
+}

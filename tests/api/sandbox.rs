@@ -1,0 +1,173 @@
+//! The sandbox's pages, which anyone may read, and comment on.
+
+use chrono::TimeDelta;
+use crier_common::store::sandbox::{self, MAX_COMMENTS};
+
+use crate::support::app::{Reply, TestApp, on_both_apps};
+
+on_both_apps!(
+    a_timeline_has_pages,
+    a_comment_is_shown_under_its_post,
+    comments_are_counted_by_address,
+    a_post_takes_so_many_comments_and_shows_the_newest,
+    a_page_stays_small_whatever_visitors_write,
+    a_path_that_no_database_can_take_does_not_exist,
+);
+
+/// So many posts of the handle, the oldest first.
+async fn posts(app: &TestApp, count: usize) -> Vec<i64> {
+    let workspace = app.workspace().await;
+    app.write(async |tx| {
+        sandbox::claim_handle(tx, workspace, "demo").await?;
+        let mut posts = Vec::new();
+        for n in 0..count {
+            posts.push(sandbox::publish(tx, "demo", &format!("key {n}"), &format!("post number {n:03}"), &[]).await?);
+        }
+        Ok(posts)
+    })
+    .await
+}
+
+async fn send(app: &TestApp, post: i64, form: &str) -> Reply {
+    let path = format!("/sandbox/demo/posts/{post}/comments");
+    let request = app.web("POST", &app.url, &path).raw(form);
+    request.header("content-type", "application/x-www-form-urlencoded").send().await
+}
+
+async fn comment(app: &TestApp, post: i64, text: &str) -> Reply {
+    send(app, post, &format!("name=Vera&body={text}")).await
+}
+
+/// A page's text.
+async fn page(app: &TestApp, path: &str) -> String {
+    let reply = app.page(path).await;
+    reply.is(200);
+    String::from_utf8(reply.body).unwrap()
+}
+
+fn numbers(page: &str) -> Vec<&str> {
+    page.split("post number ").skip(1).map(|rest| &rest[..3]).collect()
+}
+
+async fn a_timeline_has_pages(app: TestApp) {
+    let made = posts(&app, 45).await;
+    let mut path = "/sandbox/demo".to_owned();
+    let mut seen = Vec::new();
+    for shown in [20, 20, 5] {
+        let text = page(&app, &path).await;
+        let numbers = numbers(&text);
+        assert_eq!(numbers.len(), shown, "{path}");
+        seen.extend(numbers.iter().map(|n| n.parse::<usize>().unwrap()));
+        assert_eq!(text.contains("Newest posts"), path.contains('?'));
+        match text.split("<a href=\"").find(|link| link.contains(">Older posts<")) {
+            Some(link) => path = link.split('"').next().unwrap().to_owned(),
+            None => assert_eq!(shown, 5),
+        }
+    }
+    assert_eq!(seen, (0..45).rev().collect::<Vec<_>>());
+    // The address of a post shows it, however many came after it.
+    let text = page(&app, &format!("/sandbox/demo?from={}", made[7])).await;
+    assert_eq!((numbers(&text)[0], numbers(&text).len()), ("007", 8));
+    assert!(text.contains(&format!("<a href=\"/sandbox/demo?from={0}#post-{0}\">", made[7])), "{text}");
+    for odd in ["?from=0", "?from=-1", "?from=x", "?from=%00", "?from=99999999999999999999", "?from="] {
+        assert_eq!(numbers(&page(&app, &format!("/sandbox/demo{odd}")).await)[0], "044", "{odd}");
+    }
+    assert!(numbers(&page(&app, "/sandbox/demo?from=1").await).len() <= 1);
+}
+
+async fn a_comment_is_shown_under_its_post(app: TestApp) {
+    let post = posts(&app, 1).await[0];
+    let reply = comment(&app, post, "Tasty+%3Cb%3E").await;
+    reply.is(303);
+    let to = format!("/sandbox/demo?from={post}#post-{post}");
+    assert_eq!(reply.header("location"), Some(to.as_str()));
+    let text = page(&app, &format!("/sandbox/demo?from={post}")).await;
+    assert!(text.contains("<strong>Vera</strong>") && text.contains("Tasty &#60;b&#62;"), "{text}");
+    let long_name = format!("name={}&body=x", "n".repeat(81));
+    for bad in ["", "name=Vera", "body=x", "name=+&body=x", "name=a%00&body=x", &long_name] {
+        send(&app, post, bad).await.is(422);
+    }
+    comment(&app, post, &"x".repeat(2_001)).await.is(422);
+    comment(&app, post, &"x".repeat(70_000)).await.is(413);
+    comment(&app, post + 1, "x").await.is(404);
+    assert_eq!(app.number("SELECT count(*) FROM sandbox_comments").await, 1);
+}
+
+async fn comments_are_counted_by_address(app: TestApp) {
+    let post = posts(&app, 1).await[0];
+    for _ in 0..60 {
+        comment(&app, post, "again").await.is(303);
+    }
+    let refused = comment(&app, post, "again").await;
+    refused.is(429);
+    assert_eq!((refused.header("retry-after"), refused.header("x-ratelimit-remaining")), (Some("1"), Some("0")));
+    assert!(refused.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")), "{refused:?}");
+    assert_eq!(app.number("SELECT count(*) FROM sandbox_comments").await, 60);
+    // It is the allowance of whoever has no valid key; the page is still there.
+    app.request("GET", "/brands").send().await.refused(429, "rate_limited");
+    page(&app, "/sandbox/demo").await;
+    app.clock.advance(TimeDelta::seconds(1));
+    comment(&app, post, "again").await.is(303);
+    comment(&app, post, "again").await.is(429);
+}
+
+async fn a_post_takes_so_many_comments_and_shows_the_newest(app: TestApp) {
+    let post = posts(&app, 1).await[0];
+    app.write(async |tx| {
+        for n in 1..MAX_COMMENTS {
+            sandbox::comment(tx, "demo", post, "Vera", &format!("comment {n}.")).await?;
+        }
+        Ok(())
+    })
+    .await;
+    let text = page(&app, "/sandbox/demo").await;
+    assert_eq!(text.matches("<li id=\"comment-").count(), 10);
+    assert!(text.contains("189 earlier comments are not shown.") && text.contains("Write a comment"), "{text}");
+    assert!(text.contains("comment 199.") && !text.contains("comment 189."), "{text}");
+    comment(&app, post, "the+last").await.is(303);
+    comment(&app, post, "one+more").await.is(409);
+    let text = page(&app, "/sandbox/demo").await;
+    assert!(text.contains("the last") && !text.contains("one more"), "{text}");
+    assert!(text.contains("This post has 200 comments and takes no more.") && !text.contains("<form"), "{text}");
+}
+
+async fn a_page_stays_small_whatever_visitors_write(app: TestApp) {
+    let made = posts(&app, 25).await;
+    let (name, body) = ("<".repeat(80), "<".repeat(2_000));
+    app.write(async |tx| {
+        for post in &made {
+            for _ in 0..15 {
+                sandbox::comment(tx, "demo", *post, &name, &body).await?;
+            }
+        }
+        Ok(())
+    })
+    .await;
+    let text = page(&app, "/sandbox/demo").await;
+    assert_eq!(text.matches("<li id=\"comment-").count(), 20 * 10);
+    // Each `<` is five characters there.
+    assert!(text.len() < 2_500_000, "{}", text.len());
+}
+
+async fn a_path_that_no_database_can_take_does_not_exist(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let long = "a".repeat(256);
+    let parts = ["%00", "a%00", "%ff", "%C3", "%0a", "%7f", "%C2%85", &long];
+    for part in parts {
+        for path in ["/sandbox/{}", "/@{}", "/@demo/l/{}", "/media/{}", "/{}"] {
+            app.page(&path.replace("{}", part)).await.is(404);
+        }
+        app.web("POST", &app.url, &format!("/sandbox/{part}/posts/1/comments")).send().await.is(404);
+        app.web("POST", &app.url, &format!("/sandbox/demo/posts/{part}/comments")).send().await.is(404);
+        t.get(&t.path(&format!("/posts/{part}"))).await.refused(404, "not_found");
+        t.get(&format!("/{part}")).await.refused(404, "not_found");
+    }
+    // What has the form of a path but not that of a handle is not looked up either.
+    for part in ["Demo", "a%2Fb", "%27", "%C3%A4", "%20", &"a".repeat(33)] {
+        app.page(&format!("/sandbox/{part}")).await.not_found();
+    }
+    for filter in ["%00", "%ff", "draft%00", &long] {
+        assert_eq!(t.get(&t.path(&format!("/posts?status={filter}"))).await.invalid(), ["status"]);
+        t.get(&t.path(&format!("/posts?other={filter}&{filter}=1"))).await.expect(200);
+    }
+}
