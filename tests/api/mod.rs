@@ -20,5 +20,6 @@ mod media;
 mod post_media;
 mod posts;
 mod publishing;
+mod refusals;
 mod tenancy;
 mod webhooks;
