@@ -11,6 +11,7 @@ mod crash;
 mod cut_off;
 mod database;
 mod disk;
+mod first_start;
 mod freeze;
 mod import;
 mod kill;

@@ -273,7 +273,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_document_is_read_within_the_deadline() {
-        let fetcher = Fetcher::new(Guard::default());
+        let fetcher = Fetcher::new(Guard::new(Vec::new()));
         let page = || {
             let url = Url::parse("https://example.com/feed").unwrap();
             let body = Bytes::from_static(b"<rss version='2.0'><channel><item><title>x</title></item></channel></rss>");
