@@ -1,29 +1,28 @@
 //! The first start on an empty database: a workspace, its owner, a brand, and (for `crier`) a key, shown once.
 
 use crier_common::config::Config;
-use crier_common::domain::access::{KeyMode, Scopes};
 use crier_common::process::{self, StartError};
 use crier_common::store::{Store, StoreError, brands, keys, users};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::output::line;
+use crate::output::try_line;
 
 /// The user of a new installation.
 pub const OWNER: &str = "owner@localhost";
 const PLAN: &str = "unlimited";
 
-/// Makes what a new installation needs, in one transaction; `Some` with the key the first time.
-pub async fn prepare(store: &Store, config: &Config) -> Result<Option<SecretString>, StartError> {
+/// Makes what a new installation needs, in one transaction; the key comes once it can be shown.
+pub async fn prepare(store: &Store, config: &Config) -> Result<(), StartError> {
     let mut tx = store.begin().await?;
     if !users::list(&mut tx).await?.is_empty() {
-        return Ok(None);
+        return Ok(());
     }
     let (workspace, owner) = make_owner(&mut tx, config).await?;
     let brand = brands::NewBrand { name: "My brand", description: None, website: None, timezone: "UTC" };
     brands::create(&mut tx, workspace, owner, None, brand).await?;
-    let key = keys::create(&mut tx, owner, KeyMode::Live, &Scopes::all()).await?;
+    keys::owe_first(&mut tx, owner).await?;
     tx.commit().await?;
-    Ok(Some(key))
+    Ok(())
 }
 
 /// The workspace and the user alone; `false` where there is a user already.
@@ -46,12 +45,41 @@ async fn make_owner(tx: &mut crier_common::store::Tx, config: &Config) -> Result
     Ok((workspace, owner))
 }
 
+/// Shows the key of a new installation, once the API answers. It is written down that it was shown after it was, so that a
+/// start that ends in between is made up for by the next one.
+pub async fn welcome(store: &Store, config: &Config) {
+    if let Err(error) = show_key(store, config).await {
+        tracing::warn!(
+            %error,
+            "the first key could not be shown; the next start shows one, or make one: crier key create --user {OWNER}"
+        );
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum NotShown {
+    #[error("the database: {0}")]
+    Store(#[from] StoreError),
+    #[error("stdout: {0}")]
+    Stdout(#[from] std::io::Error),
+}
+
+async fn show_key(store: &Store, config: &Config) -> Result<(), NotShown> {
+    let mut tx = store.begin().await?;
+    let Some(key) = keys::create_first(&mut tx).await? else { return Ok(()) };
+    tx.commit().await?;
+    try_line(text(config, &key))?;
+    let mut tx = store.begin().await?;
+    keys::first_is_shown(&mut tx).await?;
+    Ok(tx.commit().await?)
+}
+
 /// What the first start prints: the only time that the key is seen.
-pub fn welcome(config: &Config, key: &SecretString) {
+fn text(config: &Config, key: &SecretString) -> String {
     let base = config.absolute("/api/public/v1");
-    line(format_args!(
+    format!(
         "\nCrier is running.\n\n  API       {base}\n  Docs      {docs}\n  Your key  {key}   (shown this once; keep it)\n\nTry it:\n\n  curl -H 'Authorization: Bearer {key}' {base}/brands\n",
         docs = config.absolute("/docs"),
         key = key.expose_secret(),
-    ));
+    )
 }

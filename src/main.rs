@@ -11,6 +11,7 @@ mod output;
 mod serve;
 
 fn main() -> ExitCode {
+    crier_common::modes::close_new_files();
     let (command, source) = cli::parse();
     // Of an installation it needs nothing, so nothing of one can be wrong for it.
     if let Some(cli::Command::Webhooks(command)) = command {

@@ -8,7 +8,14 @@ use serde_json::Value;
 /// One line on stdout.
 pub fn line(text: impl std::fmt::Display) {
     // A closed pipe (`crier … | head`) is no failure.
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    let _ = try_line(text);
+}
+
+/// The same where it matters whether it was written.
+pub fn try_line(text: impl std::fmt::Display) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
 }
 
 /// Rows as an array of objects, or as a table with a heading.

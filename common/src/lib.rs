@@ -13,6 +13,7 @@ pub mod http;
 pub mod limits;
 pub mod mail;
 pub mod media;
+pub mod modes;
 pub mod notices;
 pub mod platforms;
 pub mod process;

@@ -17,6 +17,7 @@ use crate::domain::job::{Bell, Kind};
 use crate::domain::platform::Platform;
 use crate::http::{self, Guard, HttpClient};
 use crate::media::{Library, Storage};
+use crate::modes;
 use crate::platforms::sandbox::Sandbox;
 use crate::platforms::{Clients, PlatformsConfig, Registry};
 use crate::queue::{Transport, memory::MemoryBell, redis::RedisBell};
@@ -90,6 +91,7 @@ where
     F: FnOnce(Process) -> Fut,
     Fut: Future<Output = Result<(), StartError>>,
 {
+    modes::close_new_files();
     match Invocation::parse(std::env::args_os().skip(1).collect::<Vec<OsString>>()) {
         Err(error) => error.exit(),
         Ok(Invocation::Help) => tell(&crate::config::keys::help()),
@@ -277,9 +279,7 @@ pub async fn open_store(config: &Config, bell: Arc<dyn Bell>) -> Result<Store, S
     let cipher = Cipher::new(&keys).map_err(|error| StartError::Refused(format!("CRIER_SECRET_KEY: {error}")))?;
     let db = match &config.database {
         Database::Sqlite(path) => {
-            if let Some(dir) = path.parent() {
-                data_dir::make(dir)?;
-            }
+            data_dir::database(path)?;
             Db::sqlite(path).await?
         }
         Database::Postgres(url) => {
@@ -334,6 +334,7 @@ pub async fn check_plans(store: &Store, config: &Config) -> Result<(), StartErro
 
 /// The media library of an installation.
 pub fn library_of(config: &Config) -> Result<Library, StartError> {
+    data_dir::files(config);
     let storage = Storage::open(&config.storage)
         .map_err(|error| StartError::Refused(format!("CRIER_STORAGE_URL is not usable: {error}")))?;
     Ok(Library::new(storage, &config.media, config.public_url.as_str()))

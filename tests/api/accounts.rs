@@ -5,6 +5,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+use crate::support::client::until_true;
 
 on_both_apps!(
     connecting_saves_and_tells,
@@ -149,7 +150,7 @@ async fn disconnecting_detaches_then_revokes(app: TestApp) {
     assert!(app.connector.revoked.lock().unwrap().is_empty());
     let last = t.delete(&format!("/brands/{second}/social-accounts/{account}")).await.data(200);
     assert_eq!(last["result"], "revoked");
-    assert_eq!(*app.connector.revoked.lock().unwrap(), ["demo"]);
+    until_true("the grant is taken back", || *app.connector.revoked.lock().unwrap() == ["demo"]).await;
     let told = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
     let results: Vec<_> = told.as_array().unwrap().iter().map(|d| d["payload"]["data"]["result"].clone()).collect();
     assert_eq!(results, ["revoked", "detached"]);

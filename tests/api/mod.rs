@@ -23,6 +23,7 @@ mod media;
 mod post_media;
 mod posts;
 mod publishing;
+mod refusals;
 mod sandbox;
 mod tenancy;
 mod webhooks;

@@ -12,6 +12,7 @@ mod crash;
 mod cut_off;
 mod database;
 mod disk;
+mod first_start;
 mod freeze;
 mod import;
 mod kill;

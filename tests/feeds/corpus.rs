@@ -6,13 +6,13 @@
 use std::fs;
 use std::path::Path;
 
-use crier_common::feeds::{self, Format, NotAFeed, Parsed};
+use crier_common::feeds::{self, Deadline, Format, NotAFeed, Parsed};
 use insta::assert_json_snapshot;
 use serde_json::json;
 use url::Url;
 
 fn parse(bytes: &[u8]) -> Result<Parsed, NotAFeed> {
-    feeds::parse(bytes, None, &Url::parse("https://feeds.example/sub/feed.xml").unwrap())
+    feeds::parse(bytes, None, &Url::parse("https://feeds.example/sub/feed.xml").unwrap(), &Deadline::none())
 }
 
 #[test]
@@ -58,6 +58,7 @@ fn a_document_that_is_to_do_harm_does_none() {
     let many: String = (0..100_000).map(item).collect();
     let deep = "<media:group>".repeat(100_000);
     let attributes: String = (0..50_000).map(|n| format!(" a{n}=''")).collect();
+    let sources = format!("<content{}/>", " src=''".repeat(2_300)).repeat(40);
     let spaces: String = (0..100_000).map(|n| format!("<x xmlns:n{n}='u{n}'>")).collect();
     let bold: String = (0..3_000).map(|n| format!("&lt;b a={n}&gt;")).collect();
     let tree =
@@ -70,6 +71,7 @@ fn a_document_that_is_to_do_harm_does_none() {
     );
     assert!(matches!(parse(feed(&spaces).as_bytes()), Err(NotAFeed::Broken(_))));
     assert!(matches!(parse(feed(&format!("<item{attributes}/>")).as_bytes()), Err(NotAFeed::Broken(_))));
+    assert!(matches!(parse(feed(&sources).as_bytes()), Err(NotAFeed::Broken(why)) if why.contains("attributes")));
     assert!(parse(feed(&tree).as_bytes()).unwrap().articles.len() == 10);
     assert!(parse(feed("&a;".repeat(200_000).as_str()).as_bytes()).is_ok());
     for json in ["[".repeat(200_000), format!("{{\"a\":{}", "{\"a\":".repeat(100_000))] {

@@ -7,7 +7,7 @@ use crier_common::domain::account::AccountStatus;
 use crier_common::domain::failure::Category;
 use crier_common::domain::post::TargetStatus;
 use crier_common::platforms::sandbox::Sandbox;
-use crier_common::platforms::{Account, ConnectError, Connector, Marker, Outgoing, Reconciled, Secrets};
+use crier_common::platforms::{Account, ConnectError, Connected, Connector, Marker, Outgoing, Reconciled, Secrets};
 use crier_common::store::accounts::{self, NewAccount};
 use crier_common::store::sandbox;
 use secrecy::SecretString;
@@ -41,9 +41,16 @@ fn handle(handle: &str) -> Secrets {
     Secrets::from_json(json!({ "handle": handle }).to_string()).unwrap()
 }
 
+/// What the API does as it saves a connected account.
+async fn claim(s: &TestStore, workspace: i64, learned: &Connected) -> bool {
+    let sandbox = connector(s);
+    s.write(async |tx| sandbox.claim(tx, workspace, learned).await).await.is_ok()
+}
+
 /// Connects the handle as the API does.
 async fn connect(w: &TestWorker) -> i64 {
     let learned = connector(&w.s).connect(w.world.workspace, &handle(HANDLE)).await.unwrap();
+    assert!(claim(&w.s, w.world.workspace, &learned).await);
     let new = NewAccount {
         platform: w.account.platform,
         external_id: learned.external_id,
@@ -168,7 +175,13 @@ async fn limit_pauses_the_account_for_five_seconds(s: TestStore) {
 async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
     let (first, second) = (s.workspace().await, s.workspace().await);
     let sandbox = connector(&s);
-    assert_eq!(sandbox.connect(first, &handle("bakery")).await.unwrap().external_id, "bakery");
+    let learned = sandbox.connect(first, &handle("bakery")).await.unwrap();
+    assert_eq!(learned.external_id, "bakery");
+    // Nothing is claimed by a connect that may still be refused.
+    assert_eq!(s.number("SELECT count(*) FROM sandbox_handles").await, 0);
+    let late = sandbox.connect(second, &handle("bakery")).await.unwrap();
+    assert!(claim(&s, first, &learned).await);
+    assert!(!claim(&s, second, &late).await, "the first was faster");
     let refused = sandbox.connect(second, &handle("bakery")).await.unwrap_err();
     assert!(matches!(refused, ConnectError::Refused(_)), "{refused}");
     sandbox.connect(first, &handle("bakery")).await.unwrap();

@@ -1,15 +1,17 @@
 //! A platform that does as it is told, in the sandbox's place.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use async_trait::async_trait;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{AccountKind, Descriptor, Platform};
+use crier_common::platforms::sandbox::Sandbox;
 use crier_common::platforms::{
     Account, CallError, ConnectError, Connected, Connector, Outgoing, Published, Reconciled, Refreshed, Secrets,
     catalogue,
 };
+use crier_common::store::{StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -19,6 +21,8 @@ use tokio::sync::Semaphore;
 pub struct FakeConnector {
     pub connects: AtomicUsize,
     pub revoked: Mutex<Vec<String>>,
+    /// The real one, where a test wants it to do the connecting.
+    pub real: OnceLock<Sandbox>,
     /// Those who wait have begun; each permit of the second lets one go.
     pub waiting: Semaphore,
     pub go: Semaphore,
@@ -27,7 +31,7 @@ pub struct FakeConnector {
 impl Default for FakeConnector {
     fn default() -> Self {
         let (waiting, go) = (Semaphore::new(0), Semaphore::new(0));
-        Self { connects: AtomicUsize::new(0), revoked: Mutex::default(), waiting, go }
+        Self { connects: AtomicUsize::new(0), revoked: Mutex::default(), real: OnceLock::new(), waiting, go }
     }
 }
 
@@ -48,8 +52,23 @@ impl Connector for FakeConnector {
         catalogue::descriptor(Platform::Sandbox)
     }
 
-    async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
+    async fn claim(
+        &self,
+        tx: &mut Tx,
+        workspace_id: i64,
+        connected: &Connected,
+    ) -> Result<Result<(), ConnectError>, StoreError> {
+        match self.real.get() {
+            Some(real) => real.claim(tx, workspace_id, connected).await,
+            None => Ok(Ok(())),
+        }
+    }
+
+    async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
         let n = self.connects.fetch_add(1, Ordering::SeqCst);
+        if let Some(real) = self.real.get() {
+            return real.connect(workspace_id, credentials).await;
+        }
         let handle = credentials.get("handle").map(|h| h.expose_secret().to_owned()).unwrap_or_default();
         match handle.as_str() {
             "refused" => return Err(ConnectError::Refused("The platform knows no such handle.".into())),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use url::Url;
 
 use super::html::{Piece, walk};
-use super::web_address;
+use super::{LONGEST_URL, web_address};
 
 /// How much of a page is looked at: its head is at its head.
 const LOOKED_AT: usize = 256 << 10;
@@ -38,6 +38,8 @@ pub fn feeds(html: &str, page: &Url) -> Vec<String> {
         match piece {
             Piece::Open("base", attributes) if base.is_none() => {
                 base = attributes.get("href").and_then(|href| page.join(href.trim()).ok());
+                // Each of its links is joined to it.
+                base = base.take().filter(|base| base.as_str().len() <= LONGEST_URL);
             }
             Piece::Open("link", attributes) => {
                 let get = |name| attributes.get(name).unwrap_or_default().trim().to_ascii_lowercase();

@@ -6,17 +6,19 @@ use serde_json::Value;
 use url::Url;
 
 use super::xml::{AUTHOR, TITLE, is_image};
-use super::{Format, MOST_ITEMS, NotAFeed, Parsed, date, dates, guid, newest, sanitise, web_address};
+use super::{Deadline, Format, MOST_ITEMS, NotAFeed, Parsed, date, dates, guid, newest, sanitise, web_address};
 use crate::domain::feed::{FoundArticle, LONGEST_NAME};
 
 /// How many values a document may have. A few bytes may be one, which takes hundreds of them in memory.
 const MOST_VALUES: usize = 300_000;
 
 /// Reads the text of a document.
-pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
+pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, NotAFeed> {
     if values(text) > MOST_VALUES {
         return Err(NotAFeed::Broken(format!("it has more than {MOST_VALUES} values")));
     }
+    deadline.check_now()?;
+    // serde_json ends at 128 levels.
     let feed: Value =
         serde_json::from_str(text).map_err(|error| NotAFeed::Broken(format!("it is no valid JSON ({error})")))?;
     let version = feed["version"].as_str().unwrap_or_default();
@@ -25,7 +27,11 @@ pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
     let author = author(&feed);
     let items: Vec<&Value> = items.iter().take(MOST_ITEMS).filter(|item| item.is_object()).collect();
     let places = newest(items.iter().map(|item| published(item)));
-    let articles = places.into_iter().map(|n| article(items[n], author.as_deref(), base)).collect();
+    let mut articles = Vec::with_capacity(places.len());
+    for place in places {
+        deadline.check_now()?;
+        articles.push(article(items[place], author.as_deref(), base));
+    }
     let title = feed["title"].as_str().and_then(|title| sanitise::one_line(title, LONGEST_NAME));
     Ok(Parsed { format: Format::Json, title, articles })
 }
@@ -101,7 +107,11 @@ mod tests {
         assert_eq!(values(r#"{"a,\"{[":[1,2,{}],"b\\":","}"#), 6);
         let base = Url::parse("https://example.com/").unwrap();
         let feed = |items: String| {
-            parse(&format!(r#"{{"version":"https://jsonfeed.org/version/1.1","items":[{items}]}}"#), &base)
+            parse(
+                &format!(r#"{{"version":"https://jsonfeed.org/version/1.1","items":[{items}]}}"#),
+                &base,
+                &Deadline::none(),
+            )
         };
         assert!(matches!(feed("{},".repeat(200_000)), Err(NotAFeed::Broken(why)) if why.contains("values")));
         let long = "{[,".repeat(200_000);

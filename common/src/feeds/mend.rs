@@ -4,8 +4,8 @@
 //! Mended: a bare `&` or `<`, references to characters that do not exist, markup that stands unescaped in the texts of RSS,
 //! namespaces and versions that the parser does not know by the name they have in old feeds, addresses that it would refuse
 //! the whole feed for. Left out: comments, instructions and the DOCTYPE with whatever it defines, so
-//! that there is no entity to be expanded. Refused: elements nested deeper than any feed's (the parser calls itself for
-//! some), tags with thousands of attributes (it compares each with each).
+//! that there is no entity to be expanded. Refused: more elements, and nested deeper, than any feed's (the parser calls itself
+//! for some), tags with more attributes. So whatever is compared with each other, here or by the parser, is bounded.
 //!
 //! **To mend another mistake:** its arm in [`Mender::run`], or its line in [`NAMESPACES`], and a document of it in the corpus.
 
@@ -14,10 +14,14 @@ use std::borrow::Cow;
 use encoding_rs::WINDOWS_1252;
 use url::Url;
 
-use super::{LONGEST_URL, MOST_ITEMS, NotAFeed};
+use super::tag::{Attribute, Tag};
+use super::{Deadline, LONGEST_URL, MOST_ITEMS, NotAFeed};
 
 const DEEPEST: usize = 200;
 const LONGEST_TAG: usize = 16 << 10;
+const MAX_ATTRIBUTES: usize = 100;
+/// How many elements are given to the parser. (One of forty has 10,000 articles.)
+const MAX_ELEMENTS: usize = 400_000;
 
 const RSS_1: &str = "http://purl.org/rss/1.0/";
 /// Names of namespaces as they are found, and as the parser knows them.
@@ -37,26 +41,42 @@ const TEXTS: &[&str] = &["title", "description", "encoded"];
 const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
 
 /// The document as the parser takes it.
-pub fn mend(text: &str) -> Result<String, NotAFeed> {
-    let mender =
-        Mender { text, at: 0, out: String::with_capacity(text.len() + 64), open: Vec::new(), root: "", items: 0 };
-    mender.run()
+pub fn mend(text: &str, deadline: &Deadline<'_>) -> Result<String, NotAFeed> {
+    let mut mender = Mender::new(text, deadline);
+    mender.run()?;
+    Ok(mender.out)
 }
 
 struct Mender<'a> {
     text: &'a str,
     at: usize,
     out: String,
-    /// The elements around, by their names.
-    open: Vec<&'a str>,
+    /// The elements around, by their names, and how long their bases are.
+    open: Vec<Open<'a>>,
     /// The first of all.
     root: &'a str,
     items: usize,
+    elements: usize,
+    /// How long the bases of the elements around are together.
+    bases: usize,
+    deadline: &'a Deadline<'a>,
+}
+
+#[derive(Clone, Copy)]
+struct Open<'a> {
+    name: &'a str,
+    base: usize,
 }
 
 impl<'a> Mender<'a> {
-    fn run(mut self) -> Result<String, NotAFeed> {
+    fn new(text: &'a str, deadline: &'a Deadline<'a>) -> Self {
+        let out = String::with_capacity(text.len() + 64);
+        Self { text, at: 0, out, open: Vec::new(), root: "", items: 0, elements: 0, bases: 0, deadline }
+    }
+
+    fn run(&mut self) -> Result<(), NotAFeed> {
         while self.at < self.text.len() {
+            self.deadline.check()?;
             let rest = &self.text[self.at..];
             if let Some(end) = rest.find('<').filter(|end| *end > 0) {
                 self.push_text(&rest[..end]);
@@ -78,10 +98,10 @@ impl<'a> Mender<'a> {
             } else if rest.starts_with("</") {
                 let end = rest.find('>').map_or(rest.len(), |end| end + 1);
                 let name = rest[2..end].trim_end_matches('>').trim_end();
-                if self.is_in_text() && self.open.last() != Some(&name) {
+                if self.is_in_text() && self.open.last().map(|open| open.name) != Some(name) {
                     self.push_escaped(&rest[..end]);
                 } else {
-                    self.open.pop();
+                    self.bases -= self.open.pop().map_or(0, |open| open.base);
                     self.out.push_str(&rest[..end]);
                 }
                 self.at += end;
@@ -94,7 +114,7 @@ impl<'a> Mender<'a> {
                 self.at += 1;
             }
         }
-        Ok(self.out)
+        Ok(())
     }
 
     fn skip_to(&mut self, rest: &str, end: &str) {
@@ -110,32 +130,36 @@ impl<'a> Mender<'a> {
             self.at += end;
             return Ok(false);
         }
-        let name_end =
-            tag[1..].find(|c: char| c.is_whitespace() || matches!(c, '/' | '>')).map_or(tag.len(), |n| n + 1);
-        let name = &tag[1..name_end];
-        let local = local_of(name);
+        let tag = Tag::new(tag);
+        let local = local_of(tag.name);
         if matches!(local, "item" | "entry") {
             self.items += 1;
             if self.items > MOST_ITEMS {
-                for name in std::mem::take(&mut self.open).iter().rev() {
-                    self.out.extend(["</", name, ">"]);
+                for open in std::mem::take(&mut self.open).iter().rev() {
+                    self.out.extend(["</", open.name, ">"]);
                 }
                 return Ok(true);
             }
         }
-        if self.root.is_empty() {
-            self.root = name;
-            self.out.push_str(&root(tag));
-        } else {
-            let parent = self.open.last().map(|name| local_of(name));
-            if name == "media:thumbnail" && matches!(parent, Some("item" | "entry")) {
-                // The parser forgets a thumbnail that stands beside no content. (The prefix may be the thumbnail's own.)
-                self.out.push_str("<media:content xmlns:media=\"http://search.yahoo.com/mrss/\" url=\"about:none\"/>");
-            }
-            self.out.push_str(&with_known_type(&with_valid_base(tag), name));
+        self.elements += 1;
+        if self.elements > MAX_ELEMENTS {
+            return Err(NotAFeed::Broken(format!("it has more than {MAX_ELEMENTS} elements")));
         }
-        if !tag.ends_with("/>") {
-            self.open.push(name);
+        let parent = self.open.last().map(|open| local_of(open.name));
+        if tag.name == "media:thumbnail" && matches!(parent, Some("item" | "entry")) {
+            // The parser forgets a thumbnail that stands beside no content. (The prefix may be the thumbnail's own.)
+            self.out.push_str("<media:content xmlns:media=\"http://search.yahoo.com/mrss/\" url=\"about:none\"/>");
+        }
+        let from = self.out.len();
+        let base = self.push_tag(tag)?;
+        if self.root.is_empty() {
+            self.root = tag.name;
+            let mended = root(&self.out[from..]);
+            self.out.replace_range(from.., &mended);
+        }
+        if !tag.is_empty {
+            self.open.push(Open { name: tag.name, base });
+            self.bases += base;
             if self.open.len() > DEEPEST {
                 return Err(NotAFeed::Broken(format!("its elements are nested more than {DEEPEST} deep")));
             }
@@ -144,8 +168,47 @@ impl<'a> Mender<'a> {
         Ok(false)
     }
 
+    /// A tag with what the parser can read of it; gives how long its base is.
+    fn push_tag(&mut self, tag: Tag<'_>) -> Result<usize, NotAFeed> {
+        let mut base = 0;
+        self.out.extend(["<", tag.name]);
+        for (n, Attribute { name, value, quote }) in tag.attributes().enumerate() {
+            if n == MAX_ATTRIBUTES {
+                return Err(NotAFeed::Broken(format!("it has a tag with more than {MAX_ATTRIBUTES} attributes")));
+            }
+            let mut known = None;
+            let name = match name {
+                // The parser refuses a whole feed for one that is no address. It joins each to the ones around it, and
+                // gives a copy to each element within.
+                "xml:base" if base > 0 || !is_address(value) || self.bases + value.len() > LONGEST_URL => "no-base",
+                "xml:base" => {
+                    base = value.len();
+                    name
+                }
+                // What is elsewhere is not fetched; the parser refuses a feed that has it here and there.
+                "src" if tag.name == "content" => "was-src",
+                "type" => {
+                    known = known_type(tag.name, value);
+                    name
+                }
+                _ => name,
+            };
+            self.out.extend([" ", name, "="]);
+            match known {
+                Some(known) => self.out.extend(["\"", known, "\""]),
+                None => {
+                    self.out.push(quote);
+                    self.out.push_str(value);
+                    self.out.push(quote);
+                }
+            }
+        }
+        self.out.push_str(if tag.is_empty { "/>" } else { ">" });
+        Ok(base)
+    }
+
     fn is_in_text(&self) -> bool {
-        self.root != "feed" && self.open.last().is_some_and(|name| TEXTS.contains(&local_of(name)))
+        self.root != "feed" && self.open.last().is_some_and(|open| TEXTS.contains(&local_of(open.name)))
     }
 
     fn push_escaped(&mut self, tag: &str) {
@@ -180,7 +243,7 @@ impl<'a> Mender<'a> {
 
     /// The text of a person, in which an address beside a letter that is not ASCII is not to be seen as one.
     fn named_safely<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let person = self.open.last().is_some_and(|name| PERSONS.contains(&local_of(name)));
+        let person = self.open.last().is_some_and(|open| PERSONS.contains(&local_of(open.name)));
         if person && text.contains('@') && !text.is_ascii() { text.replace('@', " at ").into() } else { text.into() }
     }
 }
@@ -190,37 +253,25 @@ fn local_of(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
 
-/// A tag without an `xml:base` that is no address: the parser refuses a whole feed for one. Nor with one that is longer than
-/// addresses are: each is joined to the one around it.
-fn with_valid_base(tag: &str) -> Cow<'_, str> {
-    let Some((before, rest)) = tag.split_once(" xml:base=") else { return tag.into() };
-    let value = rest.get(1..).and_then(|rest| rest.split(['"', '\'']).next()).unwrap_or_default();
-    let is_valid = matches!(Url::parse(value), Ok(_) | Err(url::ParseError::RelativeUrlWithoutBase));
-    if is_valid && value.len() <= LONGEST_URL { tag.into() } else { format!("{before} no-base={rest}").into() }
+fn is_address(text: &str) -> bool {
+    text.len() <= LONGEST_URL && matches!(Url::parse(text), Ok(_) | Err(url::ParseError::RelativeUrlWithoutBase))
 }
 
-/// A tag of Atom's with a `type` that the parser knows: it refuses a whole feed for one that it does not.
-fn with_known_type<'t>(tag: &'t str, name: &str) -> Cow<'t, str> {
-    let is_content = name == "content";
-    if is_content && tag.contains(" src=") {
-        // What is elsewhere is not fetched; the parser refuses a feed that has it here and there.
-        return with_known_type(&tag.replacen(" src=", " was-src=", 1), name).into_owned().into();
+/// The `type` of an element of Atom's as the parser knows it, where it does not know the one that is there: it refuses a
+/// whole feed for one.
+fn known_type(element: &str, value: &str) -> Option<&'static str> {
+    let is_content = element == "content";
+    if !is_content && !matches!(element, "title" | "summary" | "subtitle" | "rights") {
+        return None;
     }
-    if !is_content && !matches!(name, "title" | "summary" | "subtitle" | "rights") {
-        return tag.into();
-    }
-    let Some((before, rest)) = tag.split_once(" type=") else { return tag.into() };
-    let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) else { return tag.into() };
-    let Some((value, after)) = rest[1..].split_once(quote) else { return tag.into() };
-    let known = match value.to_ascii_lowercase().as_str() {
-        "text" | "html" | "xhtml" => return tag.into(),
+    Some(match value.to_ascii_lowercase().as_str() {
+        "text" | "html" | "xhtml" => return None,
         other if other.ends_with("/xml") || other.ends_with("+xml") => "xhtml",
-        other if is_content && other.contains('/') => return tag.into(),
+        other if is_content && other.contains('/') => return None,
         other if other.contains("xhtml") => "xhtml",
         other if other.contains("html") || is_content => "html",
         _ => "text",
-    };
-    format!("{before} type=\"{known}\"{after}").into()
+    })
 }
 
 /// How long a start tag is, quotation marks heeded.
@@ -317,7 +368,7 @@ mod tests {
     use super::*;
 
     fn mended(text: &str) -> String {
-        mend(text).unwrap()
+        mend(text, &Deadline::none()).unwrap()
     }
 
     #[test]
@@ -363,12 +414,47 @@ mod tests {
 
     #[test]
     fn what_is_to_do_harm_is_refused() {
+        let mend = |text: &str| mend(text, &Deadline::none());
         assert!(mend(&"<a>".repeat(DEEPEST)).is_ok());
         assert!(mend(&"<a>".repeat(DEEPEST + 1)).is_err());
         assert!(mend(&"<a></a><b/>".repeat(10_000)).is_ok());
+        assert!(mend(&"<b/>".repeat(MAX_ELEMENTS)).is_ok());
+        assert!(mend(&"<b/>".repeat(MAX_ELEMENTS + 1)).is_err());
+        assert!(mend(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES))).is_ok());
+        assert!(mend(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES + 1))).is_err());
         assert!(mend(&format!("<a {}>", "b='' ".repeat(4_000))).is_err());
         assert!(mend("<a b='").is_err());
         assert!(mend("<title></\u{fffd}").is_ok() && mend("</").is_ok(), "cut off within an end tag");
+    }
+
+    /// As often as the fault is in it: on a stack of 64 KiB, where a call for each attribute does not fit.
+    #[test]
+    fn a_tag_is_mended_without_calls_for_each_attribute() {
+        let small = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
+            let tag = |n| format!("<feed><content{}/></feed>", " src=''".repeat(n));
+            assert_eq!(mended(&tag(MAX_ATTRIBUTES)), tag(MAX_ATTRIBUTES).replace("src", "was-src"));
+            mend(&tag(2_300), &Deadline::none()).is_err()
+        });
+        assert!(small.unwrap().join().unwrap());
+    }
+
+    /// The parser gives a copy of its base to each element.
+    #[test]
+    fn bases_are_no_longer_together_than_an_address() {
+        let base = |n| format!("<x xml:base='{}/'>", "y".repeat(n));
+        let bases = |text: &str| mended(text).matches("xml:base").count();
+        assert_eq!(bases(&base(1_000).repeat(3)), 2);
+        assert_eq!(bases(&format!("{}<y xml:base='a/' xml:base='b/'/>", base(LONGEST_URL))), 1);
+        assert_eq!(bases(&format!("{}</x>", base(1_000)).repeat(5)), 5, "one beside the other");
+        assert_eq!(mended("<a><x\txml:base='http://[y' b/></a>"), "<a><x no-base='http://[y'/></a>");
+    }
+
+    #[test]
+    fn reading_ends_with_the_time_for_it() {
+        let asked = std::cell::Cell::new(0);
+        let is_over = || asked.replace(asked.get() + 1) >= 10;
+        assert_eq!(mend(&"<a></a>".repeat(100_000), &Deadline::new(&is_over)), Err(NotAFeed::TooSlow));
+        assert_eq!(asked.get(), 11, "it is not asked again");
     }
 
     #[test]
@@ -382,7 +468,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_is_survived(text in "([<>&;!?/\\[\\]\"'#xa-c é-]|<!\\[CDATA\\[|]]>|<!--|-->|<!DOCTYPE|&#x|&amp;|<item>|<rss ){0,60}") {
-            let _ = mend(&text);
+            let _ = mend(&text, &Deadline::none());
         }
     }
 }

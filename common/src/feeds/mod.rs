@@ -6,7 +6,7 @@
 //!                       └─ HTML: discover ─> addresses of feeds
 //! ```
 //! Everything in here works on what a stranger wrote. So each step takes time and memory in proportion to its input, which
-//! is bounded (5 MiB of a document, 32 KiB of an article's text), and none of them can be made to follow a reference: no
+//! is bounded (5 MiB of a document, 32 KiB of an article's text), asks now and then whether there is time left, and none of them can be made to follow a reference: no
 //! entity but XML's own five is resolved, and nothing is loaded. What becomes HTML that somebody sees has gone through
 //! ammonia.
 //!
@@ -20,6 +20,7 @@ use url::Url;
 use crate::domain::feed::{FIRST_DATE, FoundArticle, KEPT};
 
 mod dates;
+mod deadline;
 mod decode;
 pub mod discover;
 mod html;
@@ -27,8 +28,10 @@ mod json;
 pub mod keep;
 mod mend;
 mod sanitise;
+mod tag;
 mod xml;
 
+pub use deadline::Deadline;
 pub use sanitise::plain_text;
 
 /// How much of a document is read, after decompression.
@@ -62,19 +65,27 @@ pub enum NotAFeed {
     Page(Vec<String>),
     #[error("it is neither RSS nor Atom nor JSON Feed")]
     Unknown,
+    /// The [`Deadline`] passed before it was read.
+    #[error("it could not be read in time")]
+    TooSlow,
     #[error("{0}")]
     Broken(String),
 }
 
 /// Reads a feed. `content_type` is the header's; `base` is where the document was found, for addresses that are relative to
 /// it.
-pub fn parse(bytes: &[u8], content_type: Option<&str>, base: &Url) -> Result<Parsed, NotAFeed> {
+pub fn parse(
+    bytes: &[u8],
+    content_type: Option<&str>,
+    base: &Url,
+    deadline: &Deadline<'_>,
+) -> Result<Parsed, NotAFeed> {
     let text = decode::decode(bytes, content_type);
     let mut parsed = match text.trim_start().chars().next() {
         None => Err(NotAFeed::Empty),
-        Some('{') => json::parse(&text, base),
+        Some('{') => json::parse(&text, base, deadline),
         Some('<') if discover::is_page(&text) => Err(NotAFeed::Page(discover::feeds(&text, base))),
-        Some(_) => xml::parse(xml::from_beginning(&text).ok_or(NotAFeed::Unknown)?, base),
+        Some(_) => xml::parse(xml::from_beginning(&text).ok_or(NotAFeed::Unknown)?, base, deadline),
     }?;
     parsed.articles.iter_mut().for_each(make_storable);
     parsed.title.iter_mut().for_each(without_controls);
@@ -95,7 +106,8 @@ fn without_controls(text: &mut String) {
 /// An address as it is kept: absolute, of the web, and not too long.
 fn web_address(text: &str, base: &Url) -> Option<String> {
     let text = text.trim();
-    if text.is_empty() {
+    // What is so long is not looked at: one document may have thousands of them.
+    if text.is_empty() || text.len() > 2 * LONGEST_URL {
         return None;
     }
     let url = base.join(text).ok()?;

@@ -7,7 +7,7 @@ use feed_rs::model::{Entry, Feed, FeedType, Link, MediaObject, Person, Text};
 use feed_rs::parser::{Builder, ParseErrorKind, ParseFeedError};
 use url::Url;
 
-use super::{Format, NotAFeed, Parsed, date, dates, guid, mend, newest, sanitise, web_address};
+use super::{Deadline, Format, NotAFeed, Parsed, date, dates, guid, mend, newest, sanitise, web_address};
 use crate::domain::feed::{FoundArticle, LONGEST_NAME};
 
 /// How long a title is, in characters.
@@ -25,8 +25,8 @@ pub fn from_beginning(text: &str) -> Option<&str> {
 }
 
 /// Reads the text of a document.
-pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
-    let mended = mend::mend(text)?;
+pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, NotAFeed> {
+    let mended = mend::mend(text, deadline)?;
     let parser = Builder::new()
         .base_uri(Some(base.as_str()))
         .sanitize_content(false)
@@ -35,11 +35,12 @@ pub fn parse(text: &str, base: &Url) -> Result<Parsed, NotAFeed> {
         .id_generator(|_, _, _| String::new())
         .build();
     // The parser trips over some numbers and names that only a stranger would write.
-    let read = catch_unwind(AssertUnwindSafe(|| parser.parse(mended.as_bytes())));
+    let read = catch_unwind(AssertUnwindSafe(|| parser.parse(deadline.reader(mended.as_bytes()))));
+    deadline.check_now()?;
     let feed = read
         .map_err(|_| NotAFeed::Broken("it has a value that cannot be read".to_owned()))?
         .map_err(|error| why(&error))?;
-    Ok(convert(feed, base))
+    convert(feed, base, deadline)
 }
 
 fn why(error: &ParseFeedError) -> NotAFeed {
@@ -53,7 +54,7 @@ fn why(error: &ParseFeedError) -> NotAFeed {
     }
 }
 
-fn convert(feed: Feed, base: &Url) -> Parsed {
+fn convert(feed: Feed, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, NotAFeed> {
     let format = match feed.feed_type {
         FeedType::Atom => Format::Atom,
         FeedType::JSON => Format::Json,
@@ -62,8 +63,12 @@ fn convert(feed: Feed, base: &Url) -> Parsed {
     let author = feed.authors.first().and_then(name);
     let title = feed.title.as_ref().and_then(|title| line(title, format, LONGEST_NAME));
     let places = newest(feed.entries.iter().map(published));
-    let articles = places.into_iter().map(|n| article(&feed.entries[n], format, author.as_deref(), base)).collect();
-    Parsed { format, title, articles }
+    let mut articles = Vec::with_capacity(places.len());
+    for place in places {
+        deadline.check_now()?;
+        articles.push(article(&feed.entries[place], format, author.as_deref(), base));
+    }
+    Ok(Parsed { format, title, articles })
 }
 
 fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> FoundArticle {

@@ -34,7 +34,7 @@ use serde_json::{Map, Value};
 use crate::domain::account::SocialAccount;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor};
-use crate::store::StoreError;
+use crate::store::{StoreError, Tx};
 
 pub use config::{PlatformConfig, PlatformsConfig};
 pub use registry::{Clients, Registry};
@@ -308,7 +308,18 @@ pub trait Connector: Send + Sync {
     fn descriptor(&self) -> &'static Descriptor;
 
     /// Checks credentials against the platform before they are saved. The required fields are there and are strings.
+    /// It writes nothing: what is asked for may still be refused.
     async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError>;
+
+    /// Writes what the platform itself keeps of an account in our database, in the transaction that saves the account.
+    async fn claim(
+        &self,
+        _tx: &mut Tx,
+        _workspace_id: i64,
+        _connected: &Connected,
+    ) -> Result<Result<(), ConnectError>, StoreError> {
+        Ok(Ok(()))
+    }
 
     /// Gets new tokens, or checks credentials that do not expire.
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError>;

@@ -17,7 +17,7 @@ use super::{
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
 use crate::store::sandbox::{self, SandboxPicture};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Tx};
 
 const MAX_HANDLE: usize = 32;
 const SLOW: Duration = Duration::from_secs(10);
@@ -95,6 +95,10 @@ impl Sandbox {
         Ok(expired.unwrap_or(true))
     }
 
+    async fn owner(&self, handle: &str) -> Result<Option<i64>, StoreError> {
+        sandbox::owner(&mut self.store.read().await?, handle).await
+    }
+
     async fn expire(&self, handle: &str) -> Result<(), StoreError> {
         let mut tx = self.store.begin().await?;
         sandbox::expire(&mut tx, handle).await?;
@@ -117,6 +121,10 @@ impl Sandbox {
         tx.commit().await?;
         Ok(id)
     }
+}
+
+fn taken(handle: &str) -> ConnectError {
+    ConnectError::Refused(format!("The handle `{handle}` is taken; choose another one."))
 }
 
 fn refused() -> CallError {
@@ -145,17 +153,9 @@ impl Connector for Sandbox {
             let message = "must be 1 to 32 of a-z, 0-9, _ and -".to_owned();
             return Err(ConnectError::Field { field: "handle", message });
         }
-        let claimed = async {
-            let mut tx = self.store.begin().await?;
-            let claimed = sandbox::claim_handle(&mut tx, workspace_id, &handle).await?;
-            tx.commit().await?;
-            Ok::<_, StoreError>(claimed)
-        };
-        match claimed.await {
-            Ok(true) => {}
-            Ok(false) => {
-                return Err(ConnectError::Refused(format!("The handle `{handle}` is taken; choose another one.")));
-            }
+        match self.owner(&handle).await {
+            Ok(owner) if owner.is_none_or(|owner| owner == workspace_id) => {}
+            Ok(_) => return Err(taken(&handle)),
             Err(error) => {
                 tracing::warn!(%error, "the sandbox's own tables cannot be reached");
                 return Err(ConnectError::Unavailable("The sandbox is not available right now.".into()));
@@ -173,6 +173,18 @@ impl Connector for Sandbox {
             secrets: Secrets::new(&fields),
             external_id: handle,
         })
+    }
+
+    async fn claim(
+        &self,
+        tx: &mut Tx,
+        workspace_id: i64,
+        connected: &Connected,
+    ) -> Result<Result<(), ConnectError>, StoreError> {
+        let handle = &connected.external_id;
+        // Another workspace may have been faster since it was asked for.
+        let claimed = sandbox::claim_handle(tx, workspace_id, handle).await?;
+        Ok(if claimed { Ok(()) } else { Err(taken(handle)) })
     }
 
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {

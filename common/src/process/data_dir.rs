@@ -1,14 +1,18 @@
-//! What `crier` keeps in its data directory: the database and the secret key, readable by their owner alone.
+//! What `crier` keeps in its data directory: the database, the secret key and the files, all their owner's alone.
+//!
+//! Each step may be repeated after any failure: what is there is taken, what is missing is made, and nothing half-made stands
+//! in the way.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use secrecy::ExposeSecret as _;
 
 use super::StartError;
-use crate::config::{SecretKeys, key_file};
+use crate::config::{Config, SecretKeys, Storage, key_file};
+use crate::modes;
 use crate::secrets::SecretKey;
 
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
@@ -16,13 +20,10 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
     move |error| StartError::Io { what, error }
 }
 
-/// Makes the directory where it is missing.
-pub fn make(dir: &Path) -> Result<(), StartError> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(io(format!("the directory {} cannot be made", dir.display())))
+fn make(dir: &Path) -> Result<(), StartError> {
+    modes::make_dir(dir).map_err(io(format!("the directory {} cannot be made", dir.display())))?;
+    modes::warn_if_open(dir, "the directory");
+    Ok(())
 }
 
 /// The key in the data directory, made at the first start. Two first starts at once agree on one: the file appears whole
@@ -32,21 +33,67 @@ pub fn secret_keys(dir: &Path) -> Result<Vec<SecretKey>, StartError> {
     let path = key_file(dir);
     let what = || format!("the secret key {}", path.display());
     if !path.exists() {
-        let (_, text) = SecretKey::generate().map_err(|error| StartError::Refused(error.to_string()))?;
-        let draft = dir.join(format!("secret.key.{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).map_err(io(what()))?;
-        writeln!(file, "{}", text.expose_secret()).and_then(|()| file.sync_all()).map_err(io(what()))?;
-        let linked = fs::hard_link(&draft, &path);
-        fs::remove_file(&draft).map_err(io(what()))?;
-        match linked {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io(what())(error)),
-            _ => {}
-        }
+        write_key(dir, &path).map_err(|error| match error {
+            KeyError::Random(why) => StartError::Refused(why),
+            KeyError::Io(error) => io(what())(error),
+        })?;
     }
+    modes::close_or_warn(&path, "the secret key");
     let text = fs::read_to_string(&path).map_err(io(what()))?;
     let keys: SecretKeys = text
         .trim()
         .parse()
         .map_err(|why| StartError::Refused(format!("{} {why}; restore it from a backup", what())))?;
     Ok(keys.as_slice().to_vec())
+}
+
+enum KeyError {
+    Random(String),
+    Io(std::io::Error),
+}
+
+impl From<std::io::Error> for KeyError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// The draft has a name that no other has, and is gone where it could not become the key. It is on the disk before anything
+/// is sealed with it.
+fn write_key(dir: &Path, path: &Path) -> Result<(), KeyError> {
+    let (_, text) = SecretKey::generate().map_err(|error| KeyError::Random(error.to_string()))?;
+    let mut draft = tempfile::Builder::new().prefix("secret.key.").tempfile_in(dir)?;
+    writeln!(draft, "{}", text.expose_secret())?;
+    draft.as_file().sync_all()?;
+    match draft.persist_noclobber(path) {
+        Err(failed) if failed.error.kind() != ErrorKind::AlreadyExists => return Err(failed.error.into()),
+        _ => {}
+    }
+    Ok(File::open(dir)?.sync_all()?)
+}
+
+/// The place of the database's file, and the file itself where it is missing: SQLite gives its log and its index the same
+/// mode.
+pub fn database(path: &Path) -> Result<(), StartError> {
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        make(dir)?;
+    }
+    let what = || format!("the database {}", path.display());
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(io(what()))?;
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(end);
+        modes::close_or_warn(Path::new(&file), "the database");
+    }
+    Ok(())
+}
+
+/// The directory of files, where it is in ours.
+pub fn files(config: &Config) {
+    if let Storage::Directory(dir) = &config.storage
+        && dir.starts_with(&config.data_dir)
+        && *dir != config.data_dir
+    {
+        modes::close_or_warn(dir, "the directory");
+    }
 }

@@ -71,6 +71,17 @@ pub async fn has_external(conn: &mut Conn, brand_id: i64, platform: Platform, ex
     Ok(found.is_some())
 }
 
+/// Whether the brand has any account of the platform.
+pub async fn has_platform(conn: &mut Conn, brand_id: i64, platform: Platform) -> Result<bool> {
+    const SQL: &str = "
+        SELECT count(*)
+        FROM social_accounts a
+        JOIN brand_accounts b ON b.account_id = a.id
+        WHERE b.brand_id = $1 AND a.platform = $2";
+    let found: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(platform).fetch_one(c))?;
+    Ok(found > 0)
+}
+
 pub async fn list(conn: &mut Conn, brand_id: i64, page: PageOf) -> Result<Page<SocialAccount>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 ORDER BY a.id DESC LIMIT $2 OFFSET $3"

@@ -51,12 +51,46 @@ pub fn hash(key: &str) -> Option<Vec<u8>> {
 
 /// Makes a key and gives it: this is the only time that it can be seen.
 pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
-    const SQL: &str = "INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    Ok(create_row(tx, user_id, mode, scopes).await?.1)
+}
+
+async fn create_row(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<(i64, SecretString)> {
+    const SQL: &str = "
+        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        RETURNING id";
     let key = format!("{}{}", mode.prefix(), crate::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
     let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
     let (scopes, last4, now) = (scopes.to_string(), key[key.len() - 4..].to_owned(), tx.now);
-    execute!(tx, SQL, user_id, mode, &scopes, &hashed, mode.prefix(), &last4, now)?;
-    Ok(SecretString::from(key))
+    let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(mode).bind(&scopes).bind(&hashed)
+        .bind(mode.prefix()).bind(&last4).bind(now).fetch_one(c))?;
+    Ok((id, SecretString::from(key)))
+}
+
+/// A user is to be shown a first key.
+pub async fn owe_first(tx: &mut Tx, user_id: i64) -> Result<()> {
+    execute!(tx, "INSERT INTO first_key (id, user_id) VALUES (1, $1)", user_id)?;
+    Ok(())
+}
+
+/// Makes the first key where it was not shown yet. One that was made before and perhaps never seen goes.
+pub async fn create_first(tx: &mut Tx) -> Result<Option<SecretString>> {
+    // The update holds the row: two that start at once come one after the other.
+    const SQL: &str = "UPDATE first_key SET user_id = user_id RETURNING user_id, key_id";
+    let owed: Option<(i64, Option<i64>)> = run!(tx, c => sqlx::query_as(SQL).fetch_optional(c))?;
+    let Some((user_id, unseen)) = owed else { return Ok(None) };
+    if let Some(unseen) = unseen {
+        delete(tx, unseen).await?;
+    }
+    let (id, key) = create_row(tx, user_id, KeyMode::Live, &Scopes::all()).await?;
+    execute!(tx, "UPDATE first_key SET key_id = $1", id)?;
+    Ok(Some(key))
+}
+
+/// The first key was shown.
+pub async fn first_is_shown(tx: &mut Tx) -> Result<()> {
+    execute!(tx, "DELETE FROM first_key")?;
+    Ok(())
 }
 
 /// The caller behind a key; `None` for a key that is not there (any more).

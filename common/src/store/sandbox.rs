@@ -35,6 +35,12 @@ pub async fn claim_handle(tx: &mut Tx, workspace_id: i64, handle: &str) -> Resul
     Ok(execute!(tx, SQL, handle, workspace_id, now)? > 0)
 }
 
+/// The workspace that has a handle.
+pub async fn owner(conn: &mut Conn, handle: &str) -> Result<Option<i64>> {
+    const SQL: &str = "SELECT workspace_id FROM sandbox_handles WHERE handle = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(handle).fetch_optional(c))?)
+}
+
 /// Whether the handle's token is good; `None` where there is no such handle in the workspace.
 pub async fn is_expired(conn: &mut Conn, workspace_id: i64, handle: &str) -> Result<Option<bool>> {
     const SQL: &str = "SELECT expired FROM sandbox_handles WHERE workspace_id = $1 AND handle = $2";

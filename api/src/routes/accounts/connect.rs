@@ -67,11 +67,8 @@ async fn prepare(cx: &Context) -> Result<Finish> {
     }
     let secrets = filled_in(&credentials, descriptor)?;
     let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
-    let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(|error| match error {
-        ConnectError::Field { field, message } => ApiError::field(&format!("credentials.{field}"), message),
-        ConnectError::Refused(message) => ApiError::new(Code::InvalidCredentials, message),
-        ConnectError::Unavailable(message) => unavailable(message),
-    })?;
+    check_room(cx, platform).await?;
+    let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(refused)?;
     Ok(Finish::with((platform, connected), |cx, tx, found| {
         Box::pin(async move { save(cx, tx, found.0, &found.1).await })
     }))
@@ -93,15 +90,42 @@ fn filled_in(form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secre
     Ok(Secrets::new(&found))
 }
 
+fn refused(error: ConnectError) -> ApiError {
+    match error {
+        ConnectError::Field { field, message } => ApiError::field(&format!("credentials.{field}"), message),
+        ConnectError::Refused(message) => ApiError::new(Code::InvalidCredentials, message),
+        ConnectError::Unavailable(message) => unavailable(message),
+    }
+}
+
+fn full(cap: u64) -> ApiError {
+    ApiError::limit_reached("social accounts for each brand", cap)
+}
+
+fn is_full(count: i64, cap: u64) -> bool {
+    count >= i64::try_from(cap).unwrap_or(i64::MAX)
+}
+
+/// No platform is asked for an account for which there is no room. Where the brand has accounts of the platform, only the
+/// platform's answer says whether it is one of them.
+async fn check_room(cx: &Context, platform: Platform) -> Result<()> {
+    let Some(cap) = cx.plan.social_accounts else { return Ok(()) };
+    let (mut conn, brand) = (cx.app.store.read().await?, cx.brand()?.id);
+    let has_room = !is_full(accounts::count(&mut conn, brand).await?, cap);
+    if has_room || accounts::has_platform(&mut conn, brand, platform).await? { Ok(()) } else { Err(full(cap)) }
+}
+
 async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connected) -> Result<Answer> {
     let brand = cx.brand()?.id;
     if let Some(cap) = cx.plan.social_accounts {
         brands::lock_workspace(tx, cx.caller.workspace_id).await?;
         let known = accounts::has_external(tx, brand, platform, &connected.external_id).await?;
-        if !known && accounts::count(tx, brand).await? >= i64::try_from(cap).unwrap_or(i64::MAX) {
-            return Err(ApiError::limit_reached("social accounts for each brand", cap));
+        if !known && is_full(accounts::count(tx, brand).await?, cap) {
+            return Err(full(cap));
         }
     }
+    let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
+    connector.claim(tx, cx.caller.workspace_id, connected).await?.map_err(refused)?;
     let new = NewAccount {
         platform,
         external_id: connected.external_id.clone(),

@@ -12,6 +12,7 @@ use futures::stream::{self, BoxStream};
 use object_store::local::LocalFileSystem;
 
 use super::{StorageError, TOP, folder};
+use crate::modes;
 
 /// So much is read at once.
 const CHUNK: u64 = 64 * 1024;
@@ -24,7 +25,11 @@ pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
             dir.display()
         ))
     };
-    fs::create_dir_all(dir.join(TOP)).map_err(refused)?;
+    let top = dir.join(TOP);
+    modes::make_dir(&top).map_err(refused)?;
+    // All of ours is in there. The directory itself may be the operator's.
+    modes::close_or_warn(&top, "the directory");
+    modes::warn_if_open(dir, "the directory");
     tempfile::tempfile_in(dir).map_err(refused)?;
     // Folders that fall empty stay: whoever takes one away may take it from under a file that is just being written.
     let files = LocalFileSystem::new_with_prefix(dir).map_err(StorageError::of)?;

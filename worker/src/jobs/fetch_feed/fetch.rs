@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use crier_common::domain::feed::{Feed, FeedType};
-use crier_common::feeds::{self, LARGEST, NotAFeed, Parsed, discover};
+use crier_common::feeds::{self, Deadline, LARGEST, NotAFeed, Parsed, discover};
 use crier_common::http::{Answer, Guard, HttpClient, HttpError, SchemePolicy};
 use crier_common::webhooks::schedule::parse_retry_after;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
@@ -115,9 +115,10 @@ impl Fetcher {
             Got::NotModified => return Ok(Found::Unchanged),
             Got::Page(page) => page,
         };
-        let (page, read) = self.read(page).await;
+        let (page, read) = self.read(page, end).await;
         let not_a_feed = match read {
             Ok(parsed) => return Ok(document(parsed, &page, feed.address())),
+            Err(error @ NotAFeed::TooSlow) => return Err(Failure::new(no_feed(&error))),
             Err(error) => error,
         };
         // Where a page's feed was found is none any more: its page is asked the next time.
@@ -141,7 +142,7 @@ impl Fetcher {
             Got::NotModified => return Ok(Found::Unchanged),
             Got::Page(page) => page,
         };
-        let (page, read) = self.read(page).await;
+        let (page, read) = self.read(page, end).await;
         let parsed = read.map_err(|error| Failure::new(no_feed(&error)))?;
         Ok(document(parsed, &page, address))
     }
@@ -198,13 +199,19 @@ impl Fetcher {
         client.send(request).await
     }
 
-    /// Reads a document, on a thread that may take its time.
-    async fn read(&self, page: Box<Page>) -> (Box<Page>, Result<Parsed, NotAFeed>) {
-        let _turn = self.reading.acquire().await;
+    /// Reads a document, on a thread that may take its time. It waits its turn there as long as it may take at all, and the
+    /// turn lasts until the thread is done, also where this future was dropped.
+    async fn read(&self, page: Box<Page>, end: Instant) -> (Box<Page>, Result<Parsed, NotAFeed>) {
+        let turn = tokio::time::timeout_at(end.into(), self.reading.clone().acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return (page, Err(NotAFeed::TooSlow)) };
         let (body, base) = (page.body.clone(), page.url.clone());
         let kind = page.header(header::CONTENT_TYPE).map(str::to_owned);
-        let read = tokio::task::spawn_blocking(move || feeds::parse(&body, kind.as_deref(), &base)).await;
-        (page, read.unwrap_or_else(|_| Err(NotAFeed::Broken("it could not be read".to_owned()))))
+        let read = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            feeds::parse(&body, kind.as_deref(), &base, &Deadline::new(&|| Instant::now() >= end))
+        });
+        let read = read.await.unwrap_or_else(|_| Err(NotAFeed::Broken("it could not be read".to_owned())));
+        (page, read)
     }
 }
 
@@ -258,4 +265,27 @@ fn document(parsed: Parsed, page: &Page, address: &str) -> Found {
     let validator_url = (etag.is_some() || last_modified.is_some()).then(|| page.url.to_string());
     let found_url = address.to_owned();
     Found::Feed(Box::new(Document { parsed, found_url, validator_url, etag, last_modified }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_document_is_read_within_the_deadline() {
+        let fetcher = Fetcher::new(Guard::new(Vec::new()));
+        let page = || {
+            let url = Url::parse("https://example.com/feed").unwrap();
+            let body = Bytes::from_static(b"<rss version='2.0'><channel><item><title>x</title></item></channel></rss>");
+            Box::new(Page { url, headers: HeaderMap::new(), body })
+        };
+        let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(600));
+        assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);
+        assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), NotAFeed::TooSlow);
+        // All turns are taken.
+        let turns = fetcher.reading.clone().acquire_many_owned(READ_AT_ONCE as u32).await.unwrap();
+        assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), NotAFeed::TooSlow);
+        drop(turns);
+        assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);
+    }
 }

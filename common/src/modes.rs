@@ -1,0 +1,83 @@
+//! Who may read the files that Crier keeps: the user that it runs as, and no other.
+//!
+//! What is made gets its mode as it is made; the umask sees to what libraries make (SQLite its log, the storage its files).
+//! What was there before is closed to others where it is Crier's own. A directory that the operator made keeps its mode: the
+//! operator is warned.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::Mode;
+
+/// The bits of the group and of all others.
+const OTHERS: u32 = 0o077;
+
+/// From here on what this process makes is its user's alone. The first thing that a program does: it is one for all threads.
+pub fn close_new_files() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+}
+
+/// Makes a directory, with those that lead to it, where it is missing.
+pub fn make_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Takes a file or directory of ours from others; `true` where they had it. One that is missing is nobody's.
+pub fn close(path: &Path) -> io::Result<bool> {
+    let mode = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        found => found?.mode() & 0o777,
+    };
+    if mode & OTHERS == 0 {
+        return Ok(false);
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS))?;
+    Ok(true)
+}
+
+/// The same where it is no reason not to start; `what` begins a sentence.
+pub fn close_or_warn(path: &Path, what: &str) {
+    match close(path) {
+        Ok(false) => {}
+        Ok(true) => {
+            tracing::warn!("{what} {} was open to other users of this machine; it is closed now", path.display())
+        }
+        Err(error) => {
+            tracing::warn!(%error, "{what} {} may be open to other users of this machine, and its mode cannot be changed", path.display());
+        }
+    }
+}
+
+/// Warns of a directory that others may look into; `what` begins a sentence.
+pub fn warn_if_open(dir: &Path, what: &str) {
+    let mode = fs::metadata(dir).map_or(0, |found| found.mode() & 0o777);
+    if mode & OTHERS != 0 {
+        tracing::warn!(
+            "{what} {dir} is open to other users of this machine (mode {mode:04o}); close it with: chmod 700 {dir}",
+            dir = dir.display()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_open_is_closed_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+        let (made, file) = (dir.path().join("a/b"), dir.path().join("file"));
+        make_dir(&made).expect("a directory");
+        make_dir(&made).expect("it is there");
+        assert_eq!((mode(&made), mode(&dir.path().join("a"))), (0o700, 0o700));
+        assert!(!close(&file).expect("it is missing"));
+        fs::write(&file, b"x").expect("a file");
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("a mode");
+        assert!(close(&file).expect("a mode"));
+        assert!(!close(&file).expect("a mode"));
+        assert_eq!(mode(&file), 0o600);
+    }
+}

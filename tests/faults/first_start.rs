@@ -1,0 +1,295 @@
+//! The first start, ended at each of its steps. The law: whatever ended it, the next start goes on from there, and one key is
+//! shown that works; nothing is there twice, and nothing of it can be read by other users.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::time::Duration;
+
+use crier_common::http::HttpClient;
+use serde_json::Value;
+use sqlx::{Connection as _, SqliteConnection};
+
+use crate::support::client::{until, until_true};
+use crate::support::picture;
+use crate::support::process::{Installation, program};
+use crate::support::servers::{self, free_port};
+
+/// An empty place to start in.
+struct Place {
+    dir: tempfile::TempDir,
+    port: u16,
+}
+
+/// A start that is under way; killed with this value.
+struct Start {
+    child: Child,
+    lines: Receiver<String>,
+    key: Option<String>,
+}
+
+impl Drop for Start {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a directory"), port: free_port() }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// `crier`, by these words of a shell; `"$0"` is the program.
+    fn start(&self, how: &str) -> Start {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.dir.path().join("log"));
+        let mut child = Command::new("sh")
+            .args(["-c", how])
+            .arg(program("crier"))
+            .env_clear()
+            .env("PATH", std::env::var("PATH").expect("a path"))
+            .env("CRIER_DATA_DIR", self.data())
+            .env("CRIER_HTTP_ADDR", format!("127.0.0.1:{}", self.port))
+            .env("CRIER_PUBLIC_URL", format!("http://127.0.0.1:{}", self.port))
+            .env("CRIER_OPS_ADDR", format!("127.0.0.1:{}", free_port()))
+            .env("CRIER_LOG", "warn")
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log.expect("a log"))
+            .spawn()
+            .expect("it starts");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Start { child, lines, key: None }
+    }
+
+    fn start_now(&self) -> Start {
+        self.start("exec setpriv --pdeathsig KILL \"$0\"")
+    }
+
+    /// Whether the API answers with a key.
+    async fn brands(&self, key: &str) -> Value {
+        let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
+        let url = format!("http://127.0.0.1:{}/api/public/v1/brands", self.port);
+        let answer = http.send(http.request(reqwest::Method::GET, &url).bearer_auth(key)).await.expect("an answer");
+        assert_eq!(answer.status, 200);
+        serde_json::from_slice(&answer.body).expect("JSON")
+    }
+
+    async fn counts(&self) -> Vec<i64> {
+        let url = format!("sqlite://{}", self.data().join("crier.db").display());
+        let mut connection = SqliteConnection::connect(&url).await.expect("a database");
+        let mut counts = Vec::new();
+        for sql in [
+            "SELECT count(*) FROM workspaces",
+            "SELECT count(*) FROM users",
+            "SELECT count(*) FROM brands",
+            "SELECT count(*) FROM api_keys",
+        ] {
+            counts.push(sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a number"));
+        }
+        counts
+    }
+
+    /// A start without any fault shows a key, and all is there once; the next one shows none.
+    async fn starts_in_the_end(&self) {
+        let mut start = self.start_now();
+        let key = start.end_or_key().await.unwrap_or_else(|status| panic!("it ended ({status:?}): {}", self.log()));
+        assert_eq!(self.brands(&key).await["data"].as_array().map(Vec::len), Some(1));
+        until_counts(self, &[1, 1, 1, 1]).await;
+        drop(start);
+        self.is_whole();
+    }
+
+    /// No draft is left, and all is its owner's.
+    fn is_whole(&self) {
+        let entries = std::fs::read_dir(self.data()).expect("the data directory");
+        let names: Vec<_> =
+            entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
+        assert!(names.iter().all(|name| !name.starts_with("secret.key.")), "{names:?}");
+        assert_eq!(open_to_others(&self.data()), Vec::<String>::new());
+    }
+}
+
+async fn until_counts(place: &Place, counts: &[i64]) {
+    until("each thing once", || async { (place.counts().await == counts).then_some(()) }).await;
+}
+
+impl Start {
+    fn key(&mut self) -> Option<String> {
+        loop {
+            match self.lines.try_recv() {
+                Ok(line) => {
+                    let key = line.split_once("Your key").and_then(|(_, rest)| rest.split_whitespace().next());
+                    self.key = self.key.take().or(key.map(str::to_owned));
+                }
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return self.key.clone(),
+            }
+        }
+    }
+
+    /// The key that it shows, or the status with which it ends.
+    async fn end_or_key(&mut self) -> Result<String, Option<i32>> {
+        until("a key or the end", || {
+            let ended = self.child.try_wait().expect("a child");
+            let found = self.key().map(Ok).or(ended.map(|status| Err(status.code())));
+            std::future::ready(found)
+        })
+        .await
+    }
+}
+
+/// What in a directory others may read, with its mode.
+fn open_to_others(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        if metadata.mode() & 0o077 != 0 {
+            found.push(format!("{} {:o}", path.display(), metadata.mode() & 0o777));
+        }
+        if metadata.is_dir() {
+            found.extend(open_to_others(&path));
+        }
+    }
+    found
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+}
+
+/// No file can grow past so many bytes, as where the disk is full by then: the key's, the database's, its log's.
+#[tokio::test]
+async fn a_disk_that_is_full_at_any_byte_is_made_up_for() {
+    let place = Place::new();
+    for bytes in [0, 1, 20, 45, 100, 4_096, 20_000, 70_000, 200_000] {
+        let how = format!("trap '' XFSZ; exec prlimit --fsize={bytes}:unlimited setpriv --pdeathsig KILL \"$0\"");
+        let mut start = place.start(&how);
+        // Where it waits for the database to be well again, it is killed.
+        let end = tokio::time::timeout(Duration::from_secs(5), start.end_or_key()).await;
+        assert!(!matches!(end, Ok(Ok(_))), "{bytes} bytes are too few to start with");
+        drop(start);
+        let drafts = place.data().read_dir().map_or(0, |entries| {
+            entries
+                .filter(|e| e.as_ref().is_ok_and(|e| e.file_name().to_string_lossy().starts_with("secret.key.")))
+                .count()
+        });
+        assert_eq!(drafts, 0, "of {bytes} bytes a draft is left");
+    }
+    place.starts_in_the_end().await;
+}
+
+#[tokio::test]
+async fn a_start_that_is_killed_at_any_step_is_made_up_for() {
+    let place = Place::new();
+    for step in ["data", "data/secret.key", "data/crier.db", "data/crier.db-wal", "data/files"] {
+        let start = place.start_now();
+        until_true(step, || place.dir.path().join(step).exists()).await;
+        drop(start);
+    }
+    let mut start = place.start_now();
+    let shown = start.end_or_key().await;
+    drop(start);
+    // Unless one of those was so fast that it was shown before it was killed.
+    if let Ok(key) = shown {
+        let start = place.start_now();
+        until("the key works", || async {
+            let answers = std::net::TcpStream::connect(("127.0.0.1", place.port)).is_ok();
+            answers.then_some(())
+        })
+        .await;
+        assert_eq!(place.brands(&key).await["data"].as_array().map(Vec::len), Some(1));
+        drop(start);
+    }
+    assert_eq!(place.counts().await, [1, 1, 1, 1]);
+    place.is_whole();
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_can_be_taken_away() {
+    let place = Place::new();
+    std::fs::write(place.data(), b"no directory").unwrap();
+    assert_eq!(place.start_now().end_or_key().await, Err(Some(1)));
+    std::fs::remove_file(place.data()).unwrap();
+    for name in ["secret.key", "crier.db"] {
+        let in_the_way = place.data().join(name);
+        std::fs::create_dir_all(&in_the_way).unwrap();
+        assert_eq!(place.start_now().end_or_key().await, Err(Some(1)), "{name}: {}", place.log());
+        assert!(place.log().contains(name), "{}", place.log());
+        std::fs::remove_dir(&in_the_way).unwrap();
+    }
+    set_mode(&place.data(), 0o700);
+    place.starts_in_the_end().await;
+}
+
+/// The key was made in the start that never listened, and shown to no one.
+#[tokio::test]
+async fn the_key_is_shown_by_the_first_start_that_can_show_it() {
+    let place = Place::new();
+    let taken = TcpListener::bind(("127.0.0.1", place.port)).unwrap();
+    assert_eq!(place.start_now().end_or_key().await, Err(Some(1)));
+    drop(taken);
+    // Stdout is full.
+    let start = place.start("exec setpriv --pdeathsig KILL \"$0\" >/dev/full");
+    until_true("it said so", || place.log().contains("the first key could not be shown")).await;
+    drop(start);
+    place.starts_in_the_end().await;
+    let mut start = place.start_now();
+    until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", place.port)).is_ok()).await;
+    servers::signal(&start.child, "TERM");
+    assert_eq!(start.end_or_key().await, Err(Some(0)), "it is shown once");
+}
+
+#[tokio::test]
+async fn what_is_kept_is_closed_to_other_users() {
+    let place = Place::new();
+    std::fs::create_dir(place.data()).unwrap();
+    set_mode(&place.data(), 0o755);
+    place.starts_in_the_end().await;
+    assert!(place.log().contains("is open to other users of this machine (mode 0755)"), "{}", place.log());
+    assert_eq!(std::fs::metadata(place.data()).unwrap().mode() & 0o777, 0o755, "the operator made it");
+    // As an earlier version left them.
+    let modes = BTreeMap::from([("secret.key", 0o644), ("crier.db", 0o644), ("files", 0o755), ("files/media", 0o755)]);
+    for (name, mode) in &modes {
+        set_mode(&place.data().join(name), *mode);
+    }
+    set_mode(&place.data(), 0o700);
+    let start = place.start_now();
+    until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", place.port)).is_ok()).await;
+    assert_eq!(open_to_others(&place.data()), Vec::<String>::new());
+    assert!(place.log().contains("secret.key was open to other users"), "{}", place.log());
+    drop(start);
+}
+
+async fn uploads_are_closed_to_other_users(crier: Installation) {
+    let brand = crier.brand().await;
+    crier.upload(brand, &picture::png(9, 9)).await.expect("it is taken");
+    let data = crier.files().parent().expect("the data directory").to_owned();
+    assert!(crier.files().join("media").read_dir().unwrap().next().is_some(), "there is a picture");
+    assert_eq!(open_to_others(&data), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn uploads_are_closed_to_other_users_embedded() {
+    uploads_are_closed_to_other_users(Installation::embedded().await).await;
+}
+
+#[tokio::test]
+async fn uploads_are_closed_to_other_users_split() {
+    uploads_are_closed_to_other_users(Installation::split().await).await;
+}
