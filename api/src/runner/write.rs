@@ -36,9 +36,10 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
     let slot = Slot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &arrived) };
     match &endpoint.how {
         How::Reads(_) => Err(ApiError::bug("a read was run as a write")),
-        How::Writes(handler) => {
+        How::Writes(begin) => {
             let refusal = keep(&mut cx, parsed);
-            commit(&cx, &slot, None, refusal, |cx, tx| handler.call(cx, tx)).await
+            let finish = begin(&cx);
+            commit(&cx, &slot, None, refusal, |cx, tx| finish.call(cx, tx)).await
         }
         How::TwoSteps { prepare, first } => {
             let held = match look(&cx.app.store, &slot, &parsed, first.holds()).await? {
@@ -66,7 +67,7 @@ async fn receive(endpoint: &Endpoint, cx: &Context, req: &mut Request) -> Result
             Err(error) => (Bytes::from_static(b"unreadable"), Err(error)),
         });
     }
-    let raw = body::read(req).await?;
+    let raw = body::read(req, cx.app.pace).await?;
     let object = body::parse(req.headers(), &raw, body.form == Form::OptionalJson);
     Ok((raw, object.map(|object| (object, None))))
 }

@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/content-plans`
 
+use std::sync::Arc;
+
 use chrono::NaiveDate;
 use crier_common::domain::access::Scope;
 use crier_common::store::Tx;
@@ -12,7 +14,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
-use crate::fields::Fields;
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::request;
 
 request! {
@@ -38,21 +40,21 @@ pub fn endpoint() -> Endpoint {
             "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00" }]
         }))
         .answers::<ContentPlan>(201, Shape::One)
-        .writes(create)
+        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), create)
 }
 
 fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
     let name = f.required("name", f.text("name", 1..=120));
     let description = f.text("description", 0..=2000).value();
     let (starts_on, ends_on) = (f.date("starts_on").value(), f.date("ends_on").value());
-    check_days(f, starts_on, ends_on);
+    check_days(f.problems, starts_on, ends_on);
     let items = items::read_all(f, zone).value();
     Some(NewContentPlan { name: name?, description, starts_on, ends_on, items })
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewContentPlan>>>) -> Result<Answer> {
     let brand = cx.brand()?;
-    let new = cx.read(|f| read(f, &brand.timezone))?;
+    let new = said.valid()?;
     let plan = NewPlan {
         name: &new.name,
         description: new.description.as_deref(),
@@ -60,7 +62,7 @@ async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         ends_on: new.ends_on,
     };
     let made = content_plans::create(tx, brand.id, &plan).await?;
-    let items: Vec<_> = new.items.unwrap_or_default().into_iter().map(Into::into).collect();
+    let items: Vec<_> = new.items.iter().flatten().cloned().map(Into::into).collect();
     content_plans::add_items(tx, made.id, &items).await?;
     let items = content_plans::items(tx, made.id).await?;
     Answer::created(&format!("/brands/{}/content-plans/{}", brand.id, made.id), ContentPlan::new(made, items))

@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/content-plans/{plan}/items`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, content_plans};
 use serde_json::json;
@@ -10,6 +12,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
+use crate::fields::Said;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans/{plan}/items", "createPlanItem", Scope::ContentWrite)
@@ -21,17 +24,17 @@ pub fn endpoint() -> Endpoint {
             "title": "Hot cross buns", "content": "They are back.", "planned_at": "2027-03-01T07:00:00"
         }))
         .answers::<PlanItem>(201, Shape::One)
-        .writes(create)
+        .checks_then_writes(|cx| cx.said(|f| items::read(f, cx.zone())), create)
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewPlanItem>>>) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let brand = cx.brand()?;
     let there = content_plans::count_items(tx, plan.id).await?;
-    let new = cx.read(|f| {
-        items::check_count(f, there, 1);
-        items::read(f, &brand.timezone)
-    })?;
+    let problems = said.problems();
+    items::check_count(&problems, there, 1);
+    problems.done()?;
+    let new = said.valid()?.clone();
     let made = content_plans::add_items(tx, plan.id, &[new.into()]).await?;
     let id = made.first().copied().ok_or_else(|| ApiError::bug("an item was not made"))?;
     let item = content_plans::find_item(tx, brand.id, plan.id, id).await?;

@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/content-plans/{plan}/items/bulk`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, content_plans};
 use serde_json::json;
@@ -10,6 +12,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::request;
 
 request! {
@@ -31,25 +34,26 @@ pub fn endpoint() -> Endpoint {
             { "title": "Opening hours at Easter" }
         ] }))
         .answers::<PlanItem>(201, Shape::Many)
-        .writes(create)
+        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), create)
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItems> {
+    let list = f.required("items", items::read_all(f, zone))?;
+    if list.is_empty() && !f.problems.has("items") {
+        f.problem("items", "Must have at least one item.");
+    }
+    Some(NewPlanItems { items: list })
+}
+
+async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewPlanItems>>>) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let brand = cx.brand()?;
     let there = content_plans::count_items(tx, plan.id).await?;
-    let new = cx.read(|f| {
-        let list = f.required("items", items::read_all(f, &brand.timezone));
-        match &list {
-            Some(list) if list.is_empty() && !f.problems.has("items") => {
-                f.problem("items", "Must have at least one item.")
-            }
-            Some(list) => items::check_count(f, there, list.len()),
-            None => {}
-        }
-        Some(NewPlanItems { items: list? })
-    })?;
-    let rows: Vec<_> = new.items.into_iter().map(Into::into).collect();
+    let problems = said.problems();
+    items::check_count(&problems, there, said.value.as_ref().map_or(0, |new| new.items.len()));
+    problems.done()?;
+    let new = said.valid()?;
+    let rows: Vec<_> = new.items.iter().cloned().map(Into::into).collect();
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;
     let mut made = content_plans::items(tx, plan.id).await?;
     made.retain(|item| ids.binary_search(&item.id).is_ok());

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use crier_common::domain::content_plan::MOST_ITEMS;
 use crier_common::store::content_plans;
 
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, Given, Problems};
 use crate::openapi::schema::request;
 use crate::routes::posts::edit::LONGEST_CONTENT;
 
@@ -41,19 +41,13 @@ pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
 
 /// Reads the `items` of a body; too many in one request are refused.
 pub fn read_all(f: &Fields<'_>, zone: &str) -> Given<Vec<NewPlanItem>> {
-    let items = f.objects("items", |item| read(item, zone));
-    if let Given::Value(list) = &items
-        && list.len() > MOST_NEW
-    {
-        f.problem("items", format!("One request makes at most {MOST_NEW} items; this has {}.", list.len()));
-    }
-    items
+    f.objects("items", MOST_NEW, |item| read(item, zone))
 }
 
 /// Tells where a plan would have more items than one may.
-pub fn check_count(f: &Fields<'_>, there: usize, new: usize) {
+pub fn check_count(problems: &Problems, there: usize, new: usize) {
     if there.saturating_add(new) > MOST_ITEMS {
         let message = format!("A plan has at most {MOST_ITEMS} items, and {there} are there. Begin another plan.");
-        f.problem("items", message);
+        problems.add("items", message);
     }
 }

@@ -1,5 +1,8 @@
 //! `PUT /brands/{brand}/content-plans/{plan}`
 
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
 use chrono::{DateTime, NaiveDate, Utc};
 use crier_common::domain::access::Scope;
 use crier_common::domain::content_plan::{MOST_ITEMS, PlanItem};
@@ -12,7 +15,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, Given, Problems, Said, steps};
 use crate::openapi::schema::request;
 use crate::routes::posts::edit::LONGEST_CONTENT;
 
@@ -49,7 +52,17 @@ pub fn endpoint() -> Endpoint {
         .features(FEATURES)
         .body::<ContentPlanChange>(json!({ "name": "Spring 2027", "ends_on": "2027-04-04" }))
         .answers::<ContentPlan>(200, Shape::One)
-        .writes(update)
+        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), update)
+}
+
+fn read(f: &Fields<'_>, zone: &str) -> ContentPlanChange {
+    ContentPlanChange {
+        name: f.text("name", 1..=120),
+        description: f.text("description", 0..=2000),
+        starts_on: f.date("starts_on"),
+        ends_on: f.date("ends_on"),
+        items: f.objects("items", MOST_ITEMS, |entry| Some(read_entry(entry, zone))),
+    }
 }
 
 /// An unreadable entry keeps its place, so that the places of the others are those of the request.
@@ -67,41 +80,32 @@ fn read_entry(f: &Fields<'_>, zone: &str) -> PlanItemEntry {
     }
 }
 
-fn check_entries(f: &Fields<'_>, entries: &[PlanItemEntry], there: &[PlanItem]) {
-    if entries.len() > MOST_ITEMS {
-        f.problem("items", format!("A plan has at most {MOST_ITEMS} items; this has {}.", entries.len()));
-    }
-    if f.problems.has("items") {
+fn check_entries(problems: &Problems, entries: &[PlanItemEntry], there: &[PlanItem]) {
+    if problems.has("items") {
         return;
     }
+    let there: HashSet<i64> = there.iter().map(|item| item.id).collect();
+    let mut seen = HashSet::with_capacity(entries.len());
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
-        if !there.iter().any(|item| item.id == id) {
-            f.problem(&format!("items.{i}.id"), format!("There is no item {id} in this plan."));
-        } else if entries[..i].iter().any(|earlier| earlier.id == Some(id)) {
-            f.problem(&format!("items.{i}.id"), format!("{id} is there already; name each once."));
+        steps::step();
+        if !there.contains(&id) {
+            problems.add(format!("items.{i}.id"), format!("There is no item {id} in this plan."));
+        } else if !seen.insert(id) {
+            problems.add(format!("items.{i}.id"), format!("{id} is there already; name each once."));
         }
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<ContentPlanChange>>) -> Result<Answer> {
     let mut plan = hold(cx, tx).await?;
     let there = content_plans::items(tx, plan.id).await?;
-    let zone = &cx.brand()?.timezone;
-    let change = cx.read(|f| {
-        let change = ContentPlanChange {
-            name: f.text("name", 1..=120),
-            description: f.text("description", 0..=2000),
-            starts_on: f.date("starts_on"),
-            ends_on: f.date("ends_on"),
-            items: f.objects("items", |entry| Some(read_entry(entry, zone))),
-        };
-        let days = (change.starts_on.clone().map(Some), change.ends_on.clone().map(Some));
-        check_days(f, days.0.over(plan.starts_on, None), days.1.over(plan.ends_on, None));
-        if let Given::Value(entries) = &change.items {
-            check_entries(f, entries, &there);
-        }
-        Some(change)
-    })?;
+    let (change, problems) = (said.value.clone(), said.problems());
+    let days = (change.starts_on.clone().map(Some), change.ends_on.clone().map(Some));
+    check_days(&problems, days.0.over(plan.starts_on, None), days.1.over(plan.ends_on, None));
+    if let Given::Value(entries) = &change.items {
+        check_entries(&problems, entries, &there);
+    }
+    problems.done()?;
     plan.name = change.name.value().unwrap_or(plan.name);
     plan.description = change.description.map(Some).over(plan.description, None);
     plan.starts_on = change.starts_on.map(Some).over(plan.starts_on, None);
@@ -128,8 +132,9 @@ async fn replace(
     let brand = cx.brand()?.id;
     let mut new = Vec::new();
     let mut kept = Vec::new();
+    let mut there: BTreeMap<i64, PlanItem> = there.into_iter().map(|item| (item.id, item)).collect();
     for entry in entries {
-        match there.iter().find(|item| entry.id == Some(item.id)) {
+        match entry.id.and_then(|id| there.remove(&id)) {
             Some(item) => kept.push((item, entry)),
             None => new.push(NewItem {
                 title: entry.title.value().unwrap_or_default(),
@@ -138,8 +143,8 @@ async fn replace(
             }),
         }
     }
-    for item in there.iter().filter(|item| !kept.iter().any(|(k, _)| k.id == item.id)) {
-        content_plans::delete_item(tx, brand, plan_id, item.id).await?;
+    for gone in there.into_keys() {
+        content_plans::delete_item(tx, brand, plan_id, gone).await?;
     }
     for (item, entry) in kept {
         let changed = super::update_item::changed(item.clone(), entry.title, entry.content, entry.planned_at);

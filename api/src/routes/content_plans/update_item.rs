@@ -1,5 +1,7 @@
 //! `PUT /brands/{brand}/content-plans/{plan}/items/{item}`
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use crier_common::domain::access::Scope;
 use crier_common::domain::content_plan;
@@ -11,7 +13,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
-use crate::fields::Given;
+use crate::fields::{Fields, Given, Said};
 use crate::openapi::schema::request;
 use crate::routes::posts::edit::LONGEST_CONTENT;
 
@@ -34,7 +36,7 @@ pub fn endpoint() -> Endpoint {
         .features(FEATURES)
         .body::<PlanItemChange>(json!({ "planned_at": "2027-03-02T07:00:00" }))
         .answers::<PlanItem>(200, Shape::One)
-        .writes(update)
+        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), update)
 }
 
 /// The item as it would be.
@@ -52,16 +54,17 @@ pub fn changed(
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+fn read(f: &Fields<'_>, zone: &str) -> Option<PlanItemChange> {
+    Some(PlanItemChange {
+        title: f.text("title", items::TITLE),
+        content: f.text("content", 0..=LONGEST_CONTENT),
+        planned_at: f.time("planned_at", zone),
+    })
+}
+
+async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<PlanItemChange>>>) -> Result<Answer> {
     let item = hold_item(cx, tx).await?;
-    let zone = &cx.brand()?.timezone;
-    let change = cx.read(|f| {
-        Some(PlanItemChange {
-            title: f.text("title", items::TITLE),
-            content: f.text("content", 0..=LONGEST_CONTENT),
-            planned_at: f.time("planned_at", zone),
-        })
-    })?;
+    let change = said.valid()?.clone();
     let item = changed(item, change.title, change.content, change.planned_at);
     content_plans::update_item(tx, &item).await?;
     Answer::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))
