@@ -275,3 +275,16 @@ fn the_reading_of_sources_finds_what_it_looks_for() {
     assert_eq!(lines, [(1, "a "), (2, "let b = \"\" + c;"), (3, "use crate::{x,};"), (6, "d")]);
     assert!(sources("tests").iter().any(|(name, _)| name == "tests/architecture.rs"));
 }
+
+/// On SQLite a transaction keeps all other writers waiting: what a body says is read before it begins.
+#[test]
+fn no_body_is_read_in_a_transaction() {
+    let routes = sources("api/src/routes").into_iter();
+    let writers = routes.filter(|(_, text)| code(text).iter().any(|(_, line)| line.contains(".writes(")));
+    let reads = |line: &str| line.contains("cx.read(") || line.contains("Fields::new(") || line.contains("cx.body");
+    let found = writers.flat_map(|(name, text)| {
+        let lines = code(&text).into_iter().filter(|(_, line)| reads(line));
+        lines.map(|(number, line)| format!("{name}:{number}: {}", line.trim())).collect::<Vec<_>>()
+    });
+    none("Use `checks_then_writes` where there is a body", found.collect());
+}

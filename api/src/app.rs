@@ -15,6 +15,7 @@ use crier_common::store::{Store, StoreError};
 use ipnet::IpNet;
 
 use crate::pages::bio::Bio;
+use crate::runner::Pace;
 
 /// What the API is made of.
 pub struct Parts {
@@ -43,6 +44,8 @@ pub struct App {
     pub limiter: Arc<dyn Limiter>,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// How fast the bodies of requests have to come.
+    pub pace: Pace,
     /// Link-in-bio pages as they are shown, and their visitors.
     pub(crate) bio: Bio,
     /// When this process last wrote a key's `last_used_at`.
@@ -69,9 +72,16 @@ impl App {
             public_url,
             limiter,
             trusted_proxies,
+            pace: Pace::default(),
             bio: Bio::default(),
             touched: Mutex::default(),
         }
+    }
+
+    /// With another pace for the bodies of requests.
+    #[must_use]
+    pub fn with_pace(self, pace: Pace) -> Self {
+        Self { pace, ..self }
     }
 
     /// Writes what visitors of link-in-bio pages were counted; [`crate::serve_on`] does so every few seconds.

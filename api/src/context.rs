@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::answer::PREFIX;
 use crate::app::App;
 use crate::error::{ApiError, Result};
-use crate::fields::{Fields, Problems};
+use crate::fields::{Fields, Said};
 
 /// A request that has passed the checks common to all endpoints.
 pub struct Context {
@@ -61,12 +61,19 @@ impl Context {
         format!("{PREFIX}{filled}")
     }
 
+    /// The zone of times without an offset.
+    pub fn zone(&self) -> &str {
+        self.membership.as_ref().map_or("UTC", |(brand, _)| &brand.timezone)
+    }
+
     /// Reads the body's fields; all problems are told at once.
-    pub fn read<T>(&self, read: impl FnOnce(&mut Fields<'_>) -> Option<T>) -> Result<T> {
-        let problems = Problems::default();
-        let value = read(&mut Fields::new(&self.body, &problems));
-        problems.done()?;
-        value.ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
+    pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T> {
+        self.said(read).into_valid()
+    }
+
+    /// Reads the body's fields, before a transaction begins; what is wrong with them is told later.
+    pub fn said<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Said<T> {
+        Said::read(&self.body, read)
     }
 
     /// For jobs and events that this request causes.

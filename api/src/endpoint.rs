@@ -4,12 +4,13 @@
 //!
 //! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint` and
 //! the handler beside it; one line in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of
-//! the document. There are six ways to work:
+//! the document. There are seven ways to work:
 //!
 //! | | for | the handler gets | `Idempotency-Key`, live key |
 //! |---|---|---|---|
 //! | [`Endpoint::reads`] | what changes nothing, a `POST` among them | a connection | no |
 //! | [`Endpoint::writes`] | what changes the record alone | the transaction that also stores the answer; it may be run again, so it does nothing else | yes |
+//! | [`Endpoint::checks_then_writes`] | the same where there is a body | the same, and what was read of the body before the transaction began: on SQLite that one keeps all other writers waiting | yes |
 //! | [`Endpoint::asks_then_writes`] | what must first ask somebody (a name server), repeatably | no transaction, then gives a [`Finish`] | yes |
 //! | [`Endpoint::takes_then_writes`] | what brings a file of the request's form into the storage | the same, without a deadline of its own | yes |
 //! | [`Endpoint::holds_then_writes`] | what makes a call that must not be made twice at once (a platform) | the same, with the key held by a lease meanwhile | yes |
@@ -62,6 +63,21 @@ where
 {
     fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<Finish>> + Send + 'a>> {
         Box::pin(self(cx))
+    }
+}
+
+/// A handler that gets what was read of the body: `async fn(&Context, &mut Tx, Arc<T>) -> Result<Answer>`.
+pub trait Writer<'a, T>: Send + Sync {
+    fn call(&self, cx: &'a Context, tx: &'a mut Tx, said: Arc<T>) -> Work<'a>;
+}
+
+impl<'a, T, F, Fut> Writer<'a, T> for F
+where
+    F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Answer>> + Send + 'a,
+{
+    fn call(&self, cx: &'a Context, tx: &'a mut Tx, said: Arc<T>) -> Work<'a> {
+        Box::pin(self(cx, tx, said))
     }
 }
 
@@ -118,8 +134,12 @@ impl Finish {
 #[derive(Clone)]
 pub enum How {
     Reads(Arc<dyn for<'a> Handler<'a, Conn>>),
-    Writes(Arc<dyn for<'a> Handler<'a, Tx>>),
-    TwoSteps { prepare: Arc<dyn for<'a> Prepare<'a>>, first: First },
+    /// What is called before the transaction begins, and gives what is called within.
+    Writes(Arc<dyn Fn(&Context) -> Finish + Send + Sync>),
+    TwoSteps {
+        prepare: Arc<dyn for<'a> Prepare<'a>>,
+        first: First,
+    },
 }
 
 /// What the first of two steps is.
@@ -338,7 +358,27 @@ impl Endpoint {
     where
         H: for<'a> Handler<'a, Tx> + 'static,
     {
-        Self { how: How::Writes(Arc::new(handler)), ..self }
+        let handler = Arc::new(handler);
+        let begin = move |_: &Context| {
+            let handler = handler.clone();
+            Finish::with((), move |cx, tx, _| handler.call(cx, tx))
+        };
+        Self { how: How::Writes(Arc::new(begin)), ..self }
+    }
+
+    /// `read` has the body and no database; what it finds wrong is told by `write`, in its place in the order of the checks.
+    pub fn checks_then_writes<T, R, W>(self, read: R, write: W) -> Self
+    where
+        T: Send + Sync + 'static,
+        R: Fn(&Context) -> T + Send + Sync + 'static,
+        W: for<'a> Writer<'a, T> + 'static,
+    {
+        let write = Arc::new(write);
+        let begin = move |cx: &Context| {
+            let write = write.clone();
+            Finish::with(read(cx), move |cx, tx, said| write.call(cx, tx, said))
+        };
+        Self { how: How::Writes(Arc::new(begin)), ..self }
     }
 
     /// How an answer that is too large to be stored ([`crate::answer::MAX_KEPT`]) is rendered again, for an endpoint that

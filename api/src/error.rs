@@ -162,7 +162,7 @@ impl ApiError {
         }
     }
 
-    fn retry_after(mut self, seconds: u64) -> Self {
+    pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds.max(1));
         self
     }
@@ -259,11 +259,17 @@ impl ApiError {
     }
 
     pub fn validation(fields: FieldProblems) -> Self {
+        Self::validation_of(fields, false)
+    }
+
+    /// The same where there may be `more` that is wrong than the fields say.
+    pub fn validation_of(fields: FieldProblems, more: bool) -> Self {
         let first = fields.iter().next().and_then(|(path, problems)| Some((path, problems.first()?)));
         let message = match first {
             Some((path, problem)) if fields.len() == 1 => format!("`{path}` is not valid: {problem}"),
             Some((path, problem)) => {
-                format!("{} fields are not valid, the first is `{path}`: {problem}", fields.len())
+                let at_least = if more { "At least " } else { "" };
+                format!("{at_least}{} fields are not valid, the first is `{path}`: {problem}", fields.len())
             }
             None => "The request is not valid.".to_owned(),
         };

@@ -6,7 +6,8 @@
 //! **To add a kind of field:** a method on [`Fields`] that gives `Given<T>`, and a line in the tests.
 
 use std::cell::RefCell;
-use std::ops::RangeInclusive;
+use std::collections::HashSet;
+use std::ops::{Bound, RangeInclusive};
 use std::str::FromStr;
 
 use chrono::{DateTime, Datelike, NaiveDate, Utc};
@@ -16,9 +17,19 @@ use unicode_normalization::{UnicodeNormalization, is_nfc};
 
 use crate::error::{ApiError, FieldProblems, Result};
 
+pub mod steps;
 mod time;
 
 const LONGEST_URL: usize = 2048;
+/// How many problems one answer names. Nothing more is looked for once there are so many.
+pub const MAX_PROBLEMS: usize = 100;
+/// How many words of an enumeration a list may have, repeated ones included.
+const MAX_WORDS: usize = 100;
+/// No canonical decomposition has more characters: a text with more than this many times the characters allowed is too long
+/// whatever normalisation makes of it.
+const MAX_DECOMPOSITION: usize = 4;
+/// The longest text that is read as a time.
+const MAX_TIME: usize = 100;
 
 /// What a body says of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,24 +66,52 @@ impl<T> Given<T> {
     }
 }
 
-/// What is wrong with a request, gathered.
+/// What is wrong with a request.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    fields: FieldProblems,
+    /// How many messages there are.
+    count: usize,
+    /// There were more than an answer names.
+    more: bool,
+}
+
+/// What is wrong with a request, gathered; at most [`MAX_PROBLEMS`] of it.
 #[derive(Debug, Default)]
-pub struct Problems(RefCell<FieldProblems>);
+pub struct Problems(RefCell<Found>);
 
 impl Problems {
     pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
-        self.0.borrow_mut().entry(path.into()).or_default().push(message.into());
+        steps::step();
+        let mut found = self.0.borrow_mut();
+        if found.count == MAX_PROBLEMS {
+            found.more = true;
+            return;
+        }
+        found.count += 1;
+        found.fields.entry(path.into()).or_default().push(message.into());
     }
 
-    /// Whether the field, or one within it, is wrong.
+    /// Whether there are as many as are told: the request is refused, and looking further is of no use.
+    pub fn is_full(&self) -> bool {
+        self.0.borrow().count == MAX_PROBLEMS
+    }
+
+    /// Whether the field, or one within it, is wrong, or so much else that this does not matter any more.
     pub fn has(&self, path: &str) -> bool {
+        steps::step();
+        let found = self.0.borrow();
+        if found.count == MAX_PROBLEMS || found.fields.contains_key(path) {
+            return true;
+        }
         let within = format!("{path}.");
-        self.0.borrow().keys().any(|k| k == path || k.starts_with(&within))
+        let mut behind = found.fields.range::<str, _>((Bound::Included(within.as_str()), Bound::Unbounded));
+        behind.next().is_some_and(|(first, _)| first.starts_with(&within))
     }
 
     /// Takes what another has, under the path that `rename` makes of each; what is told of a field already is enough.
     pub fn absorb(&self, other: Self, rename: impl Fn(&str) -> String) {
-        for (path, messages) in other.0.into_inner() {
+        for (path, messages) in other.0.into_inner().fields {
             let path = rename(&path);
             if !self.has(path.split('.').next().unwrap_or_default()) {
                 messages.into_iter().for_each(|message| self.add(path.clone(), message));
@@ -83,7 +122,40 @@ impl Problems {
     /// Refuses the request if there is anything.
     pub fn done(self) -> Result<()> {
         let found = self.0.into_inner();
-        if found.is_empty() { Ok(()) } else { Err(ApiError::validation(found)) }
+        if found.fields.is_empty() { Ok(()) } else { Err(ApiError::validation_of(found.fields, found.more)) }
+    }
+}
+
+/// What a body says, and what of it is wrong in itself: read before a transaction begins, told in its place within.
+#[derive(Debug)]
+pub struct Said<T> {
+    pub value: T,
+    found: Found,
+}
+
+impl<T> Said<T> {
+    pub fn read(object: &Map<String, Value>, read: impl FnOnce(&Fields<'_>) -> T) -> Self {
+        let problems = Problems::default();
+        let value = read(&Fields::new(object, &problems));
+        Self { value, found: problems.0.into_inner() }
+    }
+
+    /// What is wrong, to be added to.
+    pub fn problems(&self) -> Problems {
+        Problems(RefCell::new(self.found.clone()))
+    }
+}
+
+impl<T> Said<Option<T>> {
+    pub fn into_valid(self) -> Result<T> {
+        self.valid()?;
+        self.value.ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
+    }
+
+    /// The value; refused where anything is wrong.
+    pub fn valid(&self) -> Result<&T> {
+        self.problems().done()?;
+        self.value.as_ref().ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
     }
 }
 
@@ -118,6 +190,7 @@ impl<'a> Fields<'a> {
     }
 
     fn read<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> std::result::Result<T, String>) -> Given<T> {
+        steps::step();
         match self.object.get(name) {
             None => Given::Absent,
             Some(Value::Null) => Given::Null,
@@ -177,7 +250,8 @@ impl<'a> Fields<'a> {
     pub fn time(&self, name: &str, zone: &str) -> Given<DateTime<Utc>> {
         self.read(name, |value| {
             let zone = zone.parse().unwrap_or(chrono_tz::UTC);
-            let found = value.as_str().and_then(|text| time::parse(text, zone));
+            let text = value.as_str().filter(|text| text.len() <= MAX_TIME);
+            let found = text.and_then(|text| time::parse(text, zone));
             found.ok_or_else(|| "Must be a time such as 2026-05-01T09:30:00Z or 2026-05-01T09:30:00+02:00.".to_owned())
         })
     }
@@ -200,16 +274,34 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Ids, none twice.
-    pub fn ids(&self, name: &str) -> Given<Vec<i64>> {
-        let list =
-            self.read(name, |value| value.as_array().ok_or_else(|| "Must be an array of whole numbers.".to_owned()));
-        list.map(|list| {
-            let mut ids = Vec::with_capacity(list.len());
-            for (i, value) in list.iter().enumerate() {
+    /// A list, whose length is looked at before any of its elements.
+    fn list(&self, name: &str, most: usize, what: &str) -> Given<&'a Vec<Value>> {
+        self.read(name, |value| match value.as_array() {
+            Some(list) if list.len() > most => {
+                Err(format!("Must have at most {most} elements; this has {}.", list.len()))
+            }
+            Some(list) => Ok(list),
+            None => Err(format!("Must be an array of {what}.")),
+        })
+    }
+
+    /// The elements of a list, each with its place, until so much is wrong that the rest does not matter.
+    fn each(&self, list: &'a [Value]) -> impl Iterator<Item = (usize, &'a Value)> {
+        let problems = self.problems;
+        list.iter().enumerate().take_while(move |_| {
+            steps::step();
+            !problems.is_full()
+        })
+    }
+
+    /// At most so many ids, none twice.
+    pub fn ids(&self, name: &str, most: usize) -> Given<Vec<i64>> {
+        self.list(name, most, "whole numbers").map(|list| {
+            let (mut ids, mut seen) = (Vec::with_capacity(list.len()), HashSet::with_capacity(list.len()));
+            for (i, value) in self.each(list) {
                 match value.as_i64().filter(|id| *id > 0) {
                     None => self.problem(&format!("{name}.{i}"), "Must be an id: a whole number from 1 on."),
-                    Some(id) if ids.contains(&id) => {
+                    Some(id) if !seen.insert(id) => {
                         self.problem(&format!("{name}.{i}"), format!("{id} is there already; name each once."));
                     }
                     Some(id) => ids.push(id),
@@ -221,13 +313,16 @@ impl<'a> Fields<'a> {
 
     /// Words of an enumeration, at least one; one that stands there twice counts once.
     pub fn words<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> Given<Vec<T>> {
-        let list = self.read(name, |value| match value.as_array() {
-            Some(list) if !list.is_empty() => Ok(list),
-            _ => Err("Must be an array of at least one name.".to_owned()),
-        });
+        let list = match self.list(name, MAX_WORDS, "at least one name") {
+            Given::Value(list) if list.is_empty() => {
+                self.problem(name, "Must be an array of at least one name.");
+                Given::Absent
+            }
+            list => list,
+        };
         list.map(|list| {
-            let mut words = Vec::with_capacity(list.len());
-            for (i, value) in list.iter().enumerate() {
+            let mut words = Vec::new();
+            for (i, value) in self.each(list) {
                 match word(value) {
                     Ok(word) if words.contains(&word) => {}
                     Ok(word) => words.push(word),
@@ -248,11 +343,10 @@ impl<'a> Fields<'a> {
         Fields { object, prefix: format!("{}.", self.path(name)), problems: self.problems }
     }
 
-    /// Objects: what `read` makes of each, in order.
-    pub fn objects<T>(&self, name: &str, read: impl Fn(&Fields<'a>) -> Option<T>) -> Given<Vec<T>> {
-        let list = self.read(name, |value| value.as_array().ok_or_else(|| "Must be an array of objects.".to_owned()));
-        list.map(|list| {
-            let each = list.iter().enumerate().filter_map(|(i, value)| match value.as_object() {
+    /// At most so many objects: what `read` makes of each, in order.
+    pub fn objects<T>(&self, name: &str, most: usize, read: impl Fn(&Fields<'a>) -> Option<T>) -> Given<Vec<T>> {
+        self.list(name, most, "objects").map(|list| {
+            let each = self.each(list).filter_map(|(i, value)| match value.as_object() {
                 Some(object) => read(&self.within(&format!("{name}.{i}"), object)),
                 None => {
                     self.problem(&format!("{name}.{i}"), "Must be an object.");
@@ -269,9 +363,12 @@ fn text(value: &Value, length: &RangeInclusive<usize>) -> std::result::Result<St
     if text.contains('\0') {
         return Err("Must not contain the character NUL.".to_owned());
     }
+    let (sent, most) = (text.chars().count(), *length.end());
+    if sent > most.saturating_mul(MAX_DECOMPOSITION) {
+        return Err(format!("Must have at most {most} characters; this has {sent}."));
+    }
     let text = if is_nfc(text) { text.to_owned() } else { text.nfc().collect() };
-    let (count, most) = (text.chars().count(), *length.end());
-    match count {
+    match text.chars().count() {
         n if n > most => Err(format!("Must have at most {most} characters; this has {n}.")),
         0 if *length.start() > 0 => Err("Must not be empty.".to_owned()),
         n if n < *length.start() => Err(format!("Must have at least {} characters; this has {n}.", length.start())),

@@ -32,6 +32,7 @@ mod runner;
 mod serve;
 
 pub use app::{App, Parts};
+pub use runner::Pace;
 pub use serve::{serve, serve_on};
 
 /// The whole service: endpoints, their description, and the pages.

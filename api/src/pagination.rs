@@ -89,7 +89,8 @@ struct Link {
 impl<T> Paginated<T> {
     fn new(path: &str, query: &Query, page: PageOf, found: Page<T>) -> Self {
         let last = last_page(found.total, page.per_page);
-        let url = |n: i64| format!("{path}?{}page={n}", query.without("page"));
+        let others = query.without("page");
+        let url = |n: i64| format!("{path}?{others}page={n}");
         let prev = (page.page > 1).then(|| url(page.page - 1));
         let next = (page.page < last).then(|| url(page.page + 1));
         let shown = i64::try_from(found.rows.len()).unwrap_or(0);

@@ -1,16 +1,20 @@
 //! Bodies that mean no good, or that somebody got wrong.
 
 use bytes::Bytes;
+use crier_api::Pace;
+use crier_common::domain::access::KeyMode;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::app::{TestApp, on_both_apps};
+use crate::support::app::{BASE, Tenant, TestApp, on_both_apps};
+use crate::support::store::TestStore;
 
 on_both_apps!(
     what_is_no_object_is_told,
     a_body_has_a_limit,
     a_chunked_body_has_the_same_limit,
     an_announced_body_is_refused_before_it_is_sent,
+    no_shape_of_a_body_is_a_burden,
     text_survives,
     unknown_fields_are_ignored,
     a_body_that_is_not_wanted_is_ignored,
@@ -88,6 +92,84 @@ async fn an_announced_body_is_refused_before_it_is_sent(app: TestApp) {
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
 }
 
+/// Bodies of about 1 MiB, each of another shape.
+fn shapes() -> Vec<String> {
+    const SIZE: usize = (1 << 20) - 64;
+    let fill = |head: &str, piece: &str, last: &str, end: &str| {
+        let times = (SIZE - head.len() - last.len() - end.len()) / piece.len();
+        format!("{head}{}{last}{end}", piece.repeat(times))
+    };
+    let mut all = vec![
+        fill(r#"{"nope":["#, "0,", "0", "]}"),
+        fill(r#"{"nope":["#, "[[[]]],", "0", "]}"),
+        fill("{", r#""a":{},"#, r#""a":0"#, "}"),
+        fill("{", r#""name":"x","#, r#""name":"x""#, "}"),
+        fill(r#"{"nope":""#, "x", "", r#""}"#),
+        format!("{{{}\"z\":0}}", (0..40_000).map(|n| format!(r#""unknown{n:06}":"","#)).collect::<String>()),
+    ];
+    for field in ["accounts", "account_ids", "overrides", "media", "items", "links", "events", "options", "credentials"]
+    {
+        for (piece, last) in [("{},", "{}"), ("1,", "1"), (r#""x","#, r#""x""#), (r#"{"id":1,"account_id":1},"#, "{}")]
+        {
+            all.push(fill(&format!(r#"{{"{field}":["#), piece, last, "]}"));
+        }
+        // Few enough values to be read.
+        let long = format!(r#"{{"title":"{0}","content":"{0}","id":7,"account_id":7}},"#, "e\u{301}".repeat(4_000));
+        all.push(fill(&format!(r#"{{"{field}":["#), &long, "{}", "]}"));
+    }
+    for field in ["name", "content", "title", "url", "prompt", "reason", "since", "slug", "scheduled_at", "description"]
+    {
+        for piece in ["x", "\u{301}", "\u{1f1e9}", " ", "9"] {
+            all.push(fill(&format!(r#"{{"{field}":""#), piece, "", r#""}"#));
+        }
+    }
+    all
+}
+
+/// Every endpoint that takes JSON, by its method and its path below the tenant's brand.
+async fn takers(t: &Tenant<'_>) -> Vec<(String, String)> {
+    let document = t.get("/openapi.json").await.json();
+    let mut found = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            if operation["requestBody"]["content"].get("application/json").is_some() {
+                let path = path.strip_prefix(BASE).unwrap_or(path).replace("{brand}", &t.brand.to_string());
+                let parts = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
+                found.push((method.to_uppercase(), parts.collect::<Vec<_>>().join("/")));
+            }
+        }
+    }
+    found
+}
+
+async fn no_shape_of_a_body_is_a_burden(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let takers = takers(&t).await;
+    assert!(takers.len() > 20, "{takers:?}");
+    for (n, shape) in shapes().into_iter().enumerate() {
+        assert!(shape.len() <= 1 << 20);
+        // Each shape at a few of the endpoints, and each endpoint with many of the shapes.
+        for (method, path) in takers.iter().skip(n % 5).step_by(5) {
+            let reply = t.request(method, path).raw(shape.clone()).send().await;
+            assert!((200..500).contains(&reply.status), "{method} {path} {}: {reply:?}", &shape[..40]);
+            assert!(reply.body.len() < 64 << 10, "{method} {path} {}: {}", &shape[..40], reply.body.len());
+            if let Some(fields) = reply.json()["error"]["fields"].as_object() {
+                let told: usize = fields.values().map(|all| all.as_array().unwrap().len()).sum();
+                assert!(told <= 100, "{told}");
+            }
+        }
+    }
+    // The validation of posts costs a test key no more.
+    let key = app.key_of(t.user, KeyMode::Test, "all").await;
+    let validate =
+        |body: serde_json::Value| app.request("POST", &t.path("/posts/validate")).key(&key).json(&body).send();
+    assert_eq!(validate(json!({ "overrides": vec![json!({}); 20_000] })).await.invalid(), ["content", "overrides"]);
+    let told = validate(json!({ "content": "x", "overrides": vec![json!({}); 1_000] })).await;
+    assert_eq!(told.invalid().len(), 100);
+    let many = validate(json!({ "nope": vec![0; 60_000] })).await.refused(413, "payload_too_large");
+    assert!(many["message"].as_str().unwrap().contains("values"), "{many}");
+}
+
 async fn text_survives(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (text, kept) in [
@@ -113,4 +195,43 @@ async fn a_body_that_is_not_wanted_is_ignored(app: TestApp) {
     let post = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201)["id"].clone();
     t.request("DELETE", &t.path(&format!("/posts/{post}"))).raw("{not json").send().await.expect(204);
     t.request("GET", "/brands").raw("{not json").send().await.expect(200);
+}
+
+/// A body that never ends, a byte at a time.
+async fn dripped(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let mut socket = tokio::net::TcpStream::connect(app.address).await.unwrap();
+    let head = format!(
+        "POST {BASE}/brands HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: k\r\n\
+         Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n",
+        t.key
+    );
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let answer = drip(&mut socket).await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
+}
+
+/// Sends a byte now and then until there is an answer.
+pub async fn drip(socket: &mut tokio::net::TcpStream) -> String {
+    let (mut from, mut to) = socket.split();
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    while !String::from_utf8_lossy(&answer).contains("request_id") {
+        tokio::select! {
+            read = from.read(&mut piece) => match read {
+                Ok(0) | Err(_) => break,
+                Ok(n) => answer.extend_from_slice(&piece[..n]),
+            },
+            () = tokio::time::sleep(std::time::Duration::from_millis(20)) => drop(to.write_all(b" ").await),
+        }
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A pace that a test need not wait long for.
+pub const IMPATIENT: Pace = Pace { grace: std::time::Duration::from_millis(400), least: 64 << 10 };
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_drips_is_given_up() {
+    dripped(TestApp::start_paced(TestStore::sqlite().await, IMPATIENT).await).await;
 }

@@ -14,28 +14,16 @@ const SPACE: u32 = 200_000;
 
 /// A picture that does not fit, and is held in memory until it is stored.
 fn large() -> Vec<u8> {
-    let large = noise(350);
+    let large = picture::noise(350);
     assert!((SPACE as usize..500_000).contains(&large.len()), "{}", large.len());
     large
 }
 
 /// One that waits in a temporary file until it is looked at.
 fn larger() -> Vec<u8> {
-    let larger = noise(600);
+    let larger = picture::noise(600);
     assert!(larger.len() > 600_000, "{}", larger.len());
     larger
-}
-
-/// Nothing of it can be packed.
-fn noise(side: u32) -> Vec<u8> {
-    let mut state = 1_u32;
-    let pixels = image::RgbImage::from_fn(side, side, |_, _| {
-        image::Rgb([(); 3].map(|()| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        }))
-    });
-    picture::encoded(&pixels.into(), image::ImageFormat::Png)
 }
 
 fn is_away(answer: &Answer) {

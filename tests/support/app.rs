@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crier_api::{App, Parts};
+use crier_api::{App, Pace, Parts};
 use crier_common::ai::Ai;
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::plan::{Plan, Plans};
@@ -121,13 +121,23 @@ impl TestApp {
         Self::start_with(store, Ai::none()).await
     }
 
+    /// The same where the bodies of requests have to come at this pace.
+    pub async fn start_paced(store: TestStore, pace: Pace) -> Self {
+        Self::start_as(store, Ai::none(), pace).await
+    }
+
     /// The same with an AI.
     pub async fn start_with(store: TestStore, ai: Ai) -> Self {
+        Self::start_as(store, ai, Pace::default()).await
+    }
+
+    async fn start_as(store: TestStore, ai: Ai, pace: Pace) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let api = Arc::new(app_over(&store.store, store.library(&url), ai, connector.clone(), &url));
+        let api = app_over(&store.store, store.library(&url), ai, connector.clone(), &url).with_pace(pace);
+        let api = Arc::new(api);
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));
         let http = HttpClient::trusted(Duration::from_secs(30), 64 << 20);

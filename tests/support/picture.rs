@@ -34,3 +34,15 @@ pub fn gif(width: u32, height: u32) -> Vec<u8> {
 pub fn webp(width: u32, height: u32) -> Vec<u8> {
     encoded(&pixels(width, height, 0), ImageFormat::WebP)
 }
+
+/// A square picture; nothing of it can be packed.
+pub fn noise(side: u32) -> Vec<u8> {
+    let mut state = 1_u32;
+    let pixels = RgbImage::from_fn(side, side, |_, _| {
+        image::Rgb([(); 3].map(|()| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        }))
+    });
+    encoded(&pixels.into(), ImageFormat::Png)
+}

@@ -7,7 +7,7 @@ use super::*;
 fn wrong<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<(String, String)> {
     let problems = Problems::default();
     read(&Fields::new(body.as_object().unwrap(), &problems));
-    let found = problems.0.into_inner();
+    let found = problems.0.into_inner().fields;
     found.into_iter().flat_map(|(path, all)| all.into_iter().map(move |m| (path.clone(), m))).collect()
 }
 
@@ -43,7 +43,7 @@ fn length_counts_characters_after_normalisation() {
 
 #[test]
 fn lists_name_the_element() {
-    let ids = |body| paths(body, |f| f.ids("accounts"));
+    let ids = |body| paths(body, |f| f.ids("accounts", 10));
     assert_eq!(ids(json!({"accounts": ["x", 1.5, null, 0, -1, 9_223_372_036_854_775_808_u64]})).len(), 6);
     assert_eq!(ids(json!({"accounts": [1, 2, 1]})), ["accounts.2"]);
     assert_eq!(ids(json!({"accounts": "x"})), ["accounts"]);
@@ -57,7 +57,7 @@ fn lists_name_the_element() {
 fn objects_have_their_paths() {
     let body = json!({"list": [{"n": "x"}, 5, {}], "one": {"n": 1}});
     let read = |f: &Fields<'_>| {
-        f.objects("list", |inner| inner.required("n", inner.text("n", 1..=1)));
+        f.objects("list", 10, |inner| inner.required("n", inner.text("n", 1..=1)));
         f.object("one").map(|one| f.within("one", one).text("n", 1..=1))
     };
     assert_eq!(paths(body, read), ["list.1", "list.2.n", "one.n"]);
@@ -93,7 +93,7 @@ fn problems_of_another_are_told_under_other_names() {
         theirs.add(path, "Theirs.");
     }
     mine.absorb(theirs, |path| path.replace("accounts", "ids"));
-    let told = mine.0.into_inner();
+    let told = mine.0.into_inner().fields;
     assert_eq!(told.keys().collect::<Vec<_>>(), ["content", "ids.0"]);
 }
 
@@ -130,13 +130,63 @@ proptest! {
                 f.time("v", "Europe/Berlin");
                 f.timezone("v");
                 f.date("v");
-                f.ids("v");
+                f.ids("v", 3);
                 f.flag("v");
                 f.number("v", -5..=5);
                 f.object("v");
-                f.objects("v", |inner| Some(inner.text("x", 0..=9)));
+                f.objects("v", 3, |inner| Some(inner.text("x", 0..=9)));
                 f.words::<crier_common::domain::post::PostStatus>("v")
             });
         }
+    }
+}
+
+#[test]
+fn no_more_is_told_than_a_hundred_problems_and_nothing_more_looked_for() {
+    let body = json!({ "list": vec![json!({}); 5_000] });
+    let (problems, read) = (Problems::default(), std::cell::Cell::new(0));
+    Fields::new(body.as_object().unwrap(), &problems).objects("list", 5_000, |one| {
+        read.set(read.get() + 1);
+        one.required("n", one.id("n"))
+    });
+    assert!(problems.is_full() && problems.has("whatever"));
+    assert_eq!(read.get(), MAX_PROBLEMS);
+    problems.add("late", "Is told no more.");
+    let error = problems.done().unwrap_err();
+    assert_eq!(error.fields.len(), MAX_PROBLEMS);
+    assert!(error.message.starts_with("At least 100 fields are not valid"), "{}", error.message);
+}
+
+#[test]
+fn a_list_that_is_too_long_is_not_read() {
+    let body = json!({ "list": vec![0; 50_000] });
+    let read = |f: &Fields<'_>| (f.ids("list", 100), f.objects("list", 10, |_| Some(())));
+    let (told, steps) = steps::of(|| wrong(body, read));
+    assert_eq!(told.len(), 2);
+    assert_eq!(told[0].1, "Must have at most 100 elements; this has 50000.");
+    assert!(steps < 10, "{steps}");
+    assert_eq!(
+        paths(json!({ "e": vec!["x"; 101] }), |f| f.words::<crier_common::domain::post::PostStatus>("e")),
+        ["e"]
+    );
+}
+
+#[test]
+fn a_text_that_is_far_too_long_is_not_normalised() {
+    // As many characters as there can be of three after normalisation, and one more.
+    let decomposed = "\u{3b1}\u{313}\u{300}\u{345}";
+    assert!(paths(json!({ "t": decomposed.repeat(3) }), |f| f.text("t", 1..=3)).is_empty());
+    let told = wrong(json!({ "t": format!("{}x", decomposed.repeat(3)) }), |f| f.text("t", 1..=3));
+    assert_eq!(told[0].1, "Must have at most 3 characters; this has 13.");
+}
+
+#[test]
+fn what_is_within_a_field_is_found_behind_others_of_like_names() {
+    let problems = Problems::default();
+    for path in ["a-b", "a.1", "aa", "b!"] {
+        problems.add(path, "Wrong.");
+    }
+    for (path, is_wrong) in [("a", true), ("a.1", true), ("a.2", false), ("b", false), ("a-b", true), ("", false)] {
+        assert_eq!(problems.has(path), is_wrong, "{path}");
     }
 }

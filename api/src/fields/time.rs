@@ -28,7 +28,14 @@ fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
     };
     at(&local).or_else(|| {
         let minute = local.with_second(0)?.with_nanosecond(0)?;
-        (1..=LONGEST_GAP).find_map(|n| at(&minute.checked_add_signed(TimeDelta::minutes(n))?))
+        let after = |n: i64| at(&minute.checked_add_signed(TimeDelta::minutes(n))?);
+        // Halved again and again: a gap may have more than a thousand minutes, and a request a thousand times.
+        let (mut skipped, mut there) = (0, LONGEST_GAP);
+        while there - skipped > 1 {
+            let middle = i64::midpoint(skipped, there);
+            if after(middle).is_some() { there = middle } else { skipped = middle }
+        }
+        after(there)
     })
 }
 

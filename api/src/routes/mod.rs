@@ -8,7 +8,7 @@ mod brands;
 mod content_plans;
 mod feeds;
 mod link_in_bio;
-mod media;
+pub mod media;
 mod posts;
 mod webhooks;
 

@@ -1,28 +1,29 @@
 //! Request bodies: read to a limit, parsed to an object.
 
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use salvo::Request;
 use serde_json::{Map, Value};
 
+use super::intake::{Arriving, Lost, Pace};
+use super::json::{self, MAX_VALUES, NoJson};
 use crate::error::{ApiError, Code, Result};
 
 /// The largest JSON body.
 pub const MOST_JSON: usize = 1 << 20;
 
-/// The whole body; refused as soon as it is known to be too large.
-pub async fn read(req: &mut Request) -> Result<Bytes> {
+/// The whole body; refused as soon as it is known to be too large, and where it comes too slowly.
+pub async fn read(req: &mut Request, pace: Pace) -> Result<Bytes> {
     let too_large = || ApiError::too_large(MOST_JSON);
     let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|n| n > MOST_JSON as u64) {
         return Err(too_large());
     }
-    let broken = || ApiError::new(Code::InvalidJson, "The body did not arrive whole. Send the request again.");
     let mut all = BytesMut::new();
-    while let Some(frame) = req.body_mut().next().await {
-        let Ok(data) = frame.map_err(|_| broken())?.into_data() else { continue };
+    let mut arriving = Arriving::of(req, pace);
+    while let Some(data) = arriving.next().await {
+        let data = data.map_err(Lost::refusal)?;
         if all.len() + data.len() > MOST_JSON {
             return Err(too_large());
         }
@@ -49,10 +50,16 @@ pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<Stri
     if std::str::from_utf8(raw).is_err() {
         return Err(invalid("The body is not UTF-8.".to_owned()));
     }
-    match serde_json::from_slice(raw) {
+    match json::parse(raw) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(invalid("The body must be a JSON object.".to_owned())),
-        Err(error) => Err(invalid(format!("The body is not JSON (line {}, column {}).", error.line(), error.column()))),
+        Err(NoJson::TooMany) => {
+            let message = format!("The body has {MAX_VALUES} values or more. Send it in several requests.");
+            Err(ApiError::new(Code::PayloadTooLarge, message))
+        }
+        Err(NoJson::Broken(error)) => {
+            Err(invalid(format!("The body is not JSON (line {}, column {}).", error.line(), error.column())))
+        }
     }
 }
 

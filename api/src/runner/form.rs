@@ -1,9 +1,11 @@
-//! Forms with a file: received as they come, the file into a spool, so that no upload stands in memory.
+//! Forms with a file: received as they come, the file into a spool, so that no upload stands in memory. Nothing is received
+//! that there is no room for, in the workspace's plan or in that of all spools.
 
-use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use crier_common::media::Spool;
+use crier_common::media::{Spool, SpoolError, Spools};
 use futures::{Stream, StreamExt, stream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use multer::{Constraints, Field, Multipart, SizeLimit};
@@ -11,14 +13,21 @@ use salvo::Request;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::intake::{Arriving, Lost, Pace};
 use crate::context::UploadedFile;
 use crate::error::{ApiError, Code, Result};
+use crate::routes::media::storage_full;
 
 /// The part that is the file.
 const FILE: &str = "file";
-/// What a form may have beside its file: the heads of its parts, and its texts.
+/// What a form may have beside its file: the heads of its parts, and its texts. By so much an upload may also be larger than
+/// the room that is left: what is kept of a picture is often less than the file.
 const BESIDES: u64 = 64 << 10;
 const MOST_PARTS: usize = 32;
+/// The longest boundary (RFC 2046). It is looked for again whenever bytes come.
+const MAX_BOUNDARY: usize = 70;
+/// How many bytes may come before the head of a part has ended. It is looked through again whenever bytes come.
+const MAX_HEAD: usize = 8 << 10;
 
 /// A form that has arrived whole.
 pub struct Form {
@@ -28,12 +37,34 @@ pub struct Form {
     pub digest: Vec<u8>,
 }
 
-/// Reads the form; refused as soon as it is known to be too large. Its file may have `most` bytes.
-pub async fn read(req: &mut Request, most: u64) -> Result<Form> {
-    let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|n| n > most + BESIDES) {
-        return Err(too_large(most));
+/// How large the file of a form may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub most: u64,
+    /// What is left of the plan's storage; `None`: no limit.
+    pub room: Option<u64>,
+    /// The plan's storage, for the message.
+    pub storage_mib: Option<u64>,
+}
+
+impl Bounds {
+    /// Refuses a file that has so many bytes, or more.
+    fn check(&self, size: u64) -> Result<()> {
+        if size > self.most {
+            return Err(too_large(self.most));
+        }
+        match self.room {
+            Some(room) if size > room.saturating_add(BESIDES) => Err(storage_full(self.storage_mib)),
+            _ => Ok(()),
+        }
     }
+}
+
+/// Reads the form; refused as soon as it is known to be too large, before a byte is read where the client says so.
+pub async fn read(req: &mut Request, bounds: Bounds, spools: &Spools, workspace_id: i64, pace: Pace) -> Result<Form> {
+    let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    // What the form has beside the file is not known yet.
+    bounds.check(announced.unwrap_or_default().saturating_sub(BESIDES))?;
     let content_type = req.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     let boundary = multer::parse_boundary(&content_type).map_err(|error| match error {
         multer::Error::NoBoundary => broken("its Content-Type names no boundary"),
@@ -42,31 +73,87 @@ pub async fn read(req: &mut Request, most: u64) -> Result<Form> {
             "This endpoint takes a form with a file: send it as `multipart/form-data`.",
         ),
     })?;
-    let body = stream::poll_fn(|cx| Pin::new(req.body_mut()).poll_next_unpin(cx))
-        .filter_map(async |frame| frame.map(|frame| frame.into_data().ok()).transpose());
-    receive(body, boundary, most).await
+    if boundary.len() > MAX_BOUNDARY {
+        return Err(broken(&format!("its boundary is longer than {MAX_BOUNDARY} characters")));
+    }
+    let spool = spools.open(workspace_id, announced.unwrap_or_default().min(bounds.most)).await.map_err(unwritable)?;
+    let body = stream::unfold(Arriving::of(req, pace), |mut arriving| async {
+        let data = arriving.next().await?;
+        Some((data, arriving))
+    });
+    receive(body, boundary, bounds, spool).await
 }
 
 async fn receive<E>(
     body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,
     boundary: String,
-    most: u64,
+    bounds: Bounds,
+    spool: Spool,
 ) -> Result<Form>
 where
-    E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
+    E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
 {
-    let limits = Constraints::new().size_limit(SizeLimit::new().whole_stream(most + BESIDES));
-    let mut parts = Multipart::with_constraints(Box::pin(body), boundary, limits);
-    let mut form = Receiving { most, ..Receiving::default() };
-    while let Some(part) = parts.next_field().await.map_err(|error| refused(error, most))? {
+    let limits = Constraints::new().size_limit(SizeLimit::new().whole_stream(bounds.most + BESIDES));
+    let awaited = Awaited::default();
+    let mut parts = Multipart::with_constraints(watched(body, awaited.clone()), boundary, limits);
+    let mut form = Receiving {
+        bounds,
+        spool: Some(spool),
+        parts: 0,
+        texts: Map::new(),
+        text_bytes: 0,
+        file: None,
+        hash: Sha256::new(),
+    };
+    while let Some(part) = awaited.head(parts.next_field()).await.map_err(|error| refused(error, bounds.most))? {
         form.take(part).await?;
     }
     Ok(Form { texts: form.texts, file: form.file, digest: form.hash.finalize().to_vec() })
 }
 
-#[derive(Default)]
+/// How many bytes have come while the head of a part is waited for; counted at other times as well, and of no meaning then.
+#[derive(Clone, Default)]
+struct Awaited(Arc<AtomicUsize>);
+
+/// Counted from here on while the content of a part is read, which is spooled at once: that is never too much.
+const CONTENT: usize = usize::MAX / 2;
+
+impl Awaited {
+    async fn head<T>(&self, next: impl Future<Output = T>) -> T {
+        self.0.store(0, Ordering::Relaxed);
+        let found = next.await;
+        self.0.store(CONTENT, Ordering::Relaxed);
+        found
+    }
+
+    fn is_too_much(&self) -> bool {
+        (MAX_HEAD..CONTENT).contains(&self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// The body piece by piece: the reader of the parts would take in all that is there before it looks at any of it.
+fn watched<E>(
+    body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,
+    awaited: Awaited,
+) -> impl Stream<Item = std::result::Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> + Send
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+{
+    stream::unfold((Box::pin(body), awaited), |(mut body, awaited)| async {
+        tokio::task::yield_now().await;
+        if awaited.is_too_much() {
+            return Some((Err(Lost::LongHead.into()), (body, awaited)));
+        }
+        let piece = body.next().await?.map_err(Into::into);
+        awaited.0.fetch_add(piece.as_ref().map_or(0, Bytes::len), Ordering::Relaxed);
+        Some((piece, (body, awaited)))
+    })
+}
+
 struct Receiving {
-    most: u64,
+    bounds: Bounds,
+    /// Until the file has come.
+    spool: Option<Spool>,
     parts: usize,
     texts: Map<String, Value>,
     text_bytes: u64,
@@ -100,25 +187,23 @@ impl Receiving {
     }
 
     async fn take_file(&mut self, part: &mut Field<'_>, name: Option<String>) -> Result<()> {
-        if self.file.is_some() {
+        let Some(mut spool) = self.spool.take() else {
             return Err(ApiError::field(FILE, "There are two; send one file in each request."));
-        }
-        let (mut spool, mut hash) = (Spool::default(), Sha256::new());
-        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.most))? {
-            if spool.size() + chunk.len() as u64 > self.most {
-                return Err(too_large(self.most));
-            }
+        };
+        let mut hash = Sha256::new();
+        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.most))? {
+            self.bounds.check(spool.size() + chunk.len() as u64)?;
             hash.update(&chunk);
             spool.write(&chunk).await.map_err(unwritable)?;
         }
         self.hash.update(hash.finalize());
-        self.file = Some(UploadedFile { name, bytes: spool.finish().await.map_err(unwritable)? });
+        self.file = Some(UploadedFile { name, bytes: spool.finish().await.map_err(|error| unwritable(error.into()))? });
         Ok(())
     }
 
     async fn take_text(&mut self, part: &mut Field<'_>) -> Result<Vec<u8>> {
         let mut text = Vec::new();
-        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.most))? {
+        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.most))? {
             self.text_bytes += chunk.len() as u64;
             if self.text_bytes > BESIDES {
                 return Err(broken(&format!("its texts are longer than {BESIDES} bytes")));
@@ -133,6 +218,10 @@ impl Receiving {
 fn refused(error: multer::Error, most: u64) -> ApiError {
     match error {
         multer::Error::StreamSizeExceeded { .. } => too_large(most),
+        multer::Error::StreamReadFailed(why) if why.is::<Lost>() => match why.downcast::<Lost>() {
+            Ok(lost) => lost.refusal(),
+            Err(_) => broken("it is cut off"),
+        },
         _ => broken("it is cut off, or its parts are not what multipart/form-data says"),
     }
 }
@@ -146,8 +235,15 @@ fn too_large(most: u64) -> ApiError {
     ApiError::new(Code::PayloadTooLarge, message)
 }
 
-fn unwritable(error: std::io::Error) -> ApiError {
-    ApiError::storage(format!("a temporary file cannot be written: {error}"))
+fn unwritable(error: SpoolError) -> ApiError {
+    match error {
+        SpoolError::Full => ApiError::new(
+            Code::ServiceUnavailable,
+            "Too many files are being received at the moment, or too many of this workspace. Try again in a few seconds.",
+        )
+        .retry_after(5),
+        SpoolError::Io(_) => ApiError::storage(error.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,11 @@ use crate::{admission, reply};
 
 mod body;
 mod form;
+mod intake;
+pub mod json;
 mod write;
+
+pub use intake::Pace;
 
 /// Runs one endpoint.
 pub struct Runner {
@@ -82,7 +86,7 @@ impl Runner {
         match &self.endpoint.how {
             How::Reads(handler) => {
                 if let Some(body) = &self.endpoint.body {
-                    let raw = body::read(req).await?;
+                    let raw = body::read(req, self.app.pace).await?;
                     cx.body = body::parse(req.headers(), &raw, body.form == Form::OptionalJson)?;
                 }
                 handler.call(&cx, &mut self.app.store.read().await?).await

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use crier_common::store::idempotency::{self, Found, Slot};
-use crier_common::store::{Store, Tx};
+use crier_common::store::{Store, Tx, files};
 use http::HeaderMap;
 use salvo::Request;
 use serde_json::{Map, Value};
@@ -32,14 +32,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Result<Answer> {
     let key = key(req.headers())?;
-    let (arrived, parsed) = receive(endpoint, &cx, req).await?;
+    let (arrived, parsed) = receive(endpoint, &cx, &key, req).await?;
     let slot = Slot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &arrived) };
     match &endpoint.how {
         How::Reads(_) => Err(ApiError::bug("a read was run as a write")),
-        How::Writes(handler) => {
+        How::Writes(begin) => {
             let refusal = keep(&mut cx, parsed);
-            let again = endpoint.again.as_ref();
-            let answer = commit(&cx, &slot, None, refusal, again, |cx, tx| handler.call(cx, tx)).await?;
+            let (finish, again) = (begin(&cx), endpoint.again.as_ref());
+            let answer = commit(&cx, &slot, None, refusal, again, |cx, tx| finish.call(cx, tx)).await?;
             if answer.is_reference { render(again, cx, answer).await } else { Ok(answer) }
         }
         How::TwoSteps { prepare, first } => {
@@ -60,17 +60,37 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
 type Parsed = Result<(Map<String, Value>, Option<UploadedFile>)>;
 
 /// The body: what tells it from others, and what it says. What stands under the key is told before what is wrong with it.
-async fn receive(endpoint: &Endpoint, cx: &Context, req: &mut Request) -> Result<(Bytes, Parsed)> {
+async fn receive(endpoint: &Endpoint, cx: &Context, key: &str, req: &mut Request) -> Result<(Bytes, Parsed)> {
     let Some(body) = &endpoint.body else { return Ok((Bytes::new(), Ok((Map::new(), None)))) };
     if body.form == Form::Multipart {
-        return Ok(match form::read(req, cx.app.library.limits().max_bytes).await {
+        let (bounds, spools) = (bounds(cx, key).await?, cx.app.library.spools());
+        return Ok(match form::read(req, bounds, spools, cx.caller.workspace_id, cx.app.pace).await {
             Ok(form) => (form.digest.into(), Ok((form.texts, form.file))),
+            // These say nothing of the form, which was not read.
+            Err(error) if matches!(error.code, Code::StorageLimitExceeded | Code::ServiceUnavailable) => {
+                return Err(error);
+            }
             Err(error) => (Bytes::from_static(b"unreadable"), Err(error)),
         });
     }
-    let raw = body::read(req).await?;
+    let raw = body::read(req, cx.app.pace).await?;
     let object = body::parse(req.headers(), &raw, body.form == Form::OptionalJson);
     Ok((raw, object.map(|object| (object, None))))
+}
+
+/// How large a file may be. One under a key that is known already may be in the library: it is to be answered from there,
+/// however little room is left now.
+async fn bounds(cx: &Context, key: &str) -> Result<form::Bounds> {
+    let (most, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
+    let Some(cap) = cx.plan.storage_bytes() else { return Ok(form::Bounds { most, room: None, storage_mib }) };
+    let mut conn = cx.app.store.read().await?;
+    let room = if idempotency::is_known(&mut conn, cx.caller.key_id, key).await? {
+        None
+    } else {
+        let used = files::used(&mut conn, cx.caller.workspace_id).await?;
+        Some(cap.saturating_sub(u64::try_from(used).unwrap_or_default()))
+    };
+    Ok(form::Bounds { most, room, storage_mib })
 }
 
 /// Puts the body into the context, and gives why it is none.

@@ -17,7 +17,13 @@ const MEMORY_MIB: Key = Key::new(
     Preset::Value("256"),
     "256",
 );
-pub(super) const KEYS: &[Key] = &[MAX_MIB, MAX_MEGAPIXELS, MEMORY_MIB];
+const SPOOL_MIB: Key = Key::new(
+    "MEDIA_SPOOL_MIB",
+    "How much room files may take up together while they are received, in MiB; a workspace gets half of it. At least twice CRIER_MEDIA_MAX_MIB, and raised to that where it is less.",
+    Preset::Value("512"),
+    "512",
+);
+pub(super) const KEYS: &[Key] = &[MAX_MIB, MAX_MEGAPIXELS, MEMORY_MIB, SPOOL_MIB];
 
 /// The limits of the media library.
 #[derive(Clone, Copy, Debug)]
@@ -25,19 +31,24 @@ pub struct MediaConfig {
     pub max_bytes: u64,
     pub max_pixels: u64,
     pub memory_bytes: u64,
+    pub spool_bytes: u64,
 }
 
 impl Default for MediaConfig {
     fn default() -> Self {
-        Self { max_bytes: 25 << 20, max_pixels: 100_000_000, memory_bytes: 256 << 20 }
+        Self { max_bytes: 25 << 20, max_pixels: 100_000_000, memory_bytes: 256 << 20, spool_bytes: 512 << 20 }
     }
 }
 
 pub(super) fn read(reader: &mut Reader) -> MediaConfig {
     let number = |least, most| move |text: &str| values::number(text, least, most).map(|n| n as u64);
+    let max_bytes = reader.parse(&MAX_MIB, number(1, 1024)) << 20;
+    // The largest picture must fit into a workspace's half.
+    let least_spool = 2 * max_bytes;
     MediaConfig {
-        max_bytes: reader.parse(&MAX_MIB, number(1, 1024)) << 20,
+        max_bytes,
         max_pixels: reader.parse(&MAX_MEGAPIXELS, number(1, 1_000)) * 1_000_000,
         memory_bytes: reader.parse(&MEMORY_MIB, number(16, 1 << 20)) << 20,
+        spool_bytes: (reader.parse(&SPOOL_MIB, number(2, 1 << 20)) << 20).max(least_spool),
     }
 }

@@ -1,6 +1,6 @@
 //! The media library: how a picture gets in, however it came (an upload, an import, an AI), and where it is.
 //!
-//! 1. Its bytes are received into a [`Spool`]: nobody knows yet what they are.
+//! 1. Its bytes are received into a [`Spool`], within one room for all of them ([`Spools`]): nobody knows yet what they are.
 //! 2. [`Library::take_in`] looks at all of them (`picture/`), within one [`Budget`] of memory; gives them a row and their
 //!    room (`store::files`), committed before anything else happens; and writes them to the [`Storage`].
 //! 3. [`keep`], in the transaction of whoever brought them, makes the row firm and the asset that shows it.
@@ -31,7 +31,7 @@ pub mod storage;
 
 pub use budget::Budget;
 pub use picture::{Limits, Picture, Refusal};
-pub use spool::{Spool, Spooled};
+pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
 
 /// How many characters of a name are random.
@@ -87,6 +87,7 @@ struct Inner {
     storage: Storage,
     limits: Limits,
     budget: Budget,
+    spools: Spools,
     /// Without a slash at its end.
     public_url: String,
 }
@@ -94,8 +95,9 @@ struct Inner {
 impl Library {
     pub fn new(storage: Storage, config: &MediaConfig, public_url: &str) -> Self {
         let limits = Limits { max_bytes: config.max_bytes, max_pixels: config.max_pixels };
-        let budget = Budget::new(config.memory_bytes);
-        Self(Arc::new(Inner { storage, limits, budget, public_url: public_url.trim_end_matches('/').to_owned() }))
+        let (budget, spools) = (Budget::new(config.memory_bytes), Spools::new(config.spool_bytes));
+        let public_url = public_url.trim_end_matches('/').to_owned();
+        Self(Arc::new(Inner { storage, limits, budget, spools, public_url }))
     }
 
     pub fn limits(&self) -> &Limits {
@@ -108,6 +110,11 @@ impl Library {
 
     pub fn budget(&self) -> &Budget {
         &self.0.budget
+    }
+
+    /// Where bytes wait that are not looked at yet.
+    pub fn spools(&self) -> &Spools {
+        &self.0.spools
     }
 
     /// Where a file is shown; needs no key.

@@ -1,18 +1,145 @@
 //! Bytes that are received before anybody knows what they are: in memory while they are few, else in a file that has no name,
 //! so that nothing of it is left when the process dies.
+//!
+//! All spools of a process share one room ([`Spools`]), of which no workspace gets more than half: clients that are slow, or
+//! many, fill neither the disk nor the place of others.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Notify;
 
 /// So many are written at once; fewer never leave the memory.
 const CHUNK: usize = 512 * 1024;
+/// By so much a spool grows that was opened for fewer bytes than come.
+const GROWTH: u64 = 1 << 20;
+/// How long one waits for room before it is refused.
+pub const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The room of all spools together. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Spools(Arc<Room>);
+
+#[derive(Debug)]
+struct Room {
+    most: u64,
+    held: Mutex<Held>,
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    all: u64,
+    by_workspace: HashMap<i64, u64>,
+}
+
+/// Why bytes cannot be spooled.
+#[derive(Debug, thiserror::Error)]
+pub enum SpoolError {
+    #[error("the room for temporary files is used up, or this workspace's half of it")]
+    Full,
+    #[error("a temporary file cannot be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Spools {
+    pub fn new(most: u64) -> Self {
+        Self(Arc::new(Room { most, held: Mutex::default(), freed: Notify::new() }))
+    }
+
+    /// How many bytes they may hold now.
+    pub fn held(&self) -> u64 {
+        self.0.held().all
+    }
+
+    /// A spool for so many bytes of a workspace; waits a little where there is no room.
+    pub async fn open(&self, workspace_id: i64, bytes: u64) -> Result<Spool, SpoolError> {
+        self.open_within(workspace_id, bytes, ROOM_TIMEOUT).await
+    }
+
+    async fn open_within(&self, workspace_id: i64, bytes: u64, patience: Duration) -> Result<Spool, SpoolError> {
+        let mut share = Share { room: self.0.clone(), workspace_id, bytes: 0 };
+        let taken = async {
+            loop {
+                let freed = self.0.freed.notified();
+                tokio::pin!(freed);
+                // From here on nothing is missed that is freed.
+                freed.as_mut().enable();
+                if share.grow(bytes) {
+                    break;
+                }
+                freed.await;
+            }
+        };
+        tokio::time::timeout(patience, taken).await.map_err(|_| SpoolError::Full)?;
+        Ok(Spool { share, waiting: Vec::new(), file: None, size: 0 })
+    }
+}
+
+impl Room {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A part of the room; given back when it is dropped.
+#[derive(Debug)]
+struct Share {
+    room: Arc<Room>,
+    workspace_id: i64,
+    bytes: u64,
+}
+
+impl Share {
+    /// Takes so much more; `false` where it is not there.
+    fn grow(&mut self, by: u64) -> bool {
+        let mut held = self.room.held();
+        let mine = held.by_workspace.get(&self.workspace_id).copied().unwrap_or_default();
+        let fits = held.all.saturating_add(by) <= self.room.most && mine.saturating_add(by) <= self.room.most / 2;
+        if !fits {
+            return false;
+        }
+        held.all += by;
+        *held.by_workspace.entry(self.workspace_id).or_default() += by;
+        drop(held);
+        self.bytes += by;
+        true
+    }
+
+    /// Gives back what is over so many bytes.
+    fn keep(&mut self, bytes: u64) {
+        let over = self.bytes.saturating_sub(bytes);
+        if over == 0 {
+            return;
+        }
+        let mut held = self.room.held();
+        held.all = held.all.saturating_sub(over);
+        if let Some(mine) = held.by_workspace.get_mut(&self.workspace_id) {
+            *mine = mine.saturating_sub(over);
+            if *mine == 0 {
+                held.by_workspace.remove(&self.workspace_id);
+            }
+        }
+        drop(held);
+        self.bytes = bytes;
+        self.room.freed.notify_waiters();
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.keep(0);
+    }
+}
 
 /// Takes bytes in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Spool {
+    share: Share,
     waiting: Vec<u8>,
     file: Option<Arc<File>>,
     size: u64,
@@ -24,19 +151,30 @@ impl Spool {
         self.size
     }
 
-    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.size += bytes.len() as u64;
+    /// Takes more room where it was opened for fewer bytes; that is not waited for, since others who wait hold room as well.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
+        let size = self.size + bytes.len() as u64;
+        let lacks = size.saturating_sub(self.share.bytes);
+        if lacks > 0 && !self.share.grow(lacks.max(GROWTH)) && !self.share.grow(lacks) {
+            return Err(SpoolError::Full);
+        }
+        self.size = size;
         self.waiting.extend_from_slice(bytes);
-        if self.waiting.len() < CHUNK { Ok(()) } else { self.flush().await }
+        if self.waiting.len() >= CHUNK {
+            self.flush().await?;
+        }
+        Ok(())
     }
 
     pub async fn finish(mut self) -> io::Result<Spooled> {
+        self.share.keep(self.size);
         if self.file.is_none() {
-            return Ok(Spooled { size: self.size, place: Place::Memory(self.waiting.into()) });
+            let place = Place::Memory(self.waiting.into());
+            return Ok(Spooled { size: self.size, place, _share: Some(Arc::new(self.share)) });
         }
         self.flush().await?;
         match self.file {
-            Some(file) => Ok(Spooled { size: self.size, place: Place::File(file) }),
+            Some(file) => Ok(Spooled { size: self.size, place: Place::File(file), _share: Some(Arc::new(self.share)) }),
             None => Err(io::Error::other("the file is gone")),
         }
     }
@@ -60,6 +198,8 @@ impl Spool {
 pub struct Spooled {
     size: u64,
     place: Place,
+    /// Its room, until the last of the clones is gone.
+    _share: Option<Arc<Share>>,
 }
 
 #[derive(Clone, Debug)]
@@ -98,9 +238,10 @@ impl Spooled {
     }
 }
 
+/// Bytes that are in memory already and take no room.
 impl From<Bytes> for Spooled {
     fn from(bytes: Bytes) -> Self {
-        Self { size: bytes.len() as u64, place: Place::Memory(bytes) }
+        Self { size: bytes.len() as u64, place: Place::Memory(bytes), _share: None }
     }
 }
 
@@ -117,11 +258,13 @@ mod tests {
     async fn what_is_written_is_read_again_be_it_few_or_many() {
         for size in [0, 1, CHUNK - 1, CHUNK, 3 * CHUNK + 5] {
             let bytes: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
-            let mut spool = Spool::default();
+            let spools = Spools::new(16 << 20);
+            let mut spool = spools.open(1, 10).await.unwrap();
             for piece in bytes.chunks(100_003) {
                 spool.write(piece).await.unwrap();
             }
             let spooled = spool.finish().await.unwrap();
+            assert_eq!(spools.held(), size as u64);
             assert_eq!(spooled.size(), size as u64);
             assert_eq!(matches!(spooled.place, Place::Memory(_)), size < CHUNK, "{size}");
             for _ in 0..2 {
@@ -131,5 +274,67 @@ mod tests {
                 assert!(read == bytes, "{size}");
             }
         }
+    }
+
+    const MIB: u64 = 1 << 20;
+    const AT_ONCE: Duration = Duration::from_millis(1);
+
+    #[tokio::test]
+    async fn no_workspace_gets_more_than_half_and_all_together_no_more_than_there_is() {
+        let spools = Spools::new(8 * MIB);
+        let open = |workspace, bytes| spools.open_within(workspace, bytes, AT_ONCE);
+        let one = open(1, 3 * MIB).await.unwrap();
+        assert!(matches!(open(1, 2 * MIB).await, Err(SpoolError::Full)), "its half is used up");
+        let two = open(2, 4 * MIB).await.unwrap();
+        assert!(matches!(open(3, 2 * MIB).await, Err(SpoolError::Full)), "there is 1 MiB left of all");
+        assert_eq!(spools.held(), 7 * MIB);
+        drop(one);
+        open(3, 2 * MIB).await.unwrap();
+        drop(two);
+        assert_eq!(spools.held(), 0);
+        assert!(spools.0.held().by_workspace.is_empty(), "nothing is remembered of those who are gone");
+    }
+
+    #[tokio::test]
+    async fn one_that_waits_gets_what_becomes_free() {
+        let spools = Spools::new(8 * MIB);
+        let first = spools.open(1, 4 * MIB).await.unwrap();
+        let waiting = spools.open(1, MIB);
+        tokio::pin!(waiting);
+        assert!(tokio::time::timeout(AT_ONCE, &mut waiting).await.is_err());
+        let spooled = first.finish().await.unwrap();
+        assert_eq!(waiting.await.unwrap().share.bytes, MIB, "what is not needed is given back at the end");
+        drop(spooled);
+    }
+
+    #[tokio::test]
+    async fn a_spool_that_was_opened_for_less_grows_while_there_is_room() {
+        let spools = Spools::new(4 * MIB);
+        let mut spool = spools.open(1, 0).await.unwrap();
+        let piece = vec![7; 300_000];
+        let mut written = 0;
+        let full = loop {
+            match spool.write(&piece).await {
+                Ok(()) => written += piece.len() as u64,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, SpoolError::Full));
+        assert!(written <= 2 * MIB && written + 300_000 > 2 * MIB, "{written}");
+        drop(spool);
+        assert_eq!(spools.held(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_room_is_held_until_the_last_who_may_read_it_is_gone() {
+        let spools = Spools::new(4 * MIB);
+        let mut spool = spools.open(1, MIB).await.unwrap();
+        spool.write(&vec![1; CHUNK]).await.unwrap();
+        let spooled = spool.finish().await.unwrap();
+        let clone = spooled.clone();
+        drop(spooled);
+        assert_eq!(spools.held(), CHUNK as u64);
+        drop(clone);
+        assert_eq!(spools.held(), 0);
     }
 }

@@ -74,6 +74,15 @@ pub async fn look(store: &Store, slot: &Slot) -> Result<Found> {
     find(&mut store.read().await?, store.cipher(), slot, store.now()).await
 }
 
+/// Whether anything stands under the key, whatever request it was.
+pub async fn is_known(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<bool> {
+    const SQL: &str = "SELECT count(*)
+        FROM idempotency_keys
+        WHERE api_key_id = $1 AND key = $2";
+    let known: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(api_key_id).bind(key).fetch_one(c))?;
+    Ok(known > 0)
+}
+
 /// Takes the key for this transaction and says what stands under it.
 pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<Found> {
     if tx.is_postgres() {

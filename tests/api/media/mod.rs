@@ -2,5 +2,6 @@
 
 mod imports;
 mod library;
+mod receiving;
 mod serving;
 mod upload;

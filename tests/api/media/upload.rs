@@ -154,7 +154,7 @@ async fn bytes_that_are_no_picture_are_refused(app: TestApp) {
 }
 
 /// Sends the head of an upload and some bytes of its body, and reads what is answered to that.
-async fn answer_to(t: &Tenant<'_>, length: &str, body: &[u8]) -> String {
+pub async fn answer_to(t: &Tenant<'_>, length: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(t.app.address).await.unwrap();
     let head = format!(
         "POST {BASE}{} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {}\r\nContent-Type: multipart/form-data; boundary=b\r\n{length}\r\n\r\n",

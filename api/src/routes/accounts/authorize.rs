@@ -2,6 +2,8 @@
 //!
 //! The browser flow itself is not there yet: no platform that needs it is configured, and each answers so.
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::domain::platform::{Mode, Platform};
 use crier_common::store::Tx;
@@ -12,6 +14,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::{record, request};
 
 crier_common::text_enum! {
@@ -49,16 +52,17 @@ pub fn endpoint() -> Endpoint {
             Code::PlatformNotConfigured,
             Code::LimitReached,
         ])
-        .writes(authorize)
+        .checks_then_writes(|cx| cx.said(read), authorize)
 }
 
-async fn authorize(cx: &Context, _: &mut Tx) -> Result<Answer> {
-    let asked = cx.read(|f| {
-        let platform = f.required("platform", f.word("platform"));
-        let target = f.word("target").value();
-        Some(NewAuthorization { platform: platform?, target })
-    })?;
-    let NewAuthorization { platform, target } = asked;
+fn read(f: &Fields<'_>) -> Option<NewAuthorization> {
+    let platform = f.required("platform", f.word("platform"));
+    let target = f.word("target").value();
+    Some(NewAuthorization { platform: platform?, target })
+}
+
+async fn authorize(cx: &Context, _: &mut Tx, said: Arc<Said<Option<NewAuthorization>>>) -> Result<Answer> {
+    let &NewAuthorization { platform, target } = said.valid()?;
     tracing::debug!(%platform, target = target.unwrap_or(Target::Default).as_str(), "an authorization is asked for");
     match cx.app.platforms.descriptor(platform).mode {
         Mode::SelfConnect => {

@@ -8,7 +8,7 @@ use crier_common::ai::PictureWish;
 use crier_common::domain::access::Scope;
 use crier_common::domain::ai::{Operation, Quality, Size};
 use crier_common::domain::media::AssetType;
-use crier_common::media::{self, Described, Spool, Spooled, TakeInError, TakenIn};
+use crier_common::media::{self, Described, SpoolError, Spooled, TakeInError, TakenIn};
 use crier_common::store::{Tx, files, media as assets};
 use serde_json::json;
 
@@ -115,17 +115,17 @@ async fn prepare(cx: &Context) -> Result<Finish> {
 async fn check_room(cx: &Context) -> Result<()> {
     let Some(cap) = cx.plan.storage_bytes() else { return Ok(()) };
     let used = files::used(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?;
-    if u64::try_from(used).is_ok_and(|used| used >= cap) { Err(storage_full(cx)) } else { Ok(()) }
+    if u64::try_from(used).is_ok_and(|used| used >= cap) { Err(storage_full(cx.plan.storage_mib)) } else { Ok(()) }
 }
 
 /// Puts the picture into the storage; what is no picture is the provider's fault.
 async fn keep_bytes(cx: &Context, picture: Bytes) -> Result<TakenIn> {
     let work = async {
-        let spooled = spooled(picture).await.map_err(|e| ApiError::storage(format!("a temporary file: {e}")))?;
+        let spooled = spooled(cx, picture).await.map_err(|e| ApiError::storage(e.to_string()))?;
         let taken = cx.app.library.take_in(&cx.app.store, &owner(cx)?, &spooled).await;
         taken.map_err(|error| match error {
             TakeInError::Refused(why) => ApiError::ai_unavailable(format!("its picture is not taken: {why}")),
-            TakeInError::Full => storage_full(cx),
+            TakeInError::Full => storage_full(cx.plan.storage_mib),
             TakeInError::Store(error) => error.into(),
             TakeInError::Storage(error) => ApiError::storage(error.to_string()),
             TakeInError::Machine(why) => ApiError::storage(why),
@@ -136,11 +136,11 @@ async fn keep_bytes(cx: &Context, picture: Bytes) -> Result<TakenIn> {
 }
 
 /// Out of the memory: it may wait for its turn.
-async fn spooled(picture: Bytes) -> std::io::Result<Spooled> {
-    let mut spool = Spool::default();
+async fn spooled(cx: &Context, picture: Bytes) -> std::result::Result<Spooled, SpoolError> {
+    let mut spool = cx.app.library.spools().open(cx.caller.workspace_id, picture.len() as u64).await?;
     spool.write(&picture).await?;
     drop(picture);
-    spool.finish().await
+    Ok(spool.finish().await?)
 }
 
 async fn write(cx: &Context, tx: &mut Tx, made: &Made) -> Result<Answer> {

@@ -1,5 +1,7 @@
 //! `POST /brands`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::domain::event::EventName;
 use crier_common::store::{Tx, brands, events};
@@ -10,7 +12,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::Fields;
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::request;
 
 request! {
@@ -35,10 +37,10 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<Brand>(201, Shape::One)
         .refuses(&[Code::LimitReached])
-        .writes(create)
+        .checks_then_writes(|cx| cx.said(read), create)
 }
 
-fn read(fields: &mut Fields<'_>) -> Option<NewBrand> {
+fn read(fields: &Fields<'_>) -> Option<NewBrand> {
     let name = fields.required("name", fields.text("name", 1..=120));
     let description = fields.text("description", 0..=2000).value();
     let website = fields.url("website").value();
@@ -46,8 +48,8 @@ fn read(fields: &mut Fields<'_>) -> Option<NewBrand> {
     Some(NewBrand { name: name?, description, website, timezone })
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
-    let new = cx.read(read)?;
+async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewBrand>>>) -> Result<Answer> {
+    let new = said.valid()?;
     let brand = brands::NewBrand {
         name: &new.name,
         description: new.description.as_deref(),

@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/content-plans`
 
+use std::sync::Arc;
+
 use chrono::NaiveDate;
 use crier_common::domain::access::Scope;
 use crier_common::domain::content_plan::PlanSize;
@@ -13,7 +15,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::Fields;
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::request;
 
 request! {
@@ -43,7 +45,7 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<ContentPlan>(201, Shape::One)
         .refuses(&[Code::LimitReached])
-        .writes(create)
+        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), create)
         .renders_again("plan", show::show)
 }
 
@@ -51,16 +53,16 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
     let name = f.required("name", f.text("name", 1..=120));
     let description = f.text("description", 0..=2000).value();
     let (starts_on, ends_on) = (f.date("starts_on").value(), f.date("ends_on").value());
-    check_days(f, starts_on, ends_on);
+    check_days(f.problems, starts_on, ends_on);
     let items = items::read_all(f, zone).value();
     let size = items::with(PlanSize::default(), items.as_deref().unwrap_or_default());
-    limits::check_size(f, "items", PlanSize::default(), size);
+    limits::check_size(f.problems, "items", PlanSize::default(), size);
     Some(NewContentPlan { name: name?, description, starts_on, ends_on, items })
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewContentPlan>>>) -> Result<Answer> {
     let brand = cx.brand()?;
-    let new = cx.read(|f| read(f, &brand.timezone))?;
+    let new = said.valid()?;
     let plan = NewPlan {
         name: &new.name,
         description: new.description.as_deref(),
@@ -70,7 +72,7 @@ async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     limits::check_plans(cx, tx).await?;
     limits::check_items(cx, tx, new.items.as_ref().map_or(0, Vec::len)).await?;
     let made = content_plans::create(tx, brand.id, &plan).await?;
-    let items: Vec<_> = new.items.unwrap_or_default().into_iter().map(Into::into).collect();
+    let items: Vec<_> = new.items.iter().flatten().cloned().map(Into::into).collect();
     content_plans::add_items(tx, made.id, &items).await?;
     let items = content_plans::items(tx, made.id).await?;
     let (id, path) = (made.id, format!("/brands/{}/content-plans/{}", brand.id, made.id));

@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/content-plans/{plan}/items`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
@@ -10,6 +12,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
+use crate::fields::Said;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans/{plan}/items", "createPlanItem", Scope::ContentWrite)
@@ -22,19 +25,18 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<PlanItem>(201, Shape::One)
         .refuses(&[Code::LimitReached])
-        .writes(create)
+        .checks_then_writes(|cx| cx.said(|f| items::read(f, cx.zone())), create)
         .renders_again("item", show)
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewPlanItem>>>) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let brand = cx.brand()?;
     let there = content_plans::size(tx, plan.id).await?;
-    let new = cx.read(|f| {
-        let new = items::read(f, &brand.timezone)?;
-        limits::check_size(f, "items", there, items::with(there, std::slice::from_ref(&new)));
-        Some(new)
-    })?;
+    let problems = said.problems();
+    limits::check_size(&problems, "items", there, items::with(there, said.value.as_slice()));
+    problems.done()?;
+    let new = said.valid()?.clone();
     limits::check_items(cx, tx, 1).await?;
     let made = content_plans::add_items(tx, plan.id, &[new.into()]).await?;
     let id = made.first().copied().ok_or_else(|| ApiError::bug("an item was not made"))?;

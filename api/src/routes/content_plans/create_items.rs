@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/content-plans/{plan}/items/bulk`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
@@ -10,6 +12,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::request;
 
 request! {
@@ -32,27 +35,29 @@ pub fn endpoint() -> Endpoint {
         ] }))
         .answers::<PlanItem>(201, Shape::Many)
         .refuses(&[Code::LimitReached])
-        .writes(create)
+        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), create)
         .renders_again("item", show)
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItems> {
+    let list = f.required("items", items::read_all(f, zone))?;
+    if list.is_empty() && !f.problems.has("items") {
+        f.problem("items", "Must have at least one item.");
+    }
+    Some(NewPlanItems { items: list })
+}
+
+async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewPlanItems>>>) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let brand = cx.brand()?;
     let there = content_plans::size(tx, plan.id).await?;
-    let new = cx.read(|f| {
-        let list = f.required("items", items::read_all(f, &brand.timezone));
-        match &list {
-            Some(list) if list.is_empty() && !f.problems.has("items") => {
-                f.problem("items", "Must have at least one item.")
-            }
-            Some(list) => limits::check_size(f, "items", there, items::with(there, list)),
-            None => {}
-        }
-        Some(NewPlanItems { items: list? })
-    })?;
+    let problems = said.problems();
+    let items = said.value.as_ref().map_or(&[][..], |new| &new.items);
+    limits::check_size(&problems, "items", there, items::with(there, items));
+    problems.done()?;
+    let new = said.valid()?;
     limits::check_items(cx, tx, new.items.len()).await?;
-    let rows: Vec<_> = new.items.into_iter().map(Into::into).collect();
+    let rows: Vec<_> = new.items.iter().cloned().map(Into::into).collect();
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;
     let made = content_plans::find_items(tx, brand.id, plan.id, &ids).await?;
     let shown: Vec<PlanItem> = made.into_iter().map(Into::into).collect();

@@ -41,13 +41,7 @@ pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
 
 /// Reads the `items` of a body; too many in one request are refused.
 pub fn read_all(f: &Fields<'_>, zone: &str) -> Given<Vec<NewPlanItem>> {
-    let items = f.objects("items", |item| read(item, zone));
-    if let Given::Value(list) = &items
-        && list.len() > MOST_NEW
-    {
-        f.problem("items", format!("One request makes at most {MOST_NEW} items; this has {}.", list.len()));
-    }
-    items
+    f.objects("items", MOST_NEW, |item| read(item, zone))
 }
 
 /// The size of a plan of this size with these items more.

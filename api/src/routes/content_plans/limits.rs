@@ -6,23 +6,23 @@ use crier_common::store::{Tx, brands, content_plans};
 
 use crate::context::Context;
 use crate::error::{ApiError, Result};
-use crate::fields::Fields;
+use crate::fields::Problems;
 
 /// Refuses, at this field, a plan that would grow past what one may hold. `was`: its size before.
-pub fn check_size(f: &Fields<'_>, field: &str, was: PlanSize, would_be: PlanSize) {
+pub fn check_size(problems: &Problems, field: &str, was: PlanSize, would_be: PlanSize) {
     if would_be.items > MAX_ITEMS && would_be.items > was.items {
         let message = format!(
             "A plan has at most {MAX_ITEMS} items; this one would have {}. Begin another plan.",
             would_be.items
         );
-        f.problem(field, message);
+        problems.add(field, message);
     }
     if would_be.text > MAX_TEXT && would_be.text > was.text {
         let message = format!(
             "The titles and contents of a plan's items have at most {MAX_TEXT} bytes together; these would have {}. Begin another plan.",
             would_be.text
         );
-        f.problem(field, message);
+        problems.add(field, message);
     }
 }
 

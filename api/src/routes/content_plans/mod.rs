@@ -13,7 +13,7 @@ use crate::answer::{Planned, Stamp};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::fields::Fields;
+use crate::fields::Problems;
 use crate::openapi::schema::record;
 
 mod create;
@@ -164,11 +164,11 @@ impl ContentPlan {
 }
 
 /// A plan ends on the day that it starts, or later.
-fn check_days(f: &Fields<'_>, starts_on: Option<NaiveDate>, ends_on: Option<NaiveDate>) {
+fn check_days(problems: &Problems, starts_on: Option<NaiveDate>, ends_on: Option<NaiveDate>) {
     if let (Some(starts), Some(ends)) = (starts_on, ends_on)
         && ends < starts
     {
-        f.problem("ends_on", format!("Must not be before starts_on, {starts}."));
+        problems.add("ends_on", format!("Must not be before starts_on, {starts}."));
     }
 }
 

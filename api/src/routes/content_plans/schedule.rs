@@ -3,6 +3,8 @@
 //! A create of a post that takes its content and its time from the item. The item's row is held from the first look to the
 //! end, so of two requests at once one makes the post and the other finds it.
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::domain::content_plan::{Destination, PlanItem};
 use crier_common::domain::plan::Feature;
@@ -15,7 +17,7 @@ use crate::answer::{Answer, Planned, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Fields, Given, Problems};
+use crate::fields::{Fields, Given, Problems, Said};
 use crate::openapi::schema::{described, record};
 use crate::routes::posts::edit::{self, PostChange, PostOverride, Wanted};
 use crate::routes::posts::{self, Author, PostDetail, Target, TargetError, apply, create};
@@ -24,11 +26,11 @@ described! {
     /// Where an item's post is to go.
     pub struct PlanScheduling {
         /// Ids of accounts of the brand, at least one unless it becomes a draft.
-        pub account_ids: Option<Vec<i64>> { "uniqueItems": true },
+        pub account_ids: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 1000 },
         /// `calendar`: a post at the item's time; `draft`: a draft; `approval`: a post that waits for approval.
         pub destination: Option<Destination> { "default": "calendar" },
         /// As those of a post.
-        pub overrides: Option<Vec<PostOverride>> { "x-extension": true },
+        pub overrides: Option<Vec<PostOverride>> { "maxItems": 1000, "x-extension": true },
     }
 }
 
@@ -71,16 +73,20 @@ pub fn endpoint() -> Endpoint {
     .body::<PlanScheduling>(json!({ "account_ids": [88], "destination": "calendar" }))
     .answers::<ScheduledPost>(201, Shape::One)
     .refuses(&[Code::FeatureNotAvailable, Code::ItemAlreadyScheduled, Code::LimitReached])
-    .writes(schedule)
-        .renders_again("post", show)
+    .checks_then_writes(|cx| cx.said(read), schedule)
+    .renders_again("post", show)
 }
 
-async fn schedule(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn schedule(cx: &Context, tx: &mut Tx, said: Arc<Said<Asked>>) -> Result<Answer> {
     check_feature(cx)?;
     let item = hold_item(cx, tx).await?;
     let post = post_of(cx, tx, &item)?;
-    let (asked, problems) = read(cx, &item);
-    let wanted = Wanted { submits: asked.submits, ..Wanted::of(&post, &[], &asked.change) };
+    let (asked, problems) = (&said.value, said.problems());
+    if asked.destination == Destination::Calendar && item.planned_at.is_none() {
+        problems.add("planned_at", "The item has no time. Give it one, or choose another destination.");
+    }
+    let wanted =
+        Wanted { submits: asked.destination == Destination::Approval, ..Wanted::of(&post, &[], &asked.change) };
     // With a destination that nobody knows it is not known either what of the rest is wrong.
     if !problems.has("destination") {
         let of_post = apply::gather(cx, tx, &post, &wanted, &asked.change, Problems::default()).await?;
@@ -127,23 +133,18 @@ fn post_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
 /// What the request asks of the post.
 struct Asked {
     change: PostChange,
-    submits: bool,
+    destination: Destination,
 }
 
-fn read(cx: &Context, item: &PlanItem) -> (Asked, Problems) {
-    let problems = Problems::default();
-    let f = Fields::new(&cx.body, &problems);
+fn read(f: &Fields<'_>) -> Asked {
     let destination = f.word("destination").value().unwrap_or(Destination::Calendar);
     let schedule_type = match destination {
         Destination::Calendar => Given::Value(ScheduleType::Scheduled),
         Destination::Draft | Destination::Approval => Given::Absent,
     };
-    if destination == Destination::Calendar && item.planned_at.is_none() {
-        f.problem("planned_at", "The item has no time. Give it one, or choose another destination.");
-    }
-    let (accounts, overrides) = (f.ids("account_ids"), edit::read_overrides(&f));
+    let (accounts, overrides) = (f.ids("account_ids", edit::MAX_ACCOUNTS), edit::read_overrides(f));
     let change = PostChange { schedule_type, accounts, overrides, ..PostChange::nothing() };
-    (Asked { change, submits: destination == Destination::Approval }, problems)
+    Asked { change, destination }
 }
 
 /// What a field of a post is called here.

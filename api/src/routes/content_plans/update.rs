@@ -1,8 +1,11 @@
 //! `PUT /brands/{brand}/content-plans/{plan}`
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
 use chrono::{DateTime, NaiveDate, Utc};
 use crier_common::domain::access::Scope;
-use crier_common::domain::content_plan::{PlanItem, PlanSize};
+use crier_common::domain::content_plan::{MAX_ITEMS, PlanItem, PlanSize};
 use crier_common::store::Tx;
 use crier_common::store::content_plans::{self, NewItem};
 use serde_json::json;
@@ -12,7 +15,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, Given, Problems, Said, steps};
 use crate::openapi::schema::request;
 use crate::routes::posts::edit::LONGEST_CONTENT;
 
@@ -50,8 +53,18 @@ pub fn endpoint() -> Endpoint {
         .body::<ContentPlanChange>(json!({ "name": "Spring 2027", "ends_on": "2027-04-04" }))
         .answers::<ContentPlan>(200, Shape::One)
         .refuses(&[Code::LimitReached])
-        .writes(update)
+        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), update)
         .renders_again("plan", show::show)
+}
+
+fn read(f: &Fields<'_>, zone: &str) -> ContentPlanChange {
+    ContentPlanChange {
+        name: f.text("name", 1..=120),
+        description: f.text("description", 0..=2000),
+        starts_on: f.date("starts_on"),
+        ends_on: f.date("ends_on"),
+        items: f.objects("items", MAX_ITEMS, |entry| Some(read_entry(entry, zone))),
+    }
 }
 
 /// An unreadable entry keeps its place, so that the places of the others are those of the request.
@@ -74,9 +87,9 @@ fn size_of(items: &[PlanItem]) -> PlanSize {
 }
 
 /// The size of a plan that has these items: what an entry leaves out is that of the item that it names.
-fn size_after(entries: &[PlanItemEntry], there: &[PlanItem]) -> PlanSize {
+fn size_after(entries: &[PlanItemEntry], there: &HashMap<i64, &PlanItem>) -> PlanSize {
     PlanSize::of(entries.iter().map(|entry| {
-        let was = entry.id.and_then(|id| there.iter().find(|item| item.id == id));
+        let was = entry.id.and_then(|id| there.get(&id));
         let title = match &entry.title {
             Given::Value(title) => title.as_str(),
             Given::Absent | Given::Null => was.map_or("", |item| item.title.as_str()),
@@ -90,43 +103,35 @@ fn size_after(entries: &[PlanItemEntry], there: &[PlanItem]) -> PlanSize {
     }))
 }
 
-fn check_entries(f: &Fields<'_>, entries: &[PlanItemEntry], there: &[PlanItem]) {
-    limits::check_size(f, "items", size_of(there), size_after(entries, there));
-    if f.problems.has("items") {
+fn check_entries(problems: &Problems, entries: &[PlanItemEntry], items: &[PlanItem]) {
+    let there: HashMap<i64, &PlanItem> = items.iter().map(|item| (item.id, item)).collect();
+    limits::check_size(problems, "items", size_of(items), size_after(entries, &there));
+    if problems.has("items") {
         return;
     }
+    let mut seen = HashSet::with_capacity(entries.len());
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
-        if !there.iter().any(|item| item.id == id) {
-            f.problem(&format!("items.{i}.id"), format!("There is no item {id} in this plan."));
-        } else if entries[..i].iter().any(|earlier| earlier.id == Some(id)) {
-            f.problem(&format!("items.{i}.id"), format!("{id} is there already; name each once."));
+        steps::step();
+        if !there.contains_key(&id) {
+            problems.add(format!("items.{i}.id"), format!("There is no item {id} in this plan."));
+        } else if !seen.insert(id) {
+            problems.add(format!("items.{i}.id"), format!("{id} is there already; name each once."));
         }
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<ContentPlanChange>>) -> Result<Answer> {
     let mut plan = hold(cx, tx).await?;
     let there = content_plans::items(tx, plan.id).await?;
-    let zone = &cx.brand()?.timezone;
-    let change = cx.read(|f| {
-        let change = ContentPlanChange {
-            name: f.text("name", 1..=120),
-            description: f.text("description", 0..=2000),
-            starts_on: f.date("starts_on"),
-            ends_on: f.date("ends_on"),
-            items: f.objects("items", |entry| Some(read_entry(entry, zone))),
-        };
-        let days = (change.starts_on.clone().map(Some), change.ends_on.clone().map(Some));
-        check_days(f, days.0.over(plan.starts_on, None), days.1.over(plan.ends_on, None));
-        if let Given::Value(entries) = &change.items {
-            check_entries(f, entries, &there);
-        }
-        Some(change)
-    })?;
-    let more = match &change.items {
-        Given::Value(entries) => entries.len().saturating_sub(there.len()),
-        Given::Absent | Given::Null => 0,
-    };
+    let (change, problems) = (said.value.clone(), said.problems());
+    let days = (change.starts_on.clone().map(Some), change.ends_on.clone().map(Some));
+    check_days(&problems, days.0.over(plan.starts_on, None), days.1.over(plan.ends_on, None));
+    let mut more = 0;
+    if let Given::Value(entries) = &change.items {
+        check_entries(&problems, entries, &there);
+        more = entries.len().saturating_sub(there.len());
+    }
+    problems.done()?;
     limits::check_items(cx, tx, more).await?;
     plan.name = change.name.value().unwrap_or(plan.name);
     plan.description = change.description.map(Some).over(plan.description, None);
@@ -154,8 +159,9 @@ async fn replace(
     let brand = cx.brand()?.id;
     let mut new = Vec::new();
     let mut kept = Vec::new();
+    let mut there: BTreeMap<i64, PlanItem> = there.into_iter().map(|item| (item.id, item)).collect();
     for entry in entries {
-        match there.iter().find(|item| entry.id == Some(item.id)) {
+        match entry.id.and_then(|id| there.remove(&id)) {
             Some(item) => kept.push((item, entry)),
             None => new.push(NewItem {
                 title: entry.title.value().unwrap_or_default(),
@@ -164,8 +170,8 @@ async fn replace(
             }),
         }
     }
-    for item in there.iter().filter(|item| !kept.iter().any(|(k, _)| k.id == item.id)) {
-        content_plans::delete_item(tx, brand, plan_id, item.id).await?;
+    for gone in there.into_keys() {
+        content_plans::delete_item(tx, brand, plan_id, gone).await?;
     }
     for (item, entry) in kept {
         let changed = super::update_item::changed(item.clone(), entry.title, entry.content, entry.planned_at);

@@ -1,5 +1,7 @@
 //! `PUT /brands/{brand}/content-plans/{plan}/items/{item}`
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use crier_common::domain::access::Scope;
 use crier_common::domain::content_plan::{self, PlanSize};
@@ -11,7 +13,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
-use crate::fields::Given;
+use crate::fields::{Fields, Given, Said};
 use crate::openapi::schema::request;
 use crate::routes::posts::edit::LONGEST_CONTENT;
 
@@ -34,7 +36,7 @@ pub fn endpoint() -> Endpoint {
         .features(FEATURES)
         .body::<PlanItemChange>(json!({ "planned_at": "2027-03-02T07:00:00" }))
         .answers::<PlanItem>(200, Shape::One)
-        .writes(update)
+        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), update)
         .renders_again("item", create_item::show)
 }
 
@@ -57,22 +59,24 @@ fn text_of(item: &content_plan::PlanItem) -> usize {
     PlanSize::of([(item.title.as_str(), item.content.as_deref())]).text
 }
 
-async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+fn read(f: &Fields<'_>, zone: &str) -> Option<PlanItemChange> {
+    Some(PlanItemChange {
+        title: f.text("title", items::TITLE),
+        content: f.text("content", 0..=LONGEST_CONTENT),
+        planned_at: f.time("planned_at", zone),
+    })
+}
+
+async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<PlanItemChange>>>) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let item = hold_item(cx, tx).await?;
+    let change = said.valid()?.clone();
     let there = content_plans::size(tx, plan.id).await?;
-    let zone = &cx.brand()?.timezone;
-    let item = cx.read(|f| {
-        let change = PlanItemChange {
-            title: f.text("title", items::TITLE),
-            content: f.text("content", 0..=LONGEST_CONTENT),
-            planned_at: f.time("planned_at", zone),
-        };
-        let others = there.text.saturating_sub(text_of(&item));
-        let item = changed(item, change.title, change.content, change.planned_at);
-        limits::check_size(f, "content", there, PlanSize { text: others + text_of(&item), ..there });
-        Some(item)
-    })?;
+    let others = there.text.saturating_sub(text_of(&item));
+    let item = changed(item, change.title, change.content, change.planned_at);
+    let problems = said.problems();
+    limits::check_size(&problems, "content", there, PlanSize { text: others + text_of(&item), ..there });
+    problems.done()?;
     content_plans::update_item(tx, &item).await?;
     Answer::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))
 }

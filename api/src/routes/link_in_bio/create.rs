@@ -1,20 +1,21 @@
 //! `POST /brands/{brand}/link-in-bio`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
-use crier_common::domain::bio_page::{self, BioPage, MAX_PAGES, Theme};
-use crier_common::domain::media::Asset;
+use crier_common::domain::bio_page::{self, BioPage, MAX_PAGES, MOST_LINKS, Theme};
 use crier_common::random;
 use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
 use crier_common::store::{Tx, brands};
 use serde_json::json;
 
 use super::fields::{self, NewBioLink};
-use super::{FEATURES, LinkInBioPage, TAG, forget_later, hold_avatar, show, taken};
+use super::{FEATURES, LinkInBioPage, TAG, forget_later, rows, show, taken};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::request;
 
 /// How much of a title a slug takes, so that there is room for a number behind it.
@@ -49,7 +50,7 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<LinkInBioPage>(201, Shape::One)
         .refuses(&[Code::LimitReached])
-        .writes(create)
+        .checks_then_writes(|cx| cx.said(read), create)
         .renders_again("linkInBio", show::show)
 }
 
@@ -59,36 +60,31 @@ fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
     Some(NewBioLink { title: title?, url: url? })
 }
 
-fn read(f: &Fields<'_>, is_taken: bool, avatar: Option<&Asset>) -> Option<NewLinkInBioPage> {
-    let title = f.required("title", f.text("title", fields::TITLE));
-    let slug = fields::slug(f).value();
-    if slug.is_some() && is_taken {
-        f.problem("slug", fields::TAKEN);
+/// The title is required; without a readable one what else is wrong is told all the same.
+fn read(f: &Fields<'_>) -> NewLinkInBioPage {
+    let links = f.objects("links", MOST_LINKS, read_link).value();
+    let texts = links.iter().flatten().map(|link| (link.title.as_str(), link.url.as_str()));
+    fields::check_size(f.problems, 0, texts);
+    NewLinkInBioPage {
+        title: f.required("title", f.text("title", fields::TITLE)).unwrap_or_default(),
+        slug: fields::slug(f).value(),
+        theme: f.word("theme").value(),
+        bio: f.text("bio", fields::BIO).value(),
+        avatar: f.id("avatar").value(),
+        links,
     }
-    let (theme, bio) = (f.word("theme").value(), f.text("bio", fields::BIO).value());
-    let avatar = fields::avatar(f, avatar).value();
-    let links = f.objects("links", read_link);
-    if let Given::Value(list) = &links {
-        fields::check_count(f, list.len());
-        fields::check_size(f, 0, list.iter().map(|link| (link.title.as_str(), link.url.as_str())));
-    }
-    Some(NewLinkInBioPage { title: title?, slug, theme, bio, avatar, links: links.value() })
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<NewLinkInBioPage>>) -> Result<Answer> {
     let brand = cx.brand()?.id;
-    let asked = cx.body.get("slug").and_then(|slug| slug.as_str()).filter(|slug| bio_page::is_slug(slug));
-    let is_taken = match asked {
-        Some(slug) => bio_pages::is_taken(tx, slug, None).await?,
-        None => false,
-    };
-    let avatar = hold_avatar(cx, tx).await?;
-    let new = cx.read(|f| read(f, is_taken, avatar.as_ref()))?;
+    let (new, problems) = (&said.value, said.problems());
+    rows(cx, tx, new.slug.as_deref(), new.avatar, None).await?.check(new.slug.as_deref(), new.avatar, &problems);
+    problems.done()?;
     brands::hold(tx, brand).await?;
     let there = bio_pages::count_of_brand(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_PAGES, "link-in-bio pages", there, 1)?;
-    let page = make(tx, brand, &new).await?;
-    let links: Vec<LinkEntry> = new.links.unwrap_or_default().into_iter().map(Into::into).collect();
+    let page = make(tx, brand, new).await?;
+    let links: Vec<LinkEntry> = new.links.iter().flatten().cloned().map(Into::into).collect();
     bio_pages::set_links(tx, page.id, &links).await?;
     forget_later(cx, tx, &page.slug);
     let path = format!("/brands/{brand}/link-in-bio/{}", page.id);

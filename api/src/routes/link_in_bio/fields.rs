@@ -2,12 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-use crier_common::domain::bio_page::{self, LONGEST_SLUG, MAX_LINKS_TEXT, MOST_LINKS};
+use crier_common::domain::bio_page::{self, LONGEST_SLUG, MAX_LINKS_TEXT};
 use crier_common::domain::media::Asset;
 use crier_common::store::bio_pages::LinkEntry;
 use url::Url;
 
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, Given, Problems};
 use crate::openapi::schema::request;
 
 pub const TITLE: RangeInclusive<usize> = 1..=120;
@@ -51,21 +51,14 @@ pub fn link_url(f: &Fields<'_>) -> Given<String> {
     }
 }
 
-/// Tells where there are more links than a page may have.
-pub fn check_count(f: &Fields<'_>, count: usize) {
-    if count > MOST_LINKS {
-        f.problem("links", format!("A page has at most {MOST_LINKS} links; this has {count}."));
-    }
-}
-
 /// Refuses links whose titles and URLs are too large together, unless they were as large before.
-pub fn check_size<'t>(f: &Fields<'_>, was: usize, links: impl Iterator<Item = (&'t str, &'t str)>) {
+pub fn check_size<'t>(problems: &Problems, was: usize, links: impl Iterator<Item = (&'t str, &'t str)>) {
     let size = size_of(links);
     if size > MAX_LINKS_TEXT && size > was {
         let message = format!(
             "The titles and URLs of a page's links have at most {MAX_LINKS_TEXT} bytes together; these have {size}."
         );
-        f.problem("links", message);
+        problems.add("links", message);
     }
 }
 
@@ -91,15 +84,25 @@ fn is_link(url: &str) -> bool {
     }
 }
 
-/// The picture above the title; `found` is what the brand has under that id.
-pub fn avatar(f: &Fields<'_>, found: Option<&Asset>) -> Given<i64> {
-    let id = f.id("avatar");
-    if let Given::Value(id) = &id
-        && found.is_none_or(|asset| asset.id != *id)
-    {
-        f.problem("avatar", format!("There is no such media asset as {id} in this brand."));
+/// What of a request nobody else may have, or must be there.
+pub struct Rows {
+    pub slug_is_taken: bool,
+    /// What the brand has under the id of the picture above the title.
+    pub avatar: Option<Asset>,
+}
+
+impl Rows {
+    /// Tells what does not go with them.
+    pub fn check(&self, slug: Option<&str>, avatar: Option<i64>, problems: &Problems) {
+        if self.slug_is_taken && slug.is_some() {
+            problems.add("slug", TAKEN);
+        }
+        if let Some(id) = avatar
+            && self.avatar.as_ref().is_none_or(|asset| asset.id != id)
+        {
+            problems.add("avatar", format!("There is no such media asset as {id} in this brand."));
+        }
     }
-    id
 }
 
 #[cfg(test)]

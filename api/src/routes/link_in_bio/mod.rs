@@ -101,13 +101,28 @@ fn forget_later(cx: &Context, tx: &mut Tx, slug: &str) {
     tx.after_commit(move || app.bio.forget(&slug));
 }
 
-/// The picture that the request names: held, so that nobody deletes it before this is written. `None` where the brand has
-/// none such.
-async fn hold_avatar(cx: &Context, tx: &mut Tx) -> Result<Option<Asset>> {
-    let Some(id) = cx.body.get("avatar").and_then(|id| id.as_i64()) else { return Ok(None) };
+/// What there is of what a request names. The picture is held, so that nobody deletes it before this is written; `page` is the
+/// one that may have the slug.
+async fn rows(
+    cx: &Context,
+    tx: &mut Tx,
+    slug: Option<&str>,
+    avatar: Option<i64>,
+    page: Option<i64>,
+) -> Result<fields::Rows> {
+    let slug_is_taken = match slug {
+        Some(slug) => bio_pages::is_taken(tx, slug, page).await?,
+        None => false,
+    };
     let brand = cx.brand()?.id;
-    post_media::hold(tx, brand, &[id]).await?;
-    Ok(media::find(tx, brand, id).await?)
+    let avatar = match avatar {
+        Some(id) => {
+            post_media::hold(tx, brand, &[id]).await?;
+            media::find(tx, brand, id).await?
+        }
+        None => None,
+    };
+    Ok(fields::Rows { slug_is_taken, avatar })
 }
 
 fn no_such_page() -> ApiError {

@@ -1,19 +1,21 @@
 //! `PUT /brands/{brand}/link-in-bio/{linkInBio}`
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
-use crier_common::domain::bio_page::{self, BioLink, Theme};
-use crier_common::domain::media::Asset;
+use crier_common::domain::bio_page::{BioLink, MOST_LINKS, Theme};
 use crier_common::store::Tx;
 use crier_common::store::bio_pages::{self, LinkEntry};
 use serde_json::json;
 
 use super::fields;
-use super::{FEATURES, LinkInBioPage, TAG, forget_later, hold_avatar, no_such_page, show, taken};
+use super::{FEATURES, LinkInBioPage, TAG, forget_later, no_such_page, rows, show, taken};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, Given, Problems, Said, steps};
 use crate::openapi::schema::request;
 
 request! {
@@ -48,7 +50,7 @@ pub fn endpoint() -> Endpoint {
         .features(FEATURES)
         .body::<LinkInBioPageChange>(json!({ "title": "Acme Bakery & Café", "theme": "sunset" }))
         .answers::<LinkInBioPage>(200, Shape::One)
-        .writes(update)
+        .checks_then_writes(|cx| cx.said(read), update)
         .renders_again("linkInBio", show::show)
 }
 
@@ -63,52 +65,46 @@ fn read_entry(f: &Fields<'_>) -> BioLinkEntry {
     BioLinkEntry { id: id.value(), title, url }
 }
 
-fn check_entries(f: &Fields<'_>, entries: &[BioLinkEntry], there: &[BioLink]) {
-    fields::check_count(f, entries.len());
+fn check_entries(problems: &Problems, entries: &[BioLinkEntry], there: &[BioLink]) {
     let was = fields::size_of(there.iter().map(|link| (link.title.as_str(), link.url.as_str())));
-    fields::check_size(f, was, entries.iter().map(|entry| texts(entry, there)));
-    if f.problems.has("links") {
+    fields::check_size(problems, was, entries.iter().map(|entry| texts(entry, there)));
+    if problems.has("links") {
         return;
     }
+    let there: HashSet<i64> = there.iter().map(|link| link.id).collect();
+    let mut seen = HashSet::with_capacity(entries.len());
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
-        if !there.iter().any(|link| link.id == id) {
-            f.problem(&format!("links.{i}.id"), format!("There is no link {id} on this page."));
-        } else if entries[..i].iter().any(|earlier| earlier.id == Some(id)) {
-            f.problem(&format!("links.{i}.id"), format!("{id} is there already; name each once."));
+        steps::step();
+        if !there.contains(&id) {
+            problems.add(format!("links.{i}.id"), format!("There is no link {id} on this page."));
+        } else if !seen.insert(id) {
+            problems.add(format!("links.{i}.id"), format!("{id} is there already; name each once."));
         }
     }
 }
 
-fn read(f: &Fields<'_>, there: &[BioLink], is_taken: bool, avatar: Option<&Asset>) -> LinkInBioPageChange {
-    let slug = fields::slug(f);
-    if is_taken && matches!(slug, Given::Value(_)) {
-        f.problem("slug", fields::TAKEN);
-    }
-    let links = f.objects("links", |entry| Some(read_entry(entry)));
-    if let Given::Value(entries) = &links {
-        check_entries(f, entries, there);
-    }
+fn read(f: &Fields<'_>) -> LinkInBioPageChange {
     LinkInBioPageChange {
         title: f.text("title", fields::TITLE),
-        slug,
+        slug: fields::slug(f),
         theme: f.word("theme"),
         bio: f.text("bio", fields::BIO),
-        avatar: fields::avatar(f, avatar),
-        links,
+        avatar: f.id("avatar"),
+        links: f.objects("links", MOST_LINKS, |entry| Some(read_entry(entry))),
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<LinkInBioPageChange>>) -> Result<Answer> {
     let page = bio_pages::find_for_update(tx, cx.brand()?.id, cx.id("linkInBio")?).await?;
     let mut page = page.ok_or_else(no_such_page)?;
     let there = bio_pages::links(tx, page.id).await?;
-    let asked = cx.body.get("slug").and_then(|slug| slug.as_str()).filter(|slug| bio_page::is_slug(slug));
-    let is_taken = match asked {
-        Some(slug) => bio_pages::is_taken(tx, slug, Some(page.id)).await?,
-        None => false,
-    };
-    let avatar = hold_avatar(cx, tx).await?;
-    let change = cx.read(|f| Some(read(f, &there, is_taken, avatar.as_ref())))?;
+    let (change, problems) = (said.value.clone(), said.problems());
+    let (slug, avatar) = (change.slug.clone().value(), change.avatar.clone().value());
+    rows(cx, tx, slug.as_deref(), avatar, Some(page.id)).await?.check(slug.as_deref(), avatar, &problems);
+    if let Given::Value(entries) = &change.links {
+        check_entries(&problems, entries, &there);
+    }
+    problems.done()?;
     forget_later(cx, tx, &page.slug);
     page.title = change.title.value().unwrap_or(page.title);
     page.slug = change.slug.value().unwrap_or(page.slug);

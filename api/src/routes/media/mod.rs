@@ -104,17 +104,17 @@ fn refused(cx: &Context, error: TakeInError) -> ApiError {
         TakeInError::Refused(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),
         TakeInError::Refused(Refusal::Unsupported(why)) => ApiError::new(Code::UnsupportedMediaType, why),
         TakeInError::Refused(Refusal::TooLarge(why)) => ApiError::new(Code::PayloadTooLarge, why),
-        TakeInError::Full => storage_full(cx),
+        TakeInError::Full => storage_full(cx.plan.storage_mib),
         TakeInError::Store(error) => error.into(),
         TakeInError::Storage(error) => ApiError::storage(error.to_string()),
         TakeInError::Machine(why) => ApiError::storage(why),
     }
 }
 
-pub fn storage_full(cx: &Context) -> ApiError {
+pub fn storage_full(storage_mib: Option<u64>) -> ApiError {
     let message = format!(
         "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a larger plan.",
-        cx.plan.storage_mib.unwrap_or_default()
+        storage_mib.unwrap_or_default()
     );
     ApiError::new(Code::StorageLimitExceeded, message)
 }

@@ -1,5 +1,7 @@
 //! `PUT /brands/{brand}/media/{media}`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::domain::media::AssetType;
 use crier_common::media;
@@ -11,7 +13,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::Given;
+use crate::fields::{Fields, Given, Said};
 use crate::openapi::schema::request;
 
 request! {
@@ -35,19 +37,21 @@ pub fn endpoint() -> Endpoint {
         .body::<MediaChange>(json!({ "alt_text": "Fresh bread on a shelf" }))
         .answers::<MediaAsset>(200, Shape::One)
         .refuses(&[Code::ValidationFailed])
-        .writes(update)
+        .checks_then_writes(|cx| cx.said(read), update)
 }
 
-async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+fn read(f: &Fields<'_>) -> Option<MediaChange> {
+    Some(MediaChange {
+        alt_text: f.text("alt_text", 0..=LONGEST_ALT),
+        filename: f.text("filename", 1..=255),
+        asset_type: f.word("asset_type"),
+    })
+}
+
+async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<MediaChange>>>) -> Result<Answer> {
     assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
     let mut asset = show::find(cx, tx).await?;
-    let change = cx.read(|f| {
-        Some(MediaChange {
-            alt_text: f.text("alt_text", 0..=LONGEST_ALT),
-            filename: f.text("filename", 1..=255),
-            asset_type: f.word("asset_type"),
-        })
-    })?;
+    let change = said.valid()?.clone();
     asset.alt_text = change.alt_text.map(Some).over(asset.alt_text, None).filter(|text| !text.is_empty());
     if let Some(name) = change.filename.value() {
         asset.filename = media::filename(Some(&name), asset.mime_type);

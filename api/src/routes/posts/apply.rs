@@ -1,8 +1,11 @@
 //! Carrying out what was decided, in the request's transaction.
 
+use std::collections::HashMap;
+
 use crier_common::domain::account::SocialAccount;
 use crier_common::domain::job::{Kind, Lane, NewJob};
 use crier_common::domain::media::Asset;
+use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, Target, TargetStatus};
 use crier_common::store::{Conn, Tx, accounts, jobs, media, post_media, posts, targets, usage};
 
@@ -43,7 +46,12 @@ impl Named {
     }
 
     pub fn known<'a>(&'a self, cx: &'a Context) -> Known<'a> {
-        Known { platforms: &cx.app.platforms, accounts: &self.accounts, assets: &self.assets, now: cx.now }
+        Known {
+            platforms: &cx.app.platforms,
+            accounts: self.accounts.iter().map(|account| (account.id, account)).collect(),
+            assets: self.assets.iter().map(|asset| (asset.id, asset)).collect(),
+            now: cx.now,
+        }
     }
 }
 
@@ -52,6 +60,8 @@ fn media_named(wanted: &Wanted, change: &PostChange) -> Vec<i64> {
     let mut ids = wanted.all_media();
     if let Given::Value(list) = &change.overrides {
         ids.extend(list.iter().flat_map(|one| one.media.iter().flatten()));
+        ids.sort_unstable();
+        ids.dedup();
     }
     ids
 }
@@ -160,9 +170,10 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
     }
     let ids: Vec<i64> = decision.insert.iter().map(|(id, ..)| *id).collect();
     let found = accounts::find_many(tx, cx.brand()?.id, &ids).await?;
+    let platforms: HashMap<i64, Platform> = found.iter().map(|account| (account.id, account.platform)).collect();
     for (account_id, place, wish) in &decision.insert {
-        let account = found.iter().find(|a| a.id == *account_id);
-        let platform = account.ok_or_else(|| ApiError::bug("an account that was checked is gone"))?.platform;
+        let platform = platforms.get(account_id).copied();
+        let platform = platform.ok_or_else(|| ApiError::bug("an account that was checked is gone"))?;
         targets::insert(tx, post_id, *account_id, platform, *place, wish).await?;
     }
     Ok(())

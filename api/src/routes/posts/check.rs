@@ -1,14 +1,16 @@
 //! Whether a post as it would be is valid (422). All problems are told at once.
 
+use std::collections::{HashMap, HashSet};
+
 use chrono::{DateTime, Months, Utc};
 use crier_common::domain::account::SocialAccount;
 use crier_common::domain::media::Asset;
-use crier_common::domain::platform::Platform;
+use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::platforms::{Registry, pictures, text};
 
 use super::edit::{PostChange, Wanted, WantedTarget};
-use crate::fields::{Given, Problems};
+use crate::fields::{Given, Problems, steps};
 
 /// How far ahead a post may be scheduled.
 const FURTHEST: Months = Months::new(60);
@@ -16,11 +18,28 @@ const FURTHEST: Months = Months::new(60);
 /// What the checks look things up in.
 pub struct Known<'a> {
     pub platforms: &'a Registry,
-    /// Those of the wanted accounts that are the brand's.
-    pub accounts: &'a [SocialAccount],
-    /// Those of the wanted pictures that are the brand's.
-    pub assets: &'a [Asset],
+    /// Those of the wanted accounts that are the brand's, by their ids.
+    pub accounts: HashMap<i64, &'a SocialAccount>,
+    /// Those of the wanted pictures that are the brand's, by their ids.
+    pub assets: HashMap<i64, &'a Asset>,
     pub now: DateTime<Utc>,
+}
+
+/// What the post's own text counts on each platform: it is measured once for all accounts of one.
+#[derive(Default)]
+pub struct Measures(HashMap<Platform, text::Measure>);
+
+impl Measures {
+    fn of(&mut self, wanted: &Wanted, target: &WantedTarget, descriptor: &Descriptor) -> text::Measure {
+        let measure = |content: &str| {
+            steps::step();
+            text::measure(descriptor, content)
+        };
+        match &target.wish.content {
+            Some(own) => measure(own),
+            None => *self.0.entry(descriptor.platform).or_insert_with(|| measure(&wanted.content)),
+        }
+    }
 }
 
 /// One thing that a platform would refuse.
@@ -58,8 +77,9 @@ pub fn check(post: &Post, wanted: &Wanted, change: &PostChange, known: &Known<'_
         accounts(wanted, known, goes_out, problems);
     }
     if goes_out && !problems.has("content") {
-        for target in &wanted.targets {
-            let Some(checked) = on_platform(wanted, target, known) else { continue };
+        let mut measures = Measures::default();
+        for target in wanted.targets.iter().take_while(|_| !problems.is_full()) {
+            let Some(checked) = on_platform(wanted, target, known, &mut measures) else { continue };
             for problem in checked.problems {
                 problems.add(problem.field, problem.message);
             }
@@ -104,7 +124,8 @@ fn unknown(place: &str, ids: &[i64], known: &Known<'_>, problems: &Problems) {
         return;
     }
     for (i, id) in ids.iter().enumerate() {
-        if !known.assets.iter().any(|asset| asset.id == *id) {
+        steps::step();
+        if !known.assets.contains_key(id) {
             problems.add(format!("{place}.{i}"), format!("There is no such media asset as {id} in this brand."));
         }
     }
@@ -115,14 +136,16 @@ fn overrides(wanted: &Wanted, change: &PostChange, problems: &Problems) {
     if problems.has("accounts") {
         return;
     }
+    let wanted: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+    let mut seen = HashSet::with_capacity(list.len());
     for (i, one) in list.iter().enumerate() {
         let path = format!("overrides.{i}.account_id");
         if problems.has(&path) {
             continue;
         }
-        if !wanted.targets.iter().any(|t| t.account_id == one.account_id) {
+        if !wanted.contains(&one.account_id) {
             problems.add(path, format!("Account {} is not among the accounts of this post.", one.account_id));
-        } else if list[..i].iter().any(|earlier| earlier.account_id == one.account_id) {
+        } else if !seen.insert(one.account_id) {
             problems.add(path, format!("There is an override for account {} already.", one.account_id));
         }
     }
@@ -155,7 +178,8 @@ fn accounts(wanted: &Wanted, known: &Known<'_>, goes_out: bool, problems: &Probl
         problems.add("accounts", "At least one account is needed, unless the post is a draft.");
     }
     for (i, target) in wanted.targets.iter().enumerate() {
-        if !known.accounts.iter().any(|a| a.id == target.account_id) {
+        steps::step();
+        if !known.accounts.contains_key(&target.account_id) {
             let message = format!("There is no account {} in this brand.", target.account_id);
             problems.add(format!("accounts.{i}"), message);
         }
@@ -163,13 +187,21 @@ fn accounts(wanted: &Wanted, known: &Known<'_>, goes_out: bool, problems: &Probl
 }
 
 /// How a target stands to its platform's rules; `None` for an account that is not there.
-pub fn on_platform(wanted: &Wanted, target: &WantedTarget, known: &Known<'_>) -> Option<Checked> {
-    let account = known.accounts.iter().find(|a| a.id == target.account_id)?;
+pub fn on_platform(
+    wanted: &Wanted,
+    target: &WantedTarget,
+    known: &Known<'_>,
+    measures: &mut Measures,
+) -> Option<Checked> {
+    steps::step();
+    let account = known.accounts.get(&target.account_id)?;
     let descriptor = known.platforms.descriptor(account.platform);
     let media = wanted.media_of(&target.wish);
-    let found = text::check(descriptor, wanted.content_of(&target.wish), media.len());
-    let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
-    let sizes: Vec<_> = media.iter().map(|id| known.assets.iter().find(|a| a.id == *id).map(size)).collect();
+    let found = text::judge(descriptor, &measures.of(wanted, target, descriptor), media.len());
+    let size = |asset: &&Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
+    // Those beyond what the platform takes are told of already.
+    let shown = media.iter().take(descriptor.capabilities.media.max_images as usize);
+    let sizes: Vec<_> = shown.map(|id| known.assets.get(id).map(size)).collect();
     // A wish of its own is told where the request has it.
     let own = |field: &str, is_own: bool| match target.place {
         Some(i) if is_own => format!("overrides.{i}.{field}"),
@@ -195,3 +227,6 @@ pub fn on_platform(wanted: &Wanted, target: &WantedTarget, known: &Known<'_>) ->
     let (account_id, platform) = (account.id, account.platform);
     Some(Checked { account_id, platform, length: found.length, limit: found.limit, problems })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/posts`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::store::{Tx, posts};
@@ -11,7 +13,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Fields, Problems};
+use crate::fields::Said;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts", "createPost", Scope::PostsWrite)
@@ -26,7 +28,7 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<PostDetail>(201, Shape::One)
         .refuses(&[Code::LimitReached])
-        .writes(create)
+        .checks_then_writes(read, create)
         .renders_again("post", show::show)
 }
 
@@ -55,12 +57,16 @@ pub async fn store(cx: &Context, tx: &mut Tx, post: Post, wanted: &Wanted) -> Re
     apply::carry_out(cx, tx, Post { id, ..post }, &[], wanted).await
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+/// What the body asks of a post.
+pub fn read(cx: &Context) -> Said<PostChange> {
+    cx.said(|f| PostChange::read(f, cx.zone()))
+}
+
+async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<PostChange>>) -> Result<Answer> {
     let post = Post { created_at: tx.now, updated_at: tx.now, ..empty(cx)? };
-    let problems = Problems::default();
-    let change = PostChange::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
-    let wanted = Wanted::of(&post, &[], &change);
-    apply::validate(cx, tx, &post, &wanted, &change, problems).await?;
+    let change = &said.value;
+    let wanted = Wanted::of(&post, &[], change);
+    apply::validate(cx, tx, &post, &wanted, change, said.problems()).await?;
     let post = store(cx, tx, post, &wanted).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;

@@ -4,14 +4,20 @@
 //! [`PostChange`] is what the body says, [`Wanted`] the post as it would be, and [`decide`] whether the post's state allows
 //! it, and what there is to do.
 
+use std::collections::{HashMap, HashSet};
+
 use chrono::{DateTime, Utc};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetStatus, Wish};
 use serde_json::{Map, Value};
 
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, Given, steps};
 use crate::openapi::schema::request;
 
 pub const LONGEST_CONTENT: usize = 65_535;
+/// How many accounts a post goes to at most.
+pub const MAX_ACCOUNTS: usize = 1_000;
+/// How many pictures a post shows at most; no platform takes as many.
+pub const MAX_MEDIA: usize = 100;
 
 request! {
     /// What is to change of a post; what is absent stays, null empties.
@@ -19,10 +25,10 @@ request! {
         pub content: Given<String> { "maxLength": 65535 },
         pub schedule_type: Given<ScheduleType>,
         pub scheduled_at: Given<DateTime<Utc>> { "x-extension": true },
-        pub accounts: Given<Vec<i64>> { "uniqueItems": true, "x-extension": true },
-        pub media: Given<Vec<i64>> { "uniqueItems": true, "x-extension": true },
+        pub accounts: Given<Vec<i64>> { "uniqueItems": true, "maxItems": 1000, "x-extension": true },
+        pub media: Given<Vec<i64>> { "uniqueItems": true, "maxItems": 100, "x-extension": true },
         /// In place of all that there were.
-        pub overrides: Given<Vec<PostOverride>> { "x-extension": true },
+        pub overrides: Given<Vec<PostOverride>> { "maxItems": 1000, "x-extension": true },
     }
 
     /// A wish for one account. What is absent is the post's.
@@ -30,7 +36,7 @@ request! {
         /// One of the post's accounts.
         pub account_id: i64,
         pub content: Option<String> { "minLength": 1, "maxLength": 65535 },
-        pub media: Option<Vec<i64>> { "uniqueItems": true },
+        pub media: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 100 },
         /// What a platform needs beyond text, as its descriptor says: `title`, `board`, `subreddit`, `link`, `visibility`.
         pub options: Option<Map<String, Value>>,
     }
@@ -42,8 +48,8 @@ impl PostChange {
             content: f.text("content", 0..=LONGEST_CONTENT),
             schedule_type: f.word("schedule_type"),
             scheduled_at: f.time("scheduled_at", zone),
-            accounts: f.ids("accounts"),
-            media: f.ids("media"),
+            accounts: f.ids("accounts", MAX_ACCOUNTS),
+            media: f.ids("media", MAX_MEDIA),
             overrides: read_overrides(f),
         }
     }
@@ -62,16 +68,16 @@ impl PostChange {
 
 /// `overrides`, for any body that has them.
 pub fn read_overrides(f: &Fields<'_>) -> Given<Vec<PostOverride>> {
-    f.objects("overrides", read_override)
+    f.objects("overrides", MAX_ACCOUNTS, read_override)
 }
 
 /// An unreadable one keeps its place, so that the places of the others are those of the request.
 fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
     let account_id = f.required("account_id", f.id("account_id"));
     let content = f.text("content", 1..=LONGEST_CONTENT).value();
-    let media = f.ids("media").value();
+    let media = f.ids("media", MAX_MEDIA).value();
     let options = f.object("options").value().cloned();
-    if options.as_ref().is_some_and(|options| holds_nul(&Value::Object(options.clone()))) {
+    if options.as_ref().is_some_and(any_nul) {
         f.problem("options", "Must not contain the character NUL.");
     }
     Some(PostOverride { account_id: account_id.unwrap_or_default(), content, media, options })
@@ -84,11 +90,16 @@ impl PostOverride {
     }
 }
 
+fn any_nul(object: &Map<String, Value>) -> bool {
+    object.iter().any(|(key, value)| key.contains('\0') || holds_nul(value))
+}
+
 fn holds_nul(value: &Value) -> bool {
+    steps::step();
     match value {
         Value::String(text) => text.contains('\0'),
         Value::Array(list) => list.iter().any(holds_nul),
-        Value::Object(object) => object.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
+        Value::Object(object) => any_nul(object),
         _ => false,
     }
 }
@@ -146,17 +157,21 @@ impl Wanted {
             Given::Null => Some(&[][..]),
             Given::Value(list) => Some(list.as_slice()),
         };
+        // Of two for one account, which are refused later, the first one counts.
+        let mut places = HashMap::new();
+        for (place, one) in overrides.unwrap_or_default().iter().enumerate() {
+            places.entry(one.account_id).or_insert(place);
+        }
+        let there: HashMap<i64, &Standing> = standing.iter().map(|s| (s.target.account_id, s)).collect();
         let target = |account_id: i64| {
-            let place = overrides.and_then(|list| list.iter().position(|o| o.account_id == account_id));
+            steps::step();
+            let place = places.get(&account_id).copied();
+            let there = there.get(&account_id);
             let wish = match (overrides, place) {
                 (Some(list), Some(place)) => list[place].wish(),
                 (Some(_), None) => Wish::default(),
-                (None, _) => {
-                    let kept = standing.iter().find(|s| s.target.account_id == account_id);
-                    kept.map(Standing::wish).unwrap_or_default()
-                }
+                (None, _) => there.map(|s| s.wish()).unwrap_or_default(),
             };
-            let there = standing.iter().find(|s| s.target.account_id == account_id);
             let published = there.is_some_and(|s| s.target.status == TargetStatus::Published);
             WantedTarget { account_id, wish, place, published }
         };
@@ -313,8 +328,10 @@ pub fn decide(post: &Post, standing: &[Standing], wanted: &Wanted, now: DateTime
 impl Decision {
     /// Compares the targets that are there with those that are wanted.
     fn match_targets(&mut self, post: &Post, standing: &[Standing], wanted: &Wanted) -> Result<(), Conflict> {
+        let before: HashMap<i64, (i32, &Standing)> =
+            (0..).zip(standing).map(|(was, s)| (s.target.account_id, (was, s))).collect();
         for (place, target) in (0..).zip(&wanted.targets) {
-            let Some((was, there)) = (0..).zip(standing).find(|(_, s)| s.target.account_id == target.account_id) else {
+            let Some(&(was, there)) = before.get(&target.account_id) else {
                 self.insert.push((target.account_id, place, target.wish.clone()));
                 continue;
             };
@@ -335,8 +352,9 @@ impl Decision {
                 self.wishes.push((there.target.id, target.wish.clone()));
             }
         }
-        let stays = |s: &&Standing| wanted.targets.iter().any(|t| t.account_id == s.target.account_id);
-        self.remove = standing.iter().filter(|s| !stays(s)).map(|s| s.target.id).collect();
+        let stay: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+        let gone = standing.iter().filter(|s| !stay.contains(&s.target.account_id));
+        self.remove = gone.map(|s| s.target.id).collect();
         Ok(())
     }
 }

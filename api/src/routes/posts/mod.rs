@@ -157,9 +157,9 @@ described! {
         /// Required for `scheduled`, kept with a draft, ignored for `now`. In the future, within 5 years. Without an offset it is in the brand's time zone.
         pub scheduled_at: Option<Planned>,
         /// Ids of accounts of the brand, at least one unless this is a draft.
-        pub accounts: Option<Vec<i64>> { "uniqueItems": true },
-        pub media: Option<Vec<i64>> { "uniqueItems": true, "x-extension": true },
-        pub overrides: Option<Vec<edit::PostOverride>> { "x-extension": true },
+        pub accounts: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 1000 },
+        pub media: Option<Vec<i64>> { "uniqueItems": true, "maxItems": 100, "x-extension": true },
+        pub overrides: Option<Vec<edit::PostOverride>> { "maxItems": 1000, "x-extension": true },
     }
 }
 

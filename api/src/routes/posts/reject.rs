@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/posts/{post}/reject`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::domain::plan::Feature;
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
@@ -12,6 +14,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::request;
 
 request! {
@@ -31,14 +34,18 @@ pub fn endpoint() -> Endpoint {
         .optional_body::<Rejection>(json!({ "reason": "The offer has changed." }))
         .answers::<PostDetail>(200, Shape::One)
         .refuses(&[Code::PostNotPending])
-        .writes(reject)
+        .checks_then_writes(|cx| cx.said(read), reject)
         .renders_again("post", show::show)
 }
 
-async fn reject(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+fn read(f: &Fields<'_>) -> Option<Rejection> {
+    Some(Rejection { reason: f.text("reason", 0..=2000).value() })
+}
+
+async fn reject(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<Rejection>>>) -> Result<Answer> {
     check_role(cx)?;
     apply::lock(cx, tx).await?;
-    let rejection = cx.read(|f| Some(Rejection { reason: f.text("reason", 0..=2000).value() }))?;
+    let rejection = said.valid()?;
     let post = lock_pending(cx, tx).await?;
     let (status, schedule_type) = (PostStatus::Draft, ScheduleType::Draft);
     let post = Post { status, schedule_type, updated_at: tx.now, ..post };

@@ -1,16 +1,18 @@
 //! `PUT /brands/{brand}/posts/{post}`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::store::Tx;
 use serde_json::json;
 
 use super::edit::{PostChange, Wanted};
-use super::{PostDetail, TAG, apply, show};
+use super::{PostDetail, TAG, apply, create, show};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Fields, Problems};
+use crate::fields::Said;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/posts/{post}", "updatePost", Scope::PostsWrite)
@@ -22,17 +24,16 @@ pub fn endpoint() -> Endpoint {
         .body::<PostChange>(json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" }))
         .answers::<PostDetail>(200, Shape::One)
         .refuses(&[Code::PostNotEditable, Code::LimitReached])
-        .writes(update)
+        .checks_then_writes(create::read, update)
         .renders_again("post", show::show)
 }
 
-async fn update(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<PostChange>>) -> Result<Answer> {
     let post = apply::lock(cx, tx).await?;
     let there = apply::standing(tx, post.id).await?;
-    let problems = Problems::default();
-    let change = PostChange::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
-    let wanted = Wanted::of(&post, &there, &change);
-    apply::validate(cx, tx, &post, &wanted, &change, problems).await?;
+    let change = &said.value;
+    let wanted = Wanted::of(&post, &there, change);
+    apply::validate(cx, tx, &post, &wanted, change, said.problems()).await?;
     let post = apply::carry_out(cx, tx, post, &there, &wanted).await?;
     Answer::ok(PostDetail::load(tx, post).await?)
 }

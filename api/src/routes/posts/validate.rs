@@ -5,14 +5,14 @@ use crier_common::domain::platform::Platform;
 use crier_common::store::Conn;
 use serde_json::json;
 
-use super::check::{check, on_platform};
+use super::check::{Checked, Measures, check, on_platform};
 use super::edit::{PostChange, Wanted};
 use super::{NewPost, TAG, apply, create};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Fields, Given, Problems};
+use crate::fields::{Given, MAX_PROBLEMS};
 use crate::openapi::schema::record;
 
 record! {
@@ -56,8 +56,8 @@ pub fn endpoint() -> Endpoint {
 
 async fn validate(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let post = create::empty(cx)?;
-    let problems = Problems::default();
-    let change = PostChange::read(&Fields::new(&cx.body, &problems), &cx.brand()?.timezone);
+    let said = create::read(cx);
+    let (change, problems) = (said.value.clone(), said.problems());
     let wanted = Wanted::of(&post, &[], &change);
     // As a draft, so that what the platforms say is the answer and not a refusal.
     let draft = Wanted { schedule_type: None, ..wanted.clone() };
@@ -66,19 +66,23 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let known = named.known(cx);
     check(&post, &draft, &change, &known, &problems);
     problems.done()?;
-    let checked = wanted.targets.iter().filter_map(|target| on_platform(&wanted, target, &known));
-    let targets: Vec<ValidatedTarget> = checked
-        .map(|c| ValidatedTarget {
-            account_id: c.account_id,
-            platform: c.platform,
-            length: c.length,
-            limit: c.limit,
-            problems: c
-                .problems
-                .into_iter()
-                .map(|p| ContentProblem { field: p.field, code: p.code, message: p.message })
-                .collect(),
-        })
-        .collect();
+    let (mut measures, mut left) = (Measures::default(), MAX_PROBLEMS);
+    let checked = wanted.targets.iter().filter_map(|target| on_platform(&wanted, target, &known, &mut measures));
+    let targets: Vec<ValidatedTarget> = checked.map(|checked| shown(checked, &mut left)).collect();
     Answer::ok(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets })
+}
+
+/// With at most so many problems as are `left`, and one in any case: a target without one is right.
+fn shown(checked: Checked, left: &mut usize) -> ValidatedTarget {
+    let told = checked.problems.into_iter().take((*left).max(1));
+    let problems: Vec<ContentProblem> =
+        told.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();
+    *left = left.saturating_sub(problems.len());
+    ValidatedTarget {
+        account_id: checked.account_id,
+        platform: checked.platform,
+        length: checked.length,
+        limit: checked.limit,
+        problems,
+    }
 }

@@ -1,5 +1,7 @@
 //! `POST /webhooks/{webhook}/recover`
 
+use std::sync::Arc;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::access::Scope;
 use crier_common::domain::job::{Kind, Lane, NewJob};
@@ -11,7 +13,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::Fields;
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::{record, request};
 
 /// How far back deliveries are repeated.
@@ -45,7 +47,7 @@ pub fn endpoint() -> Endpoint {
         .body::<WebhookRecovery>(json!({ "since": "2026-05-01T00:00:00Z" }))
         .answers::<WebhookRecovered>(202, Shape::One)
         .refuses(&[Code::WebhookInactive])
-        .writes(recover)
+        .checks_then_writes(|cx| cx.said(|f| read(f, cx.now)), recover)
 }
 
 fn read(fields: &Fields<'_>, now: DateTime<Utc>) -> Option<WebhookRecovery> {
@@ -58,9 +60,9 @@ fn read(fields: &Fields<'_>, now: DateTime<Utc>) -> Option<WebhookRecovery> {
     Some(WebhookRecovery { since })
 }
 
-async fn recover(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn recover(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<WebhookRecovery>>>) -> Result<Answer> {
     let webhook = hold(cx, tx).await?;
-    let wanted = cx.read(|f| read(f, cx.now))?;
+    let wanted = said.valid()?;
     check_active(&webhook)?;
     let ids = deliveries::recover(tx, webhook.id, wanted.since).await?;
     let job = NewJob::new(Kind::DeliverWebhook, 0, tx.now)

@@ -52,8 +52,12 @@ fn read(bytes: &[u8], boundary: &str, pieces: &[usize]) -> Result<Form> {
         chunks.push(Ok::<_, Infallible>(Bytes::copy_from_slice(chunk)));
         rest = after;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(receive(stream::iter(chunks), boundary.to_owned(), MOST))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let spool = Spools::new(1 << 20).open(1, 0).await.unwrap();
+        let bounds = Bounds { most: MOST, room: None, storage_mib: None };
+        receive(stream::iter(chunks), boundary.to_owned(), bounds, spool).await
+    })
 }
 
 proptest! {
@@ -128,5 +132,47 @@ fn a_file_of_the_limit_passes_and_one_more_byte_does_not() {
     let form = read(&written(&[of(MOST)], "b"), "b", &[500]).unwrap();
     assert_eq!(form.file.map(|f| f.bytes.size()), Some(MOST));
     let error = read(&written(&[of(MOST + 1)], "b"), "b", &[500]).err().unwrap();
+    assert_eq!(error.code, Code::PayloadTooLarge);
+}
+
+/// How many pieces are asked for of a body that goes on and on, and why it is refused.
+fn endless(head: &[u8], piece: &'static [u8], bounds: Bounds) -> (usize, ApiError) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (count, head) = (asked.clone(), Bytes::copy_from_slice(head));
+    let pieces = stream::iter(std::iter::once(head).chain(std::iter::repeat_with(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        Bytes::from_static(piece)
+    })));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let error = runtime.block_on(async {
+        let spool = Spools::new(64 << 20).open(1, 0).await.unwrap();
+        receive(pieces.map(Ok::<_, Infallible>), "b".to_owned(), bounds, spool).await.err().unwrap()
+    });
+    (asked.load(Ordering::Relaxed), error)
+}
+
+const FILE_HEAD: &[u8] = b"--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
+
+#[test]
+fn a_head_that_does_not_end_is_refused_soon() {
+    let bounds = Bounds { most: 25 << 20, room: None, storage_mib: None };
+    for begins in [&b"--b\r\nContent-Disposition: form-data; name=\"file"[..], b"no form", b"--b\r\nX-Y: "] {
+        let (asked, error) = endless(begins, b"x", bounds);
+        assert_eq!(error.code, Code::InvalidJson, "{error:?}");
+        assert!(asked <= MAX_HEAD, "{asked}");
+        let (asked, error) = endless(begins, &[b'x'; 4_096], bounds);
+        assert!(error.message.contains("the head of a part"), "{error:?}");
+        assert!(asked <= 3, "{asked}");
+    }
+}
+
+#[test]
+fn a_file_that_outgrows_the_room_left_is_refused_while_it_comes() {
+    const PIECE: &[u8] = &[7; 16 << 10];
+    let bounds = Bounds { most: 25 << 20, room: Some(1 << 20), storage_mib: Some(500) };
+    let (asked, error) = endless(FILE_HEAD, PIECE, bounds);
+    assert_eq!(error.code, Code::StorageLimitExceeded);
+    assert!(asked as u64 * (PIECE.len() as u64) <= (1 << 20) + 2 * BESIDES, "{asked}");
+    let (_, error) = endless(FILE_HEAD, PIECE, Bounds { room: None, ..bounds });
     assert_eq!(error.code, Code::PayloadTooLarge);
 }

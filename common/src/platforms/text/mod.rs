@@ -3,7 +3,7 @@
 //! The limits are data (`catalogue.rs`); what is here is how each [`TextUnit`] counts. `weighted` means that not every
 //! character counts one: how much each counts is the platform's own rule, and those three rules are here by name.
 //!
-//! **To add a rule:** a variant of [`Rule`], its arm in [`rule`] and in [`measure`], and a line in the tests.
+//! **To add a rule:** a variant of [`Rule`], its arm in [`rule`], in [`count`] and in [`count_ascii`], and a line in the tests.
 
 pub mod links;
 
@@ -38,15 +38,44 @@ pub struct TextCheck {
     pub problems: Vec<Problem>,
 }
 
+/// What of a text the rules ask for. It takes a look at all of the text; what it says holds for every account of the platform.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    /// In the platform's unit.
+    length: u32,
+    bytes: usize,
+    is_empty: bool,
+    hashtags: usize,
+    mentions: usize,
+}
+
+/// Measures a text for a platform.
+pub fn measure(descriptor: &Descriptor, text: &str) -> Measure {
+    // Others set no limit to them.
+    let marked = |sign| if descriptor.platform == Platform::Instagram { marked_words(text, sign) } else { 0 };
+    Measure {
+        length: length(descriptor.platform, &descriptor.capabilities.text, text),
+        bytes: text.len(),
+        is_empty: text.trim().is_empty(),
+        hashtags: marked('#'),
+        mentions: marked('@'),
+    }
+}
+
 /// Checks a post with `images` pictures against a platform's rules.
 pub fn check(descriptor: &Descriptor, text: &str, images: usize) -> TextCheck {
+    judge(descriptor, &measure(descriptor, text), images)
+}
+
+/// The same for a text that was measured for this platform.
+pub fn judge(descriptor: &Descriptor, text: &Measure, images: usize) -> TextCheck {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.text);
-    let length = length(descriptor.platform, rules, text);
+    let length = text.length;
     let limit = if images > 0 { rules.max_with_media.or(rules.max) } else { rules.max };
     let mut problems = Vec::new();
     let mut content = |code, message| problems.push(Problem { field: "content", code, message });
 
-    if text.trim().is_empty() && images == 0 && !descriptor.capabilities.media.required {
+    if text.is_empty && images == 0 && !descriptor.capabilities.media.required {
         content("empty", format!("{name} needs a text or an image."));
     }
     if let Some(limit) = limit.filter(|&limit| length > limit) {
@@ -54,15 +83,14 @@ pub fn check(descriptor: &Descriptor, text: &str, images: usize) -> TextCheck {
         let unit = if rules.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" };
         let message = format!("{name} takes at most {limit} {unit}{with}; this text counts {length}.");
         content("text_too_long", message);
-    } else if let Some(limit) = rules.max_bytes.filter(|&limit| text.len() > limit as usize) {
-        content("text_too_long", format!("{name} takes at most {limit} bytes; this text has {}.", text.len()));
+    } else if let Some(limit) = rules.max_bytes.filter(|&limit| text.bytes > limit as usize) {
+        content("text_too_long", format!("{name} takes at most {limit} bytes; this text has {}.", text.bytes));
     }
     // Instagram's content publishing guide: at most 30 hashtags and 20 mentions in a caption.
     if descriptor.platform == Platform::Instagram {
-        for (sign, most, code, what) in
-            [('#', 30, "too_many_hashtags", "hashtags"), ('@', 20, "too_many_mentions", "mentions")]
+        for (count, most, code, what) in
+            [(text.hashtags, 30, "too_many_hashtags", "hashtags"), (text.mentions, 20, "too_many_mentions", "mentions")]
         {
-            let count = marked_words(text, sign);
             if count > most {
                 content(code, format!("{name} takes at most {most} {what}; this text has {count}."));
             }
@@ -110,19 +138,22 @@ pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
         text
     };
     let total = match rules.url_weight {
-        None => measure(rule, text),
+        None => count(rule, text),
         Some(weight) => {
             let mut total = 0;
             let mut from = 0;
             for link in links::find(text, rule == Rule::X) {
-                total += measure(rule, &text[from..link.range.start]) + weight as usize;
+                total += count(rule, &text[from..link.range.start]) + weight as usize;
                 from = link.range.end;
             }
-            total + measure(rule, &text[from..])
+            total + count(rule, &text[from..])
         }
     };
     u32::try_from(total).unwrap_or(u32::MAX)
 }
+
+/// What has to be escaped on LinkedIn.
+const LINKEDIN_ESCAPED: &str = "\\<>#~_|[]*(){}@";
 
 /// How characters count.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -153,7 +184,10 @@ fn rule(platform: Platform, unit: TextUnit) -> Rule {
     }
 }
 
-fn measure(rule: Rule, text: &str) -> usize {
+fn count(rule: Rule, text: &str) -> usize {
+    if text.is_ascii() {
+        return count_ascii(rule, text);
+    }
     match rule {
         Rule::Characters => text.chars().count(),
         Rule::Graphemes => text.graphemes(true).count(),
@@ -163,7 +197,16 @@ fn measure(rule: Rule, text: &str) -> usize {
             text.graphemes(true).map(|g| if is_emoji(g) { 2 } else { g.chars().map(x_weight).sum::<usize>() }).sum()
         }
         Rule::Threads => text.graphemes(true).map(|g| if is_emoji(g) { g.len() } else { g.chars().count() }).sum(),
-        Rule::Linkedin => text.chars().map(|c| 1 + usize::from("\\<>#~_|[]*(){}@".contains(c))).sum(),
+        Rule::Linkedin => text.chars().map(|c| 1 + usize::from(LINKEDIN_ESCAPED.contains(c))).sum(),
+    }
+}
+
+/// The same without a look at what belongs together: of ASCII that are only the two characters of a line's end.
+fn count_ascii(rule: Rule, text: &str) -> usize {
+    match rule {
+        Rule::Graphemes => text.len() - text.matches("\r\n").count(),
+        Rule::Linkedin => text.len() + text.bytes().filter(|b| LINKEDIN_ESCAPED.contains(*b as char)).count(),
+        Rule::Characters | Rule::Utf16 | Rule::Utf8 | Rule::X | Rule::Threads => text.len(),
     }
 }
 

@@ -4,7 +4,7 @@
 use crier_common::domain::media::{MediaError, MediaErrorCode as Code};
 use crier_common::domain::plan::Plan;
 use crier_common::http::{DownloadError, HttpError};
-use crier_common::media::{self, Refusal, Spool, Spooled, TakeInError, TakenIn};
+use crier_common::media::{self, Refusal, SpoolError, Spooled, TakeInError, TakenIn};
 
 use super::{Begin, ImportMedia};
 
@@ -26,7 +26,7 @@ pub struct Failure {
 
 impl ImportMedia {
     pub(super) async fn bring_in(&self, begin: &Begin) -> Result<Brought, Failure> {
-        let (bytes, name) = self.fetch(&begin.import.source_url).await?;
+        let (bytes, name) = self.fetch(&begin.import.source_url, begin.owner.workspace_id).await?;
         let taken = self.library.take_in(&self.store, &begin.owner, &bytes).await;
         let taken = taken.map_err(|error| not_taken(error, &begin.plan))?;
         let filename = media::filename(Some(&name), taken.kind);
@@ -34,16 +34,16 @@ impl ImportMedia {
     }
 
     /// The bytes, and what they are called where they come from.
-    async fn fetch(&self, url: &str) -> Result<(Spooled, String), Failure> {
+    async fn fetch(&self, url: &str, workspace_id: i64) -> Result<(Spooled, String), Failure> {
         let most = self.library.limits().max_bytes;
         let not_there = |error| not_there(error, most);
         let mut download = self.client.download(url, ACCEPT, most).await.map_err(not_there)?;
-        let mut spool = Spool::default();
+        let mut spool = self.library.spools().open(workspace_id, 0).await.map_err(unwritable)?;
         while let Some(chunk) = download.chunk().await.map_err(not_there)? {
             spool.write(&chunk).await.map_err(unwritable)?;
         }
         let name = download.name();
-        Ok((spool.finish().await.map_err(unwritable)?, name))
+        Ok((spool.finish().await.map_err(|error| unwritable(error.into()))?, name))
     }
 }
 
@@ -102,8 +102,8 @@ fn not_taken(error: TakeInError, plan: &Plan) -> Failure {
     }
 }
 
-fn unwritable(error: std::io::Error) -> Failure {
-    internal(&TakeInError::Machine(format!("a temporary file cannot be written: {error}")))
+fn unwritable(error: SpoolError) -> Failure {
+    internal(&TakeInError::Machine(error.to_string()))
 }
 
 /// Our own fault, and none of the client's business.

@@ -1,0 +1,155 @@
+//! Whatever the shape of a body, the steps to read and check it grow no faster than the body.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crier_common::clock::Clock;
+use crier_common::domain::account::AccountStatus;
+use crier_common::domain::platform::AccountKind;
+use crier_common::http::{Guard, HttpClient};
+use crier_common::platforms::{Clients, PlatformsConfig};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::fields::{MAX_PROBLEMS, Said};
+use crate::routes::posts::edit::{MAX_ACCOUNTS, PostChange, Wanted};
+use crate::runner::json::{self, MAX_VALUES};
+
+/// How many steps one value of a body may take, and a request without any.
+const EACH: u64 = 12;
+const ONCE: u64 = 2_000;
+
+/// The texts of bodies that an attacker would try: `n` of something.
+const SHAPES: &[fn(usize) -> String] = &[
+    |n| format!(r#"{{"overrides":[{}]}}"#, list(n, |_| "{}".to_owned())),
+    |n| format!(r#"{{"accounts":[1],"overrides":[{}]}}"#, list(n, |i| format!(r#"{{"account_id":{}}}"#, i + 1))),
+    |n| format!(r#"{{"accounts":[1],"overrides":[{}]}}"#, list(n, |_| r#"{"account_id":1}"#.to_owned())),
+    |n| {
+        let all = list(n, |i| (i + 1).to_string());
+        format!(r#"{{"accounts":[{all}],"overrides":[{}]}}"#, list(n, |i| format!(r#"{{"account_id":{}}}"#, n - i)))
+    },
+    |n| format!(r#"{{"content":"x","schedule_type":"now","accounts":[{}]}}"#, list(n, |i| (i + 1).to_string())),
+    |n| format!(r#"{{"accounts":[{}]}}"#, list(n, |_| "7".to_owned())),
+    |n| format!(r#"{{"accounts":[{}]}}"#, list(n, |_| "\"x\"".to_owned())),
+    |n| format!(r#"{{"media":[{}]}}"#, list(n, |i| (i + 1).to_string())),
+    |n| {
+        let media = list(n.min(100), |i| (i + 1).to_string());
+        let one = |i: usize| format!(r#"{{"account_id":{},"media":[{media}]}}"#, i + 1);
+        format!(r#"{{"content":"x","overrides":[{}]}}"#, list(n / 100, one))
+    },
+    |n| format!(r#"{{"content":"{}","schedule_type":"now","accounts":[1,2,3]}}"#, "é".repeat(n)),
+    |n| format!(r#"{{"content":"{}"}}"#, "e\u{301}".repeat(n)),
+    |n| format!("{{{}}}", list(n, |i| format!(r#""k{i}":{{}}"#))),
+    |n| format!("{{{}}}", list(n, |_| r#""overrides":[{},{}]"#.to_owned())),
+    |n| {
+        format!(
+            r#"{{"accounts":[1],"overrides":[{{"account_id":1,"options":{}1{}}}]}}"#,
+            open(n),
+            "}".repeat(n.min(100))
+        )
+    },
+    |n| {
+        let options = list(n, |i| format!(r#""o{i}":"x""#));
+        format!(r#"{{"accounts":[1],"overrides":[{{"account_id":1,"options":{{{options}}}}}]}}"#)
+    },
+];
+
+fn list(n: usize, element: impl Fn(usize) -> String) -> String {
+    (0..n).map(element).collect::<Vec<_>>().join(",")
+}
+
+fn open(n: usize) -> String {
+    r#"{"a":"#.repeat(n.min(100))
+}
+
+fn values(value: &Value) -> u64 {
+    match value {
+        Value::Array(list) => 1 + list.iter().map(values).sum::<u64>(),
+        Value::Object(object) => 1 + object.values().map(values).sum::<u64>(),
+        _ => 1,
+    }
+}
+
+fn registry() -> Registry {
+    let (http, guard) = (HttpClient::trusted(Duration::from_secs(5), 1 << 20), Guard::new(Vec::new()));
+    let clients = Clients { trusted: http.clone(), guarded: http, addresses: Arc::new(guard) };
+    Registry::new(PlatformsConfig::default(), &clients, &Clock::manual(now()))
+}
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_781_000_000, 0).unwrap()
+}
+
+fn account(id: i64) -> SocialAccount {
+    let platform = Platform::ALL[usize::try_from(id).unwrap() % Platform::ALL.len()];
+    SocialAccount {
+        id,
+        workspace_id: 1,
+        platform,
+        name: "Bakery".to_owned(),
+        username: None,
+        external_id: id.to_string(),
+        profile_url: None,
+        avatar_url: None,
+        kind: AccountKind::ALL[0],
+        status: AccountStatus::Active,
+        token_expires_at: None,
+        last_error: None,
+        connected_at: now(),
+        created_at: now(),
+        updated_at: now(),
+    }
+}
+
+fn draft() -> Post {
+    Post {
+        id: 0,
+        brand_id: 1,
+        author_id: None,
+        author_name: None,
+        status: PostStatus::Draft,
+        content: String::new(),
+        schedule_type: ScheduleType::Draft,
+        scheduled_at: None,
+        published_at: None,
+        media: Vec::new(),
+        counted: false,
+        created_at: now(),
+        updated_at: now(),
+    }
+}
+
+/// Reads and checks a body as `POST /posts` does; gives what is wrong.
+fn run(body: &Value, known: &Known<'_>) -> Problems {
+    let said = Said::read(body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
+    let (post, problems) = (draft(), said.problems());
+    let wanted = Wanted::of(&post, &[], &said.value);
+    check(&post, &wanted, &said.value, known, &problems);
+    problems
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_steps_grow_no_faster_than_the_body(shape in 0..SHAPES.len(), n in 0_usize..40_000, connected: bool) {
+        let text = SHAPES[shape](n);
+        // Those with more values are refused before they are read.
+        let Ok(body) = json::parse(text.as_bytes()) else { return Ok(()) };
+        prop_assert!(values(&body) <= MAX_VALUES as u64);
+        let (registry, accounts) = (registry(), (1..=MAX_ACCOUNTS as i64).map(account).collect::<Vec<_>>());
+        let known = Known {
+            platforms: &registry,
+            accounts: accounts.iter().filter(|_| connected).map(|account| (account.id, account)).collect(),
+            assets: HashMap::new(),
+            now: now(),
+        };
+        let (problems, steps) = steps::of(|| run(&body, &known));
+        prop_assert!(steps <= EACH * values(&body) + ONCE, "{steps} steps for {} values", values(&body));
+        if let Err(error) = problems.done() {
+            let told = error.fields.values().map(Vec::len).sum::<usize>();
+            prop_assert!(told <= MAX_PROBLEMS, "{told}");
+        }
+    }
+}

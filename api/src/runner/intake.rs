@@ -1,0 +1,143 @@
+//! Bodies as they arrive: a client that sends too slowly is not waited for, however it spreads its bytes.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use salvo::Request;
+use salvo::http::ReqBody;
+
+use crate::error::{ApiError, Code};
+
+/// How fast a body has to come.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long a client may be behind in all.
+    pub grace: Duration,
+    /// Bytes a second.
+    pub least: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { grace: Duration::from_secs(30), least: 64 << 10 }
+    }
+}
+
+/// How long a client is still waited for. The waiting takes of it and each byte gives some back, never more than there was at
+/// the beginning: so a body takes the grace and its size divided by the rate at most, and a client that stops is not waited for
+/// longer than the grace, whatever it has sent before.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    pace: Pace,
+    left: Duration,
+}
+
+impl Patience {
+    fn new(pace: Pace) -> Self {
+        Self { pace, left: pace.grace }
+    }
+
+    fn came(&mut self, waited: Duration, bytes: usize) {
+        let earned = Duration::from_secs_f64(bytes as f64 / self.pace.least.max(1) as f64);
+        self.left = (self.left.saturating_sub(waited) + earned).min(self.pace.grace);
+    }
+}
+
+/// Why the rest of a body does not come.
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    #[error("the client sends too slowly")]
+    Slow(Pace),
+    #[error("the body broke off")]
+    Broken,
+    /// More came than the part that is being waited for may have.
+    #[error("the head of a part is too long")]
+    LongHead,
+}
+
+impl Lost {
+    pub fn refusal(self) -> ApiError {
+        let message = match self {
+            Self::Slow(pace) => format!(
+                "The body came too slowly: less than {} KiB a second, and more than {} seconds behind. Send the request again.",
+                pace.least >> 10,
+                pace.grace.as_secs()
+            ),
+            Self::Broken => "The body did not arrive whole. Send the request again.".to_owned(),
+            Self::LongHead => "The form could not be read: the head of a part is too long.".to_owned(),
+        };
+        ApiError::new(Code::InvalidJson, message)
+    }
+}
+
+/// A body that is on its way.
+pub struct Arriving<'r> {
+    body: &'r mut ReqBody,
+    patience: Patience,
+}
+
+impl<'r> Arriving<'r> {
+    pub fn of(req: &'r mut Request, pace: Pace) -> Self {
+        Self { body: req.body_mut(), patience: Patience::new(pace) }
+    }
+
+    /// The next bytes; `None` at the end. Only the time spent waiting for the client counts.
+    pub async fn next(&mut self) -> Option<Result<Bytes, Lost>> {
+        loop {
+            let began = Instant::now();
+            let Ok(frame) = tokio::time::timeout(self.patience.left, self.body.next()).await else {
+                return Some(Err(Lost::Slow(self.patience.pace)));
+            };
+            let data = match frame? {
+                Ok(frame) => frame.into_data().unwrap_or_default(),
+                Err(_) => return Some(Err(Lost::Broken)),
+            };
+            self.patience.came(began.elapsed(), data.len());
+            if !data.is_empty() {
+                return Some(Ok(data));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace = Pace { grace: Duration::from_secs(30), least: 1_000 };
+
+    /// How long a client is waited for that sends so many bytes each time, after so many seconds.
+    fn lasts(bytes: usize, every: u64) -> Option<u64> {
+        let mut patience = Patience::new(PACE);
+        for n in 0..100_000 {
+            let waited = Duration::from_secs(every);
+            if waited >= patience.left {
+                return Some(n * every + patience.left.as_secs());
+            }
+            patience.came(waited, bytes);
+        }
+        None
+    }
+
+    #[test]
+    fn a_client_that_keeps_up_is_waited_for() {
+        assert_eq!(lasts(1_000, 1), None);
+        assert_eq!(lasts(29_000, 29), None);
+    }
+
+    #[test]
+    fn one_that_does_not_is_given_up_however_it_spreads_its_bytes() {
+        assert_eq!(lasts(0, 1), Some(30));
+        assert_eq!(lasts(1, 29), Some(30), "a byte now and then keeps nothing open");
+        assert_eq!(lasts(500, 1), Some(59), "half of the rate: the grace is used up at half of its speed");
+        assert_eq!(lasts(900, 1), Some(291));
+    }
+
+    #[test]
+    fn what_came_fast_at_first_does_not_buy_time() {
+        let mut patience = Patience::new(PACE);
+        patience.came(Duration::ZERO, 25 << 20);
+        assert_eq!(patience.left, PACE.grace);
+    }
+}

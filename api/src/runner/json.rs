@@ -1,0 +1,154 @@
+//! JSON within bounds: a body of 1 MiB can hold half a million values, and each takes seventy times the memory of its text.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// How many values a body may have; the largest that any endpoint has a use for has a tenth of it.
+pub const MAX_VALUES: usize = 50_000;
+
+/// Why there is no value.
+#[derive(Debug)]
+pub enum NoJson {
+    /// More than [`MAX_VALUES`].
+    TooMany,
+    Broken(serde_json::Error),
+}
+
+/// Reads a value to the end of the text. Of a key that stands there twice the last value counts.
+pub fn parse(raw: &[u8]) -> Result<Value, NoJson> {
+    let left = Cell::new(MAX_VALUES);
+    let mut from = serde_json::Deserializer::from_slice(raw);
+    let read = One(&left).deserialize(&mut from).and_then(|value| from.end().map(|()| value));
+    read.map_err(|error| if left.get() == 0 { NoJson::TooMany } else { NoJson::Broken(error) })
+}
+
+/// Reads one value; so many may still come.
+#[derive(Clone, Copy)]
+struct One<'c>(&'c Cell<usize>);
+
+impl One<'_> {
+    /// Called before each value but the first.
+    fn take<E: serde::de::Error>(self) -> Result<Self, E> {
+        self.0.set(self.0.get().saturating_sub(1));
+        if self.0.get() == 0 { Err(E::custom("too many values")) } else { Ok(self) }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for One<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for One<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(value) = from.next_element_seed(self)? {
+            list.push(value);
+            self.take::<A::Error>()?;
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = from.next_key::<String>()? {
+            let value = from.next_value_seed(self)?;
+            object.insert(key, value);
+            self.take::<A::Error>()?;
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_filter_map("is finite", |n| n.is_finite().then(|| Value::from(n))),
+            ".{0,12}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                proptest::collection::vec((".{0,4}", inner), 0..6)
+                    .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn it_reads_what_serde_json_reads(value in any_json(), cut in any::<prop::sample::Index>()) {
+            let text = value.to_string();
+            let theirs: Value = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(parse(text.as_bytes()).unwrap(), theirs);
+            let cut = &text.as_bytes()[..cut.index(text.len())];
+            prop_assert_eq!(parse(cut).is_ok(), serde_json::from_slice::<Value>(cut).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_key_that_stands_there_twice_has_its_last_value() {
+        assert_eq!(parse(br#"{"a":1,"b":2,"a":3}"#).unwrap().to_string(), r#"{"a":3,"b":2}"#);
+    }
+
+    #[test]
+    fn the_values_are_counted_whatever_they_are_in() {
+        let many = |text: &str| matches!(parse(text.as_bytes()), Err(NoJson::TooMany));
+        let list = |n: usize| format!("[{}0]", "0,".repeat(n - 1));
+        assert!(!many(&list(MAX_VALUES - 1)));
+        assert!(many(&list(MAX_VALUES)));
+        assert!(many(&format!("[{}0]", "[[[0]]],".repeat(MAX_VALUES / 4))));
+        assert!(many(&format!("{{{}\"z\":0}}", "\"a\":{},".repeat(MAX_VALUES))));
+        // What is broken before that is broken.
+        assert!(matches!(parse("[".repeat(100_000).as_bytes()), Err(NoJson::Broken(_))));
+    }
+}

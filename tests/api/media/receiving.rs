@@ -1,0 +1,122 @@
+//! Receiving uploads: for how much there is room, and how long a client is waited for.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::upload::answer_to;
+use crate::api::bodies::{IMPATIENT, drip};
+use crate::support::app::{BASE, Tenant, TestApp, on_both_apps};
+use crate::support::client::until_true;
+use crate::support::picture;
+use crate::support::store::TestStore;
+
+on_both_apps!(
+    what_is_larger_than_the_room_left_is_refused_before_it_is_read,
+    what_outgrows_the_room_left_is_refused_while_it_is_read,
+    an_answered_upload_is_answered_again_when_the_room_is_used_up,
+    a_workspace_that_holds_its_half_waits_and_keeps_nobody_else_out,
+    what_a_client_leaves_behind_is_gone_with_it,
+);
+
+const MIB: i64 = 1 << 20;
+/// What the plan `free` has.
+const CAP: i64 = 500 * MIB;
+
+async fn use_up(app: &TestApp, t: &Tenant<'_>, bytes: i64) {
+    app.sql(format!("DELETE FROM storage_usage WHERE workspace_id = {}", t.workspace)).await;
+    app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {bytes})", t.workspace)).await;
+}
+
+async fn what_is_larger_than_the_room_left_is_refused_before_it_is_read(app: TestApp) {
+    let t = app.tenant("free").await;
+    use_up(&app, &t, CAP - MIB).await;
+    let answer = answer_to(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
+    assert!(answer.starts_with("HTTP/1.1 402 ") && answer.contains("storage_limit_exceeded"), "{answer}");
+    // What fits is taken, and what no plan has room for is told as that.
+    t.upload("a.png", &picture::png(20, 20), &[]).await.expect(201);
+    let answer = answer_to(&t, &format!("Content-Length: {}", 40 * MIB), b"").await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+async fn what_outgrows_the_room_left_is_refused_while_it_is_read(app: TestApp) {
+    let t = app.tenant("free").await;
+    use_up(&app, &t, CAP - MIB).await;
+    let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
+    let mut body = format!("{:x}\r\n{head}\r\n", head.len()).into_bytes();
+    for _ in 0..3 {
+        body.extend_from_slice(b"100000\r\n");
+        body.extend_from_slice(&vec![b'x'; 1 << 20]);
+        body.extend_from_slice(b"\r\n");
+    }
+    let answer = answer_to(&t, "Transfer-Encoding: chunked", &body).await;
+    assert!(answer.starts_with("HTTP/1.1 402 ") && answer.contains("storage_limit_exceeded"), "{answer}");
+    assert_eq!(app.api.library.spools().held(), 0);
+}
+
+async fn an_answered_upload_is_answered_again_when_the_room_is_used_up(app: TestApp) {
+    let t = app.tenant("free").await;
+    let large = picture::noise(300);
+    assert!(large.len() > 128 << 10);
+    let send = || t.request("POST", &t.path("/media")).idem("once").form(Some(("a.png", &large)), &[]).send();
+    send().await.expect(201);
+    use_up(&app, &t, CAP).await;
+    let again = send().await;
+    assert!(again.replayed(), "{again:?}");
+    t.upload("b.png", &large, &[]).await.refused(402, "storage_limit_exceeded");
+}
+
+async fn a_workspace_that_holds_its_half_waits_and_keeps_nobody_else_out(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let spools = app.api.library.spools();
+    let half = spools.open(t.workspace, 256 << 20).await.expect("all of its half");
+    let png = picture::png(20, 20);
+    let (refused, taken) = tokio::join!(t.upload("a.png", &png, &[]), other.upload("a.png", &png, &[]));
+    taken.expect(201);
+    refused.refused(503, "service_unavailable");
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    let waits = async {
+        tokio::task::yield_now().await;
+        drop(half);
+    };
+    let (taken, ()) = tokio::join!(t.upload("a.png", &png, &[]), waits);
+    taken.expect(201);
+    assert_eq!(spools.held(), 0);
+}
+
+/// The beginning of an upload of so many bytes.
+async fn begun(t: &Tenant<'_>, length: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(t.app.address).await.unwrap();
+    let head = format!(
+        "POST {BASE}{} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {}\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {length}\r\n\r\n--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n",
+        t.path("/media"),
+        t.key,
+        t.app.fresh_key(),
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&vec![7; 1 << 20]).await.unwrap();
+    stream
+}
+
+async fn what_a_client_leaves_behind_is_gone_with_it(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let spools = app.api.library.spools();
+    let uploads = futures::future::join_all((0..8).map(|_| begun(&t, 20 << 20))).await;
+    until_true("eight uploads are being received", || spools.held() == 8 * (20 << 20)).await;
+    // Of the others four fit into the half that a workspace has; the rest waits.
+    let more = futures::future::join_all((0..8).map(|_| begun(&t, 20 << 20))).await;
+    until_true("as many as there is room for", || spools.held() == 12 * (20 << 20)).await;
+    drop((uploads, more));
+    until_true("nothing is held", || spools.held() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_drips_is_given_up_and_its_room_is_free_again() {
+    let app = TestApp::start_paced(TestStore::sqlite().await, IMPATIENT).await;
+    let t = app.tenant("unlimited").await;
+    let mut stream = begun(&t, 20 << 20).await;
+    let answer = tokio::time::timeout(Duration::from_secs(60), drip(&mut stream)).await.expect("it is given up");
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
+    assert_eq!(app.api.library.spools().held(), 0);
+}
