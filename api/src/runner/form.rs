@@ -27,7 +27,9 @@ const MOST_PARTS: usize = 32;
 /// The longest boundary (RFC 2046). It is looked for again whenever bytes come.
 const MAX_BOUNDARY: usize = 70;
 /// How many bytes may come before the head of a part has ended. It is looked through again whenever bytes come.
-const MAX_HEAD: usize = 8 << 10;
+const MAX_HEAD: usize = 16 << 10;
+/// In pieces of this size a head is read: the reader may take in two before it looks at them.
+const HEAD_PIECE: usize = 4 << 10;
 
 /// A form that has arrived whole.
 pub struct Form {
@@ -126,27 +128,37 @@ impl Awaited {
         found
     }
 
-    fn is_too_much(&self) -> bool {
-        (MAX_HEAD..CONTENT).contains(&self.0.load(Ordering::Relaxed))
+    /// How much has come of the head that is waited for, if one is.
+    fn so_far(&self) -> Option<usize> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|came| *came < CONTENT)
     }
 }
+
+type Piece = std::result::Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The body piece by piece: the reader of the parts would take in all that is there before it looks at any of it.
 fn watched<E>(
     body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,
     awaited: Awaited,
-) -> impl Stream<Item = std::result::Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> + Send
+) -> impl Stream<Item = Piece> + Send
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
 {
-    stream::unfold((Box::pin(body), awaited), |(mut body, awaited)| async {
+    stream::unfold((Box::pin(body), awaited, Bytes::new()), |(mut body, awaited, mut rest)| async {
         tokio::task::yield_now().await;
-        if awaited.is_too_much() {
-            return Some((Err(Lost::LongHead.into()), (body, awaited)));
+        if awaited.so_far().is_some_and(|came| came > MAX_HEAD) {
+            return Some((Err(Lost::LongHead.into()), (body, awaited, rest)));
         }
-        let piece = body.next().await?.map_err(Into::into);
-        awaited.0.fetch_add(piece.as_ref().map_or(0, Bytes::len), Ordering::Relaxed);
-        Some((piece, (body, awaited)))
+        if rest.is_empty() {
+            rest = match body.next().await? {
+                Ok(bytes) => bytes,
+                Err(error) => return Some((Err(error.into()), (body, awaited, rest))),
+            };
+        }
+        let most = if awaited.so_far().is_some() { HEAD_PIECE } else { usize::MAX };
+        let piece = rest.split_to(rest.len().min(most));
+        awaited.0.fetch_add(piece.len(), Ordering::Relaxed);
+        Some((Ok(piece), (body, awaited, rest)))
     })
 }
 

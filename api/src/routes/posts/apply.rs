@@ -47,7 +47,6 @@ impl Named {
 
     pub fn known<'a>(&'a self, cx: &'a Context) -> Known<'a> {
         Known {
-            platforms: &cx.app.platforms,
             accounts: self.accounts.iter().map(|account| (account.id, account)).collect(),
             assets: self.assets.iter().map(|asset| (asset.id, asset)).collect(),
             now: cx.now,

@@ -7,7 +7,8 @@ use crier_common::domain::account::SocialAccount;
 use crier_common::domain::media::Asset;
 use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType};
-use crier_common::platforms::{Registry, pictures, text};
+use crier_common::platforms::catalogue::descriptor;
+use crier_common::platforms::{pictures, text};
 
 use super::edit::{PostChange, Wanted, WantedTarget};
 use crate::fields::{Given, Problems, steps};
@@ -17,7 +18,6 @@ const FURTHEST: Months = Months::new(60);
 
 /// What the checks look things up in.
 pub struct Known<'a> {
-    pub platforms: &'a Registry,
     /// Those of the wanted accounts that are the brand's, by their ids.
     pub accounts: HashMap<i64, &'a SocialAccount>,
     /// Those of the wanted pictures that are the brand's, by their ids.
@@ -195,7 +195,7 @@ pub fn on_platform(
 ) -> Option<Checked> {
     steps::step();
     let account = known.accounts.get(&target.account_id)?;
-    let descriptor = known.platforms.descriptor(account.platform);
+    let descriptor = descriptor(account.platform);
     let media = wanted.media_of(&target.wish);
     let found = text::judge(descriptor, &measures.of(wanted, target, descriptor), media.len());
     let size = |asset: &&Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());

@@ -1,5 +1,7 @@
 //! `POST /webhooks/{webhook}/test`
 
+use std::sync::Arc;
+
 use crier_common::domain::access::Scope;
 use crier_common::domain::event::EventName;
 use crier_common::store::{Tx, deliveries, events};
@@ -11,6 +13,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
+use crate::fields::{Fields, Said};
 use crate::openapi::schema::request;
 
 request! {
@@ -33,12 +36,16 @@ pub fn endpoint() -> Endpoint {
         .body::<WebhookTest>(json!({ "event": "post.published" }))
         .answers::<Delivery>(202, Shape::One)
         .refuses(&[Code::WebhookInactive])
-        .writes(send)
+        .checks_then_writes(|cx| cx.said(read), send)
 }
 
-async fn send(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+fn read(f: &Fields<'_>) -> Option<WebhookTest> {
+    Some(WebhookTest { event: f.required("event", f.word("event"))? })
+}
+
+async fn send(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<WebhookTest>>>) -> Result<Answer> {
     let webhook = hold(cx, tx).await?;
-    let wanted = cx.read(|f| Some(WebhookTest { event: f.required("event", f.word("event"))? }))?;
+    let wanted = said.valid()?;
     check_active(&webhook)?;
     let id = events::emit_sample(tx, webhook.id, wanted.event, cx.trace()).await?;
     let made = deliveries::find(tx, webhook.id, id).await?;
