@@ -84,6 +84,7 @@ fn account(id: i64) -> SocialAccount {
         status: AccountStatus::Active,
         token_expires_at: None,
         last_error: None,
+        credentials_version: 1,
         connected_at: now(),
         created_at: now(),
         updated_at: now(),
