@@ -288,3 +288,17 @@ fn no_body_is_read_in_a_transaction() {
     });
     none("Use `checks_then_writes` where there is a body", found.collect());
 }
+
+/// What a connector gives passes `checked.rs`: a method that has a body of its own in the trait would be passed by in silence.
+#[test]
+fn every_method_of_a_connector_is_checked() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("a source can be read");
+    let (platforms, checked) = (read("common/src/platforms/mod.rs"), read("common/src/platforms/checked.rs"));
+    let (_, rest) = platforms.split_once("pub trait Connector").expect("the trait is there");
+    let (methods, _) = rest.split_once("\n}\n").expect("it ends");
+    let names: Vec<&str> =
+        methods.split(" fn ").skip(1).filter_map(|method| method.split_once('(')).map(|(name, _)| name).collect();
+    assert!(names.contains(&"publish") && names.contains(&"claim"), "{names:?}");
+    let missing: Vec<_> = names.iter().filter(|name| !checked.contains(&format!(" fn {name}("))).collect();
+    assert!(missing.is_empty(), "checked.rs lacks {missing:?}");
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Kind, NewJob, State};
+use crier_common::domain::outside::MAX_MESSAGE;
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::platforms::CallError;
 use crier_common::store::{Result, StoreError, Tx, jobs, posts, users};
@@ -167,6 +168,7 @@ async fn make_room(s: &TestStore) {
 }
 
 const LARGE: usize = 100_000;
+const ENDPOINTS: usize = 100;
 
 /// A write that needs room, in the middle of a unit of work that needs little.
 async fn large_write(s: &TestStore, workspace: i64) -> Result<()> {
@@ -199,7 +201,10 @@ async fn a_full_disk_refuses_whole_units_of_work() {
 #[tokio::test]
 async fn an_end_that_finds_no_room_is_stored_later() {
     let w = TestWorker::over(TestStore::sqlite().await).await;
-    w.listen_at("http://127.0.0.1:1/").await;
+    // So many endpoints that the end does not fit into what is left of the last pages.
+    for _ in 0..ENDPOINTS {
+        w.listen_at("http://127.0.0.1:1/").await;
+    }
     let gate = Gate::new();
     let refusal = CallError::Permanent(Failure::of(Category::PlatformRejected, "x".repeat(LARGE)));
     w.fake.says([Say::WaitAndRefuse(gate.clone(), refusal)]);
@@ -210,8 +215,9 @@ async fn an_end_that_finds_no_room_is_stored_later() {
     gate.let_through();
     assert!(run.await.unwrap());
     let ended = w.target(target).await;
-    assert_eq!((ended.status, ended.error.unwrap().message.len()), (TargetStatus::Failed, LARGE));
+    assert_eq!((ended.status, ended.error.unwrap().message.len()), (TargetStatus::Failed, MAX_MESSAGE));
     assert_eq!((w.post_status(post).await, w.events().await), (PostStatus::Failed, vec!["post.failed".to_owned()]));
+    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, i64::try_from(ENDPOINTS).unwrap());
     assert_eq!((w.attempts(post).await.len(), w.fake.count("publish")), (1, 1));
 }
 

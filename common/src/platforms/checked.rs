@@ -17,6 +17,7 @@ use super::{
 use crate::domain::failure::{Category, Failure};
 use crate::domain::outside::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
 use crate::domain::platform::Descriptor;
+use crate::store::{StoreError, Tx};
 
 /// The largest secrets that are stored, in bytes of JSON.
 const MAX_SECRETS: usize = 64 * 1024;
@@ -39,6 +40,15 @@ impl Connector for Checked {
             Ok(connected) => connected.checked(),
             Err(error) => Err(error.checked()),
         }
+    }
+
+    async fn claim(
+        &self,
+        tx: &mut Tx,
+        workspace_id: i64,
+        connected: &Connected,
+    ) -> Result<Result<(), ConnectError>, StoreError> {
+        self.0.claim(tx, workspace_id, connected).await.map(|claimed| claimed.map_err(ConnectError::checked))
     }
 
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
