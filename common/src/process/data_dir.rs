@@ -38,6 +38,7 @@ pub fn secret_keys(dir: &Path) -> Result<Vec<SecretKey>, StartError> {
             KeyError::Io(error) => io(what())(error),
         })?;
     }
+    remove_drafts(dir).map_err(io(what()))?;
     modes::close_or_warn(&path, "the secret key");
     let text = fs::read_to_string(&path).map_err(io(what()))?;
     let keys: SecretKeys = text
@@ -46,6 +47,9 @@ pub fn secret_keys(dir: &Path) -> Result<Vec<SecretKey>, StartError> {
         .map_err(|why| StartError::Refused(format!("{} {why}; restore it from a backup", what())))?;
     Ok(keys.as_slice().to_vec())
 }
+
+/// How the names of drafts of the key begin.
+const DRAFT: &str = "secret.key.";
 
 enum KeyError {
     Random(String),
@@ -62,14 +66,29 @@ impl From<std::io::Error> for KeyError {
 /// is sealed with it.
 fn write_key(dir: &Path, path: &Path) -> Result<(), KeyError> {
     let (_, text) = SecretKey::generate().map_err(|error| KeyError::Random(error.to_string()))?;
-    let mut draft = tempfile::Builder::new().prefix("secret.key.").tempfile_in(dir)?;
+    let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(dir)?;
     writeln!(draft, "{}", text.expose_secret())?;
     draft.as_file().sync_all()?;
     match draft.persist_noclobber(path) {
-        Err(failed) if failed.error.kind() != ErrorKind::AlreadyExists => return Err(failed.error.into()),
+        // Another first start may have made the key, and removed this draft.
+        Err(failed) if !path.exists() => return Err(failed.error.into()),
         _ => {}
     }
     Ok(File::open(dir)?.sync_all()?)
+}
+
+/// Drafts of starts that were killed. The key is there, so no draft can become one any more.
+fn remove_drafts(dir: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(DRAFT)) {
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The place of the database's file, and the file itself where it is missing: SQLite gives its log and its index the same

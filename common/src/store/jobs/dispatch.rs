@@ -147,6 +147,12 @@ struct Waited {
     places: Option<i64>,
 }
 
+impl Waited {
+    fn room(&self) -> i64 {
+        self.places.or(self.kind.rules().lane_cap).unwrap_or(i64::MAX) - self.running
+    }
+}
+
 /// Wakes lanes whose pause is over, and lanes in which jobs wait although there is room (a woken job may be cancelled
 /// before it runs). Gives how many lanes were woken.
 pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
@@ -193,17 +199,18 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let lanes: Vec<Waited> = run!(tx, c => sqlx::query_as(WAITING).fetch_all(c))?;
     let names = lanes.iter().filter_map(|lane| lane.workspace_lane.as_deref()).collect();
     let mut running = workspaces::running(tx, &names).await?;
-    let mut free = Vec::new();
-    // The lanes of which the fewest run come first.
-    for Waited { lane, kind, workspace_lane, running: busy, places } in lanes {
-        let own = places.or(kind.rules().lane_cap).unwrap_or(i64::MAX) - busy;
-        let shared = workspace_lane.and_then(|name| running.get_mut(&name));
-        let woken = own.min(shared.as_deref().map_or(i64::MAX, |running| workspaces::room(kind, *running)));
-        if woken > 0 {
-            shared.into_iter().for_each(|running| *running += woken);
-            free.push((lane, woken));
+    let mut free: Vec<(String, i64)> = lanes.iter().map(|waited| (waited.lane.clone(), 0)).collect();
+    // Each lane gets one place of its workspace's before any gets more; those of which the fewest run come first.
+    for most in [1, i64::MAX] {
+        for (waited, (_, woken)) in lanes.iter().zip(&mut free) {
+            let shared = waited.workspace_lane.as_ref().and_then(|name| running.get_mut(name));
+            let room = shared.as_deref().map_or(i64::MAX, |running| workspaces::room(waited.kind, *running));
+            let more = (waited.room() - *woken).min(room).min(most).max(0);
+            shared.into_iter().for_each(|running| *running += more);
+            *woken += more;
         }
     }
+    free.retain(|(_, woken)| *woken > 0);
     // In the order of all who lock several lanes.
     free.sort();
     free.truncate(SWEPT);

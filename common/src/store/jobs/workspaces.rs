@@ -14,7 +14,7 @@ use super::super::{Result, Workspace};
 use crate::domain::job::Kind;
 
 /// How many lanes of a workspace are looked at when a place comes free.
-const MAX_LANES: i64 = 500;
+const MAX_LANES: usize = 500;
 
 impl Workspace {
     pub(in crate::store) fn new(kind: Kind) -> Self {
@@ -68,24 +68,43 @@ pub(super) async fn share_out(
     if places == 0 {
         return Ok(());
     }
-    // Behind the lane that was left, so that all have their turn where there are very many.
-    let start = workspace.lanes.last().map_or("", String::as_str);
-    let mut lanes = lanes_with_room(conn, name, workspace.kind, start, now).await?;
-    if lanes.len() < places && !start.is_empty() {
-        lanes = lanes_with_room(conn, name, workspace.kind, "", now).await?;
+    let mut lanes = waiting_lanes(conn, name, "", now).await?;
+    if lanes.len() >= MAX_LANES {
+        // The rest has its turn behind the lane that was left.
+        let start = workspace.lanes.last().map_or("", String::as_str);
+        lanes.extend(waiting_lanes(conn, name, start, now).await?);
+        lanes.sort_by_key(|lane| lane.running);
     }
-    free.extend(lanes.into_iter().take(places).map(|lane| (lane, 1)));
+    let cap = workspace.kind.rules().lane_cap;
+    let with_room = lanes.into_iter().filter(|lane| lane.has_room(cap));
+    let mut left = places;
+    for lane in with_room {
+        if left == 0 {
+            break;
+        }
+        left -= usize::from(free.insert(lane.lane, 1).is_none());
+    }
     Ok(())
 }
 
-/// Lanes of a workspace in which jobs wait although there is room, the one of which the fewest run first.
-async fn lanes_with_room(
-    conn: &mut Conn,
-    name: &str,
-    kind: Kind,
-    start: &str,
-    now: DateTime<Utc>,
-) -> Result<Vec<String>> {
+/// A lane in which jobs of a workspace wait.
+#[derive(sqlx::FromRow)]
+struct WaitingLane {
+    lane: String,
+    running: i64,
+    /// Fewer than its kind's, while it is narrow.
+    places: Option<i64>,
+    paused: bool,
+}
+
+impl WaitingLane {
+    fn has_room(&self, cap: Option<i64>) -> bool {
+        !self.paused && self.places.or(cap).is_none_or(|places| self.running < places)
+    }
+}
+
+/// The lanes behind `start` in which jobs of a workspace wait, at most [`MAX_LANES`]; the one of which the fewest run first.
+async fn waiting_lanes(conn: &mut Conn, name: &str, start: &str, now: DateTime<Utc>) -> Result<Vec<WaitingLane>> {
     // From one lane to the next in the index, so that a long queue in one costs no more than a short one.
     const SQL: &str = r"
         WITH RECURSIVE lanes (lane, n) AS (
@@ -110,13 +129,11 @@ async fn lanes_with_room(
         SELECT
             lane,
             (SELECT count(*) FROM jobs j WHERE j.lane = lanes.lane AND j.state = 'running') AS running,
-            (SELECT places FROM narrow_lanes w WHERE w.lane = lanes.lane) AS places
+            (SELECT places FROM narrow_lanes w WHERE w.lane = lanes.lane) AS places,
+            lane IN (SELECT lane FROM paused_lanes WHERE paused_until > $3) AS paused
         FROM lanes
-        WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes WHERE paused_until > $3)
+        WHERE lane IS NOT NULL
         ORDER BY running, random()";
-    let lanes: Vec<(String, i64, Option<i64>)> =
-        run!(conn, c => sqlx::query_as(SQL).bind(name).bind(start).bind(now).bind(MAX_LANES).fetch_all(c))?;
-    let has_room =
-        |running: i64, places: Option<i64>| places.or(kind.rules().lane_cap).is_none_or(|places| running < places);
-    Ok(lanes.into_iter().filter(|(_, running, places)| has_room(*running, *places)).map(|(lane, ..)| lane).collect())
+    let most = i64::try_from(MAX_LANES).unwrap_or(i64::MAX);
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(name).bind(start).bind(now).bind(most).fetch_all(c))?)
 }
