@@ -74,7 +74,10 @@ pub async fn run(
     let mut workers = JoinSet::new();
     let hung_up = CancellationToken::new();
     for kind in engine.kinds() {
-        workers.spawn(listen(engine.clone(), transport.clone(), kind, concurrency.of(kind), hung_up.clone()));
+        let (transport, at_once) = (transport.clone(), concurrency.of(kind));
+        let make = move || BellBackend::new(transport.clone(), kind, at_once);
+        // The first one before this function waits: a job that is made right after the start is heard of at once.
+        workers.spawn(listen(engine.clone(), make(), make, kind, at_once, hung_up.clone()));
     }
     stop.cancelled().await;
     engine.drain();
@@ -92,13 +95,15 @@ pub async fn run(
 /// One apalis worker for one kind; made anew should it ever end, so that no kind goes unheard.
 async fn listen(
     engine: Engine,
-    transport: Arc<dyn Transport>,
+    backend: BellBackend,
+    make: impl Fn() -> BellBackend,
     kind: Kind,
     concurrency: usize,
     hung_up: CancellationToken,
 ) {
+    let mut first = Some(backend);
     while !hung_up.is_cancelled() {
-        let backend = BellBackend::new(transport.clone(), kind, concurrency);
+        let backend = first.take().unwrap_or_else(&make);
         let engine = engine.clone();
         let worker = WorkerBuilder::new(WorkerContext::new(kind.as_str()))
             .backend(backend)
