@@ -59,7 +59,7 @@ impl Place {
             .args(["-c", how])
             .arg(program("crier"))
             .env_clear()
-            .env("PATH", std::env::var("PATH").expect("a path"))
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .env("CRIER_DATA_DIR", self.data())
             .env("CRIER_HTTP_ADDR", format!("127.0.0.1:{}", self.port))
             .env("CRIER_PUBLIC_URL", format!("http://127.0.0.1:{}", self.port))
