@@ -46,5 +46,6 @@ async fn idle_connections_hold_up_nothing() {
     let open = crier.metric("crier", "crier_http_connections").await;
     assert!(open.is_some_and(|open| open <= f64::from(DESCRIPTORS / 2)), "{open:?}");
     let log = crier.log("crier");
-    assert!(log.lines().count() < 10, "{log}");
+    let lines = log.lines().filter(|line| line.starts_with('{')).count();
+    assert!(lines < 10, "{log}");
 }
