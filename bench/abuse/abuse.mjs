@@ -1,10 +1,12 @@
 // What a hostile tenant can do, from two of them, and what a third one notices. Run by scripts/abuse.
 //
+// The attackers run on a thread of their own, so that what they do does not delay the third tenant's clock.
 // Everything is bounded: each attack is one loop with a pause, ends with the time given, and goes to 127.0.0.1 alone.
 
 import { readFileSync, statSync } from 'node:fs'
 import http from 'node:http'
 import net from 'node:net'
+import { Worker, isMainThread, parentPort, threadId } from 'node:worker_threads'
 
 const [annLive, annTest, bobLive, bobTest, eveLive] = process.argv.slice(2)
 const base = process.env.API
@@ -12,7 +14,7 @@ const seconds = Number(process.env.SECONDS_BESIDE)
 const port = Number(new URL(base).port)
 
 let serial = 0
-const unique = () => `abuse-${process.pid}-${(serial += 1)}`
+const unique = () => `abuse-${process.pid}-${threadId}-${(serial += 1)}`
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 let running = true
 const answers = {}
@@ -67,6 +69,7 @@ async function must(key, method, path, body) {
 
 const receipts = new Map()
 const hostile = 'x\u0000y'.repeat(1_000_000)
+const rubbishPost = isMainThread ? '' : JSON.stringify({ id: 1, link: `javascript:${hostile}`, slug: hostile, title: hostile })
 const feed = `<rss><channel><title>t</title><item><a ${'a '.repeat(320_000)}`
 
 /** Webhooks of the third tenant, WordPress sites that hang or answer rubbish, and a feed. */
@@ -93,7 +96,10 @@ const servers = http.createServer((incoming, response) => {
             json({ id: 1, name: 'n', capabilities: { publish_posts: true } })
         } else if (incoming.method === 'POST' && path.endsWith('wp/v2/posts')) {
             // One that hangs never answers; the other answers what no database takes.
-            if (kind.startsWith('rubbish')) json({ id: 1, link: `javascript:${hostile}`, slug: hostile, title: hostile })
+            if (kind.startsWith('rubbish')) {
+                response.setHeader('content-type', 'application/json')
+                response.end(rubbishPost)
+            }
         } else if (path.includes('wp/v2/posts')) {
             json([])
         } else {
@@ -193,10 +199,10 @@ function feeds(live, brand) {
     })
 }
 
-async function sites(live, brand, kind, count) {
+async function sites(live, brand, at, kind, count) {
     const accounts = []
     for (let n = 0; n < count; n += 1) {
-        const credentials = { site_url: `${outside}/${kind}${n}`, username: 'ada', application_password: 'abcd' }
+        const credentials = { site_url: `${at}/${kind}${n}`, username: 'ada', application_password: 'abcd' }
         const made = await must(live, 'POST', `/brands/${brand}/social-accounts`, { platform: 'wordpress', credentials })
         accounts.push(made[0].id)
     }
@@ -265,6 +271,39 @@ const memory = () =>
 
 // --- The run ----------------------------------------------------------------------------------------------------------
 
+if (!isMainThread) {
+    parentPort.on('message', async (order) => {
+        if (order === 'stop') {
+            running = false
+            return
+        }
+        const { ann, bob, hanging, rubbish } = order
+        await Promise.all([
+            bodies(annTest, ann),
+            bodies(bobTest, bob),
+            idle(5_000),
+            stalledUploads(annLive, ann),
+            stalledUploads(bobLive, bob),
+            comments('ann', 1),
+            plans(bobLive, bob),
+            feeds(annLive, ann),
+            publishes('7 rubbish answers', 500, bobLive, bob, rubbish),
+            publishes('8 hanging sites', 500, annLive, ann, hanging),
+        ])
+        parentPort.postMessage(answers)
+        parentPort.close()
+        servers.closeAllConnections()
+        servers.close()
+    })
+    parentPort.postMessage(outside)
+    await new Promise((done) => servers.on('close', done))
+    process.exit(0)
+}
+
+const attackers = new Worker(new URL(import.meta.url), { argv: process.argv.slice(2) })
+const next = () => new Promise((done) => attackers.once('message', done))
+const sitesAt = await next()
+
 const brandOf = async (key) => (await must(key, 'POST', '/brands', { name: 'Brand' })).id
 const sandbox = async (key, brand, handle) =>
     (await must(key, 'POST', `/brands/${brand}/social-accounts`, { platform: 'sandbox', credentials: { handle } }))[0].id
@@ -272,29 +311,19 @@ const [ann, bob, eve] = [await brandOf(annLive), await brandOf(bobLive), await b
 const mine = await sandbox(eveLive, eve, 'eve')
 const theirs = await sandbox(annLive, ann, 'ann')
 await must(eveLive, 'POST', '/webhooks', { url: `${outside}/hook`, events: ['post.published', 'post.failed'] })
-const post = await must(annLive, 'POST', `/brands/${ann}/posts`, { content: 'c', schedule_type: 'now', accounts: [theirs] })
-const hanging = await sites(annLive, ann, 'hanging', 50)
-const rubbish = await sites(bobLive, bob, 'rubbish', 2)
+await must(annLive, 'POST', `/brands/${ann}/posts`, { content: 'c', schedule_type: 'now', accounts: [theirs] })
+const hanging = await sites(annLive, ann, sitesAt, 'hanging', 50)
+const rubbish = await sites(bobLive, bob, sitesAt, 'rubbish', 2)
 
 await measure(eve, mine, 5)
 const alone = await measure(eve, mine, Math.min(seconds, 30))
-const attacks = [
-    bodies(annTest, ann),
-    bodies(bobTest, bob),
-    idle(5_000),
-    stalledUploads(annLive, ann),
-    stalledUploads(bobLive, bob),
-    comments('ann', 1),
-    plans(bobLive, bob),
-    feeds(annLive, ann),
-    publishes('7 rubbish answers', 500, bobLive, bob, rubbish),
-    publishes('8 hanging sites', 500, annLive, ann, hanging),
-]
+attackers.postMessage({ ann, bob, hanging, rubbish })
 await sleep(3_000)
 const beside = await measure(eve, mine, seconds)
 const held = memory()
-running = false
-await Promise.race([Promise.all(attacks), sleep(30_000)])
+const ended = next()
+attackers.postMessage('stop')
+Object.assign(answers, await Promise.race([ended, sleep(45_000).then(() => ({ 'the attackers': 'did not end' }))]))
 
 const log = statSync(process.env.LOG).size
 const [quiet, loud] = [facts(alone), facts(beside)]
