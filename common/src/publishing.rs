@@ -76,7 +76,7 @@ pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Optio
 }
 
 /// Takes a post away from clients, and the jobs that have not begun. A job stays where a call of unknown end was made: it
-/// finds out what became of that, tells it, and calls no more. The post's row is held.
+/// finds out what became of that, sends the event, and calls no more. The post's row is held.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
     for target in targets::list(tx, post_id).await? {
         if target.call_started_at.is_some() && !target.status.is_terminal() {

@@ -132,7 +132,7 @@ pub async fn with_secrets(
 }
 
 /// Takes the account's refresh on a lease of `at_most`, and gives the version of the secrets that it is for; `None` where
-/// another has it. Ended by [`renew`] or [`end_refresh`], and by whoever stores other secrets.
+/// another has it. Ended by [`renew`] or [`end_refresh`], and when other secrets are stored.
 pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> Result<Option<i64>> {
     const SQL: &str = "UPDATE social_accounts
         SET refreshing_until = $2

@@ -84,7 +84,7 @@ fn is_link(url: &str) -> bool {
     }
 }
 
-/// What of a request nobody else may have, or must be there.
+/// Whether the slug is taken, and the picture that a request names, where it is there.
 pub struct Rows {
     pub slug_is_taken: bool,
     /// What the brand has under the id of the picture above the title.

@@ -101,7 +101,7 @@ fn forget_later(cx: &Context, tx: &mut Tx, slug: &str) {
     tx.after_commit(move || app.bio.forget(&slug));
 }
 
-/// What there is of what a request names. The picture is held, so that nobody deletes it before this is written; `page` is the
+/// What there is of what a request names. The picture is held, so that it is not deleted before this is written; `page` is the
 /// one that may have the slug.
 async fn rows(
     cx: &Context,

@@ -181,7 +181,7 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
     settle_done(tx, &done).await
 }
 
-/// Why a run ended so, whoever said it.
+/// The reason for the end of a run, fit to be stored.
 fn told(why: &str) -> String {
     outside::line(why, MAX_MESSAGE)
 }
