@@ -15,7 +15,7 @@ use crier_common::store::{Store, StoreError};
 use ipnet::IpNet;
 
 use crate::pages::bio::Bio;
-use crate::runner::Pace;
+use crate::runner::{Heavy, Pace};
 
 /// What the API is made of.
 pub struct Parts {
@@ -46,6 +46,8 @@ pub struct App {
     pub trusted_proxies: Vec<IpNet>,
     /// How fast the bodies of requests have to come.
     pub pace: Pace,
+    /// Large bodies take turns.
+    pub(crate) heavy: Heavy,
     /// Link-in-bio pages as they are shown, and their visitors.
     pub(crate) bio: Bio,
     /// When this process last wrote a key's `last_used_at`.
@@ -73,6 +75,7 @@ impl App {
             limiter,
             trusted_proxies,
             pace: Pace::default(),
+            heavy: Heavy::default(),
             bio: Bio::default(),
             touched: Mutex::default(),
         }

@@ -6,8 +6,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// How many values a body may have; the largest that any endpoint has a use for has a tenth of it.
-pub const MAX_VALUES: usize = 50_000;
+/// How many values a body may have; the largest that any endpoint has a use for has a third of it.
+pub const MAX_VALUES: usize = 20_000;
 
 /// Why there is no value.
 #[derive(Debug)]
@@ -19,10 +19,29 @@ pub enum NoJson {
 
 /// Reads a value to the end of the text. Of a key that stands there twice the last value counts.
 pub fn parse(raw: &[u8]) -> Result<Value, NoJson> {
+    if commas(raw) >= MAX_VALUES {
+        return Err(NoJson::TooMany);
+    }
     let left = Cell::new(MAX_VALUES);
     let mut from = serde_json::Deserializer::from_slice(raw);
     let read = One(&left).deserialize(&mut from).and_then(|value| from.end().map(|()| value));
     read.map_err(|error| if left.get() == 0 { NoJson::TooMany } else { NoJson::Broken(error) })
+}
+
+/// How many commas stand outside of strings: there are at least as many values. To count them costs a tenth of what it costs
+/// to make the values.
+fn commas(raw: &[u8]) -> usize {
+    let (mut count, mut in_string, mut escaped) = (0, false, false);
+    for byte in raw {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// Reads one value; so many may still come.
@@ -133,6 +152,13 @@ mod tests {
             let cut = &text.as_bytes()[..cut.index(text.len())];
             prop_assert_eq!(parse(cut).is_ok(), serde_json::from_slice::<Value>(cut).is_ok());
         }
+    }
+
+    #[test]
+    fn commas_in_strings_are_text() {
+        assert_eq!(commas(br#"{"a,":"b,\",","c":[1,2]}"#), 2);
+        assert_eq!(commas(br#"["\\",",",3]"#), 2);
+        assert_eq!(commas(br#"["open,"#), 0);
     }
 
     #[test]

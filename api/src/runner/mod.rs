@@ -24,10 +24,12 @@ use crate::{admission, reply};
 
 mod body;
 mod form;
+mod heavy;
 mod intake;
 pub mod json;
 mod write;
 
+pub use heavy::Heavy;
 pub use intake::Pace;
 
 /// Runs one endpoint.
@@ -87,7 +89,8 @@ impl Runner {
             How::Reads(handler) => {
                 if let Some(body) = &self.endpoint.body {
                     let raw = body::read(req, self.app.pace).await?;
-                    cx.body = body::parse(req.headers(), &raw, body.form == Form::OptionalJson)?;
+                    let parse = || body::parse(req.headers(), &raw, body.form == Form::OptionalJson);
+                    cx.body = self.app.heavy.run(raw.len(), parse).await?;
                 }
                 handler.call(&cx, &mut self.app.store.read().await?).await
             }

@@ -38,7 +38,8 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
         How::Reads(_) => Err(ApiError::bug("a read was run as a write")),
         How::Writes(begin) => {
             let refusal = keep(&mut cx, parsed);
-            let (finish, again) = (begin(&cx), endpoint.again.as_ref());
+            let finish = cx.app.heavy.run(arrived.len(), || begin(&cx)).await;
+            let again = endpoint.again.as_ref();
             let answer = commit(&cx, &slot, None, refusal, again, |cx, tx| finish.call(cx, tx)).await?;
             if answer.is_reference { render(again, cx, answer).await } else { Ok(answer) }
         }
@@ -74,7 +75,8 @@ async fn receive(endpoint: &Endpoint, cx: &Context, key: &str, req: &mut Request
         });
     }
     let raw = body::read(req, cx.app.pace).await?;
-    let object = body::parse(req.headers(), &raw, body.form == Form::OptionalJson);
+    let parse = || body::parse(req.headers(), &raw, body.form == Form::OptionalJson);
+    let object = cx.app.heavy.run(raw.len(), parse).await;
     Ok((raw, object.map(|object| (object, None))))
 }
 

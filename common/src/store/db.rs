@@ -17,6 +17,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool,
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::checkpoints::{Checkpoints, LONGEST_LOG};
 use super::error::StoreError;
 use super::wal::WalSync;
 
@@ -44,6 +45,8 @@ pub enum Db {
         /// Whose turn it is to write. SQLite itself lets whoever asks at the right moment, and may never come to one who
         /// waits: the heartbeat's connection beside a writer under full load.
         turn: Arc<Semaphore>,
+        /// Made by the first that opened the file in this process.
+        checkpoints: Option<Checkpoints>,
     },
 }
 
@@ -116,7 +119,11 @@ impl Db {
 
     /// The file at `path`, made where it is missing.
     pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
-        Self::sqlite_in_turn(path, Arc::new(Semaphore::new(1))).await
+        let mut opened = Self::sqlite_in_turn(path, Arc::new(Semaphore::new(1))).await?;
+        if let Self::Sqlite { checkpoints, .. } = &mut opened {
+            *checkpoints = Some(Checkpoints::start(sqlite_pool(1), sqlite_options(path)));
+        }
+        Ok(opened)
     }
 
     /// A few other connections to the same database, for a thread with a runtime of its own.
@@ -128,22 +135,14 @@ impl Db {
     }
 
     async fn sqlite_in_turn(path: &Path, turn: Arc<Semaphore>) -> Result<Self, StoreError> {
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            // The wait for the disk comes after the commit, shared with others: `Db::sync`.
-            .synchronous(SqliteSynchronous::Normal)
-            .busy_timeout(BUSY)
-            .foreign_keys(true)
-            .statement_cache_capacity(256);
+        let options = sqlite_options(path);
         let writer = sqlite_pool(1).acquire_timeout(ACQUIRE * 4);
         let writer = open(writer, &options).await?;
         let readers = sqlite_pool(SQLITE_READERS)
             .acquire_timeout(ACQUIRE)
             .connect_lazy_with(options.read_only(true).create_if_missing(false));
         let log = WalSync::start(path).map_err(sqlx::Error::Io)?;
-        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, turn })
+        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, turn, checkpoints: None })
     }
 
     /// A connection to read from, outside any transaction.
@@ -228,7 +227,10 @@ impl Db {
     pub async fn close(&self) {
         match self {
             Self::Pg(pool) => pool.close().await,
-            Self::Sqlite { writer, readers, .. } => {
+            Self::Sqlite { writer, readers, checkpoints, .. } => {
+                if let Some(checkpoints) = checkpoints {
+                    checkpoints.close().await;
+                }
                 readers.close().await;
                 writer.close().await;
             }
@@ -244,6 +246,19 @@ fn pg_pool(options: PgConnectOptions, max_connections: u32) -> PgPool {
         .test_before_acquire(false)
         .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
         .connect_lazy_with(options)
+}
+
+pub(super) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // The wait for the disk comes after the commit, shared with others: `Db::sync`.
+        .synchronous(SqliteSynchronous::Normal)
+        .pragma("wal_autocheckpoint", LONGEST_LOG)
+        .busy_timeout(BUSY)
+        .foreign_keys(true)
+        .statement_cache_capacity(256)
 }
 
 /// Connections to a file do not age. They stay open, so that they need no descriptor in a moment when none is free.

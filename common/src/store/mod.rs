@@ -25,6 +25,7 @@ pub mod bench;
 pub mod bio_pages;
 pub mod brands;
 pub mod calls;
+mod checkpoints;
 pub mod content_plans;
 pub mod db;
 pub mod deliveries;

@@ -1,0 +1,70 @@
+//! Large bodies: what is done with one takes milliseconds, in which its thread could serve many small requests. So it is done
+//! for one body at a time, and what else that thread would do goes to another.
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Semaphore;
+
+/// From this size on a body is large: reading it takes some 0.3 ms or more.
+const LARGE: usize = 64 << 10;
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub struct Heavy(Semaphore);
+
+impl Default for Heavy {
+    fn default() -> Self {
+        Self(Semaphore::new(1))
+    }
+}
+
+impl Heavy {
+    /// Does `work`, which has to do with a body of this size.
+    pub async fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        if bytes < LARGE {
+            return work();
+        }
+        let _turn = self.0.acquire().await;
+        match Handle::current().runtime_flavor() {
+            // It has no other thread.
+            RuntimeFlavor::CurrentThread => work(),
+            _ => tokio::task::block_in_place(work),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn large_bodies_take_turns() {
+        let (heavy, at_once, most) = (Arc::new(Heavy::default()), AtomicUsize::new(0), AtomicUsize::new(0));
+        let counts = Arc::new((at_once, most));
+        let mut all = tokio::task::JoinSet::new();
+        for n in 0..50 {
+            let (heavy, counts) = (heavy.clone(), counts.clone());
+            all.spawn(async move {
+                let work = || {
+                    let (at_once, most) = &*counts;
+                    most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    at_once.fetch_sub(1, Ordering::SeqCst);
+                    n
+                };
+                heavy.run(LARGE, work).await
+            });
+        }
+        assert_eq!(all.join_all().await.iter().sum::<i32>(), (0..50).sum());
+        assert_eq!(counts.1.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn a_small_one_waits_for_none() {
+        let heavy = Heavy::default();
+        let _turn = heavy.0.acquire().await;
+        assert_eq!(heavy.run(LARGE - 1, || 7).await, 7);
+    }
+}

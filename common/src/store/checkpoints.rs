@@ -1,0 +1,109 @@
+//! Checkpoints: what SQLite's write-ahead log has is copied into the database file by a connection of its own.
+//!
+//! By default the transaction whose commit makes the log longer than 1,000 pages does that itself, for 10 to 30 ms, while
+//! all other writers wait for their turn. A passive checkpoint waits for nobody and keeps nobody waiting. While writes never
+//! pause it does not reach the log's end, and the log cannot begin again from its start: so a commit still does it when
+//! the log has [`LONGEST_LOG`] pages, of which few are then left to copy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// In pages of 4 KiB. Every connection that writes has this as its `wal_autocheckpoint`.
+pub const LONGEST_LOG: &str = "8000";
+/// Between two checkpoints.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Between two checkpoints while so much is written that the log would soon be full.
+const BUSY_INTERVAL: Duration = Duration::from_millis(100);
+/// That many pages copied at once are many.
+const MANY_PAGES: i64 = 1_000;
+
+/// Copies the log of one database. The task that does it ends with the last clone.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    pool: SqlitePool,
+    _ends: Arc<DropGuard>,
+}
+
+impl Checkpoints {
+    pub fn start(pool: SqlitePoolOptions, options: SqliteConnectOptions) -> Self {
+        let pool = pool.connect_lazy_with(options);
+        let ended = CancellationToken::new();
+        tokio::spawn(ended.clone().run_until_cancelled_owned(run(pool.clone())));
+        Self { pool, _ends: Arc::new(ended.drop_guard()) }
+    }
+
+    /// Ends them. The last connection that closes folds all of the log into the file.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+async fn run(pool: SqlitePool) {
+    // Pages of the log that the last checkpoint found copied.
+    let mut done = 0;
+    let mut pause = INTERVAL;
+    loop {
+        tokio::time::sleep(pause).await;
+        match checkpoint(&pool).await {
+            Ok(copied) => {
+                // Less than before: the log began again.
+                let new = if copied < done { copied } else { copied - done };
+                (done, pause) = (copied, if new < MANY_PAGES { INTERVAL } else { BUSY_INTERVAL });
+            }
+            Err(sqlx::Error::PoolClosed) => return,
+            // A commit does it once the log is long, and tells what is wrong.
+            Err(error) => tracing::debug!(%error, "no checkpoint was made of the write-ahead log"),
+        }
+    }
+}
+
+/// Copies what no reader still needs in the log; gives how many pages of the log are copied now.
+async fn checkpoint(pool: &SqlitePool) -> Result<i64, sqlx::Error> {
+    let (_busy, _log, copied): (i64, i64, i64) =
+        sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)").fetch_one(pool).await?;
+    Ok(copied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::db::sqlite_options;
+
+    fn one(options: SqliteConnectOptions) -> SqlitePool {
+        SqlitePoolOptions::new().max_connections(1).connect_lazy_with(options)
+    }
+
+    /// Writes so many pages in one transaction.
+    async fn write(writer: &SqlitePool, pages: i64) {
+        const SQL: &str = "
+            WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < $1)
+            INSERT INTO pages (page) SELECT zeroblob(4000) FROM n";
+        sqlx::query(SQL).bind(pages).execute(writer).await.expect("written");
+    }
+
+    #[tokio::test]
+    async fn no_commit_copies_the_log_before_it_is_long() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("crier.db");
+        let (writer, beside) = (one(sqlite_options(&path)), one(sqlite_options(&path)));
+        sqlx::raw_sql("CREATE TABLE pages (page BLOB)").execute(&writer).await.expect("a table");
+        checkpoint(&beside).await.expect("copied");
+        let size = || std::fs::metadata(&path).expect("the database").len();
+        let before = size();
+        write(&writer, 1_500).await;
+        assert_eq!(size(), before, "all of it is in the log");
+        assert!(checkpoint(&beside).await.expect("copied") >= 1_500);
+        assert!(size() >= before + 1_500 * 4_000);
+        // Nothing is left to copy: the log begins again.
+        write(&writer, 1).await;
+        assert!(checkpoint(&beside).await.expect("copied") < 10);
+        let longest: i64 = LONGEST_LOG.parse().expect("a number");
+        let before = size();
+        write(&writer, longest).await;
+        assert!(size() > before, "a commit does it where the log is long");
+    }
+}

@@ -1,0 +1,1 @@
+-- Only SQLite needs this: Postgres keeps long texts outside of their rows.
