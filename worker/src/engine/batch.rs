@@ -108,17 +108,34 @@ pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<End>) 
     let order: Vec<_> = ends.iter().map(|(job, _)| key(job)).collect();
     ends.sort_by_key(|(job, ending)| (job.kind, ending.order(), job.subject_id));
     let mut answers: HashMap<(i64, i64), Settled> = HashMap::new();
-    let together = if ends.len() > 1 { settle(&store, &registry, &ends).await.ok().flatten() } else { None };
-    if let Some(outcomes) = together {
-        answers.extend(ends.iter().map(|(job, _)| key(job)).zip(outcomes.into_iter().map(|o| Ok(Some(o)))));
-    } else {
-        for end in &ends {
+    let mut rest = &ends[..];
+    while !rest.is_empty() {
+        let (ends, others) = rest.split_at(fitting(&registry, rest));
+        rest = others;
+        let together = if ends.len() > 1 { settle(&store, &registry, ends).await.ok().flatten() } else { None };
+        if let Some(outcomes) = together {
+            answers.extend(ends.iter().map(|(job, _)| key(job)).zip(outcomes.into_iter().map(|o| Ok(Some(o)))));
+            continue;
+        }
+        for end in ends {
             let settled = settle(&store, &registry, std::slice::from_ref(end)).await;
             let settled = settled.map(|outcomes| outcomes.and_then(|mut outcomes| outcomes.pop()));
             answers.insert(key(&end.0), settled.map_err(Arc::new));
         }
     }
     order.iter().map(|key| answers.remove(key).unwrap_or(Ok(None))).collect()
+}
+
+/// How many of these ends, from the first on, share a transaction: others wait while it is under way.
+fn fitting(registry: &Registry, ends: &[End]) -> usize {
+    let share =
+        |(job, _): &End| registry.get(job.kind).map_or(1, |kind| LARGEST / kind.ends_at_once().clamp(1, LARGEST));
+    let mut taken = 0;
+    let fits = |end: &&End| {
+        taken += share(end);
+        taken <= LARGEST
+    };
+    ends.iter().take_while(fits).count().max(1)
 }
 
 /// A frozen run of a job and the one that was rescued may end together.

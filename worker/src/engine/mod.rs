@@ -27,12 +27,14 @@ use crate::jobs::{End, Ending, Job, Registry};
 mod batch;
 mod refused;
 mod run;
+mod turns;
 
 pub use batch::Batcher;
 use batch::{Settled, claim_batch, settle_batch};
 use refused::Smaller;
 pub use run::Run;
 use run::{Active, Place, Queued, Slot};
+use turns::Turns;
 
 /// How many batches of claims, and of settles, are under way at once: what comes meanwhile makes the next one larger, and
 /// one large transaction costs the database less than several small ones beside each other.
@@ -60,6 +62,7 @@ struct Inner {
     busy: AtomicUsize,
     /// By kind, one for each run that waits without a place.
     waiting: HashMap<Kind, Arc<Semaphore>>,
+    turns: Turns,
     /// Calls of [`Engine::run`] that have not ended: claims under way, too.
     active: AtomicUsize,
     /// Read by a run among others, written by one that must be alone.
@@ -89,6 +92,7 @@ impl Engine {
             let (store, registry) = (store.clone(), registry.clone());
             Batcher::start(SETTLES, move |ends| settle_batch(store.clone(), registry.clone(), ends))
         };
+        let turns = Turns::of_store(&store);
         Self(Arc::new(Inner {
             store,
             registry,
@@ -97,6 +101,7 @@ impl Engine {
             slots,
             busy: AtomicUsize::new(0),
             waiting,
+            turns,
             active: AtomicUsize::new(0),
             gate: Arc::default(),
             queued: Mutex::default(),

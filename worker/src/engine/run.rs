@@ -66,6 +66,13 @@ impl Run {
         waiting.await
     }
 
+    /// Waits until few other runs of its workspace are in a transaction; the turn ends when it is dropped. A run that has to
+    /// wait gives its place back.
+    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        let (slot, lane) = (self.slot.as_ref()?, self.job.workspace_lane.as_deref()?);
+        slot.inner.turns.take(lane, || slot.give_back()).await
+    }
+
     /// The subject has counted this run among its tries.
     pub fn count(&self) {
         self.counted.store(true, Ordering::SeqCst);

@@ -48,6 +48,11 @@ pub trait Job: Send + Sync {
         Ok(outcomes)
     }
 
+    /// How many ends of this kind share a transaction at most; more where [`Job::end`] takes a few statements for all.
+    fn ends_at_once(&self) -> usize {
+        12
+    }
+
     /// Takes back what a run counted that a stop broke off outside of a call, in the transaction that hands its job back.
     async fn hand_back(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
         Ok(())

@@ -107,6 +107,10 @@ impl Job for DeliverWebhook {
         }))
     }
 
+    fn ends_at_once(&self) -> usize {
+        usize::MAX
+    }
+
     async fn end(&self, tx: &mut Tx, ends: &[End]) -> Result<Vec<Outcome>> {
         let attempts: Vec<_> = ends.iter().filter_map(attempt).collect();
         let mut written = write(tx, &attempts).await?.into_iter();

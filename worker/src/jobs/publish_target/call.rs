@@ -83,6 +83,7 @@ impl PublishTarget {
     /// Stores that a call begins now; gives how the run ends where it must not: its lease was lost, or the call, which
     /// counts on the daily cap, would be one too many.
     async fn mark(&self, run: &Run, p: &mut Prepared, counts: bool) -> Result<Option<Box<dyn Ending>>> {
+        let _turn = run.turn().await;
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
             return Ok(Some(lease_lost()));

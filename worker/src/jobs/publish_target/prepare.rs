@@ -22,6 +22,7 @@ type Fit = (SocialAccount, SecretString, Arc<dyn Connector>);
 impl PublishTarget {
     pub(super) async fn prepare(&self, run: &Run) -> Result<Preparation> {
         let not_wanted = |why| Ok(Preparation::Stop(Box::new(NotWanted { why })));
+        let _turn = run.turn().await;
         let mut tx = self.store.begin().await?;
         let Some((post, deleted)) = posts::lock_of_target(&mut tx, run.job.subject_id).await? else {
             return not_wanted("the post is gone");
