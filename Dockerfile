@@ -1,8 +1,8 @@
 # syntax=docker/dockerfile:1
 
-# --- The programs ---------------------------------------------------------------------------------------------------------
+# --- Build ----------------------------------------------------------------------------------------------------------------
 FROM rust:1.95-slim-bookworm AS build
-# C is in the cryptography, in SQLite and in the allocator.
+# The cryptography, SQLite and the allocator contain C.
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev make && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
@@ -12,7 +12,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     mkdir -p /out && \
     cp target/release/crier target/release/crier-api target/release/crier-worker target/release/crier-scheduler /out/
 
-# --- The image ------------------------------------------------------------------------------------------------------------
+# --- Image ----------------------------------------------------------------------------------------------------------------
 FROM debian:bookworm-slim
 RUN apt-get update && \
     apt-get install -y --no-install-recommends ca-certificates && \
@@ -23,12 +23,12 @@ COPY --from=build /out/ /usr/local/bin/
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
-# In a container, loopback can be reached by nobody: what is published decides who gets in. The ops server stays on it
-# unless CRIER_OPS_ADDR says otherwise.
+# A container's loopback cannot be reached from outside, so listen on all addresses; the published ports decide who has
+# access. The ops server stays on loopback unless CRIER_OPS_ADDR is set.
 ENV CRIER_HTTP_ADDR=0.0.0.0:8080 \
     CRIER_DATA_DIR=/data
 EXPOSE 8080
-# Readiness is at /readyz of the ops server; the orchestrator asks there.
+# The orchestrator should check /readyz on the ops server.
 HEALTHCHECK NONE
 STOPSIGNAL SIGTERM
 CMD ["crier"]

@@ -451,7 +451,7 @@ fn not_begun(word: &str) -> Result<State, String> {
     }
 }
 
-/// Reads the command line. Ends the process on `--help`, `--version` or a mistake (status 2).
+/// Parses the command line. Exits on `--help`, `--version` or an error (status 2).
 pub fn parse() -> (Option<Command>, Source) {
     let all = keys::all();
     let fixed: Vec<String> = keys::fixed().map(keys::Key::flag).collect();
@@ -464,7 +464,7 @@ pub fn parse() -> (Option<Command>, Source) {
     );
     for key in &all {
         let flag = key.flag();
-        // A platform's keys are the same for each: they are in the README, and work, but would drown the others here.
+        // Platform keys work and are in the README, but there are too many of them for the help.
         let hidden = !fixed.contains(&flag);
         let help = format!("{} [{}: {}]", key.meaning, key.variable(), key.default_text());
         command = command.arg(

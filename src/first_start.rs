@@ -1,4 +1,5 @@
-//! The first start on an empty database: a workspace, its owner, a brand, and (for `crier`) a key, shown once.
+//! The first start on an empty database: creates a workspace and its owner and, for `crier`, a brand and a key that is
+//! shown once.
 
 use crier_common::config::Config;
 use crier_common::process::{self, StartError};
@@ -7,11 +8,11 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::output::try_line;
 
-/// The user of a new installation.
+/// Email address of a new installation's user.
 pub const OWNER: &str = "owner@localhost";
 const PLAN: &str = "unlimited";
 
-/// Makes what a new installation needs, in one transaction; the key comes once it can be shown.
+/// Creates what a new installation needs, in one transaction. [`welcome`] creates the key once it can be shown.
 pub async fn prepare(store: &Store, config: &Config) -> Result<(), StartError> {
     let mut tx = store.begin().await?;
     if !users::list(&mut tx).await?.is_empty() {
@@ -25,7 +26,7 @@ pub async fn prepare(store: &Store, config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The workspace and the user alone; `false` where there is a user already.
+/// Creates only the workspace and the user. Returns `false` if a user already exists.
 pub async fn migrate(store: &Store, config: &Config) -> Result<bool, StartError> {
     process::check_plans(store, config).await?;
     let mut tx = store.begin().await?;
@@ -38,15 +39,15 @@ pub async fn migrate(store: &Store, config: &Config) -> Result<bool, StartError>
 }
 
 async fn make_owner(tx: &mut crier_common::store::Tx, config: &Config) -> Result<(i64, i64), StoreError> {
-    // A plans file of the operator's own need not have ours.
+    // A custom plans file may not define `unlimited`; use its first plan then.
     let plan = config.plans.get(PLAN).or_else(|| config.plans.iter().next()).map_or(PLAN, |p| p.name.as_str());
     let workspace = users::create_workspace(tx, "My workspace", plan).await?;
     let owner = users::create(tx, workspace, OWNER, "Owner").await?;
     Ok((workspace, owner))
 }
 
-/// Shows the key of a new installation, once the API answers. It is written down that it was shown after it was, so that a
-/// start that ends in between is made up for by the next one.
+/// Shows the key of a new installation once the API is listening. The key is recorded as shown only after it was
+/// printed; if the process ends in between, the next start shows another key.
 pub async fn welcome(store: &Store, config: &Config) {
     if let Err(error) = show_key(store, config).await {
         tracing::warn!(
@@ -74,7 +75,7 @@ async fn show_key(store: &Store, config: &Config) -> Result<(), NotShown> {
     Ok(tx.commit().await?)
 }
 
-/// What the first start prints: the only time that the key is seen.
+/// Returns the text of the first start, the only output that contains the key.
 fn text(config: &Config, key: &SecretString) -> String {
     let base = config.absolute("/api/public/v1");
     format!(

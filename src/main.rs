@@ -1,6 +1,6 @@
-//! `crier`: all roles in one process, and the operator's commands, for either kind of installation.
+//! `crier`: all roles in one process, and the operator's commands for embedded and split installations.
 //!
-//! **To add a command:** its variant in `cli.rs`, a file in `commands/`, one arm in [`commands::run`].
+//! **To add a command:** add its variant in `cli.rs`, a file in `commands/`, and an arm in `commands::dispatch`.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ mod serve;
 fn main() -> ExitCode {
     crier_common::modes::close_new_files();
     let (command, source) = cli::parse();
-    // Of an installation it needs nothing, so nothing of one can be wrong for it.
+    // Needs no installation, so it must not fail on invalid configuration.
     if let Some(cli::Command::Webhooks(command)) = command {
         return commands::webhooks(command);
     }

@@ -1,24 +1,24 @@
-//! What commands print: a table for people, JSON for programs.
+//! Output of commands: a table for people, JSON for programs.
 
 use std::io::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// One line on stdout.
+/// Prints a line to stdout and ignores errors.
 pub fn line(text: impl std::fmt::Display) {
-    // A closed pipe (`crier … | head`) is no failure.
+    // A closed pipe (`crier … | head`) is not an error.
     let _ = try_line(text);
 }
 
-/// The same where it matters whether it was written.
+/// Like [`line`], but returns the error.
 pub fn try_line(text: impl std::fmt::Display) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
 }
 
-/// Rows as an array of objects, or as a table with a heading.
+/// Prints rows as a JSON array of objects, or as a table with a header.
 pub fn rows<T: Serialize>(rows: &[T], json: bool) {
     let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
     if json {

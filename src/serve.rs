@@ -13,14 +13,14 @@ pub fn run(config: Config) -> ExitCode {
     process::run(config, |process| async move { all(&process).await })
 }
 
-/// Until one stops; the others follow.
+/// Runs all roles until one stops, then stops the others.
 async fn all(process: &Process) -> Result<(), StartError> {
     first_start::prepare(&process.store, &process.config).await?;
-    let (listens, listening) = oneshot::channel();
-    // It is not sent where the address is taken: another process may be serving.
-    let api = crier_api::serve(process, || listens.send(()).unwrap_or_default());
+    let (listening_tx, listening_rx) = oneshot::channel();
+    // Not sent if the address is in use: another process may be serving.
+    let api = crier_api::serve(process, || listening_tx.send(()).unwrap_or_default());
     let welcome = async {
-        if listening.await.is_ok() {
+        if listening_rx.await.is_ok() {
             first_start::welcome(&process.store, &process.config).await;
         }
     };
@@ -33,7 +33,7 @@ async fn all(process: &Process) -> Result<(), StartError> {
     ended.0.and(ended.1).and(ended.2)
 }
 
-/// A role that ends, for whatever reason, ends the process: half a service would look alive and lose work.
+/// Stops the process when a role ends for any reason: a partial service would look healthy and lose work.
 async fn stop_after(process: &Process, role: impl Future<Output = Result<(), StartError>>) -> Result<(), StartError> {
     let ended = role.await;
     process.stop.cancel();

@@ -1,19 +1,19 @@
-//! The rules of `docs/architecture.md` that no compiler checks, checked by reading the sources.
+//! Checks the rules of `docs/architecture.md` that the compiler does not check, by reading the sources.
 //!
-//! **To add a rule:** a test that collects what breaks it with [`breaches`] and shows all of it at once.
+//! **To add a rule:** write a test that collects its violations with [`breaches`] and reports all of them at once.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Lines a file may have; a longer one has grown a second thing.
+/// The maximum number of lines of a file; a longer file covers more than one subject.
 const MAX_LINES: usize = 600;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All Rust files under a directory of the repository, by their path from its root.
+/// All Rust files under a directory of the repository, with their paths from its root.
 fn sources(dir: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut open = vec![root().join(dir)];
@@ -36,17 +36,17 @@ fn name_of(path: &Path) -> String {
     path.strip_prefix(root()).expect("is in the repository").display().to_string()
 }
 
-/// The parts of the sources that are ours: every directory with Rust in it.
+/// Our own source directories: every directory that contains Rust.
 const DIRS: &[&str] = &["api", "benches", "common", "scheduler", "src", "tests", "worker"];
 
-/// The code of a file, line by line with its number: without comments and without the words in quotation marks. A `use`
-/// over several lines is one.
+/// The code of a file as numbered lines, without comments and without the contents of string literals. A `use` over
+/// several lines counts as one line.
 fn code(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut in_use = false;
     for (index, line) in text.lines().enumerate() {
         let line = line.split("//").next().unwrap_or_default();
-        // Every other piece between quotation marks is a text.
+        // Every second piece between quotation marks is a string literal.
         let line = line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"");
         let begins = line.trim_start().starts_with("use ") || line.trim_start().starts_with("pub use ");
         match found.last_mut() {
@@ -58,7 +58,7 @@ fn code(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Where a line of the code breaks a rule.
+/// The lines of code that break a rule.
 fn breaches(dir: &str, applies: impl Fn(&str) -> bool, breaks: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for (name, text) in sources(dir).into_iter().filter(|(name, _)| applies(name)) {
@@ -73,7 +73,7 @@ fn none(rule: &str, found: Vec<String>) {
     assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
 }
 
-/// Whether a line names a path that begins with this word (`salvo::…`, `use salvo;`), and not one that ends with it.
+/// Whether a line contains a path that begins with this word (`salvo::…`, `use salvo;`), not one that ends with it.
 fn names(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -112,10 +112,10 @@ fn modules_of_common(line: &str) -> BTreeSet<&str> {
     found
 }
 
-/// Breaches of "this module of `common` imports only these".
+/// Asserts that a module of `common` imports only these modules.
 fn imports_only(module: &str, allowed: &[&str]) {
     let modules: BTreeSet<String> = fs::read_dir(root().join("common/src"))
-        .expect("common is there")
+        .expect("common exists")
         .flatten()
         .filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()))
         .collect();
@@ -215,8 +215,8 @@ fn the_one_http_client_is_the_only_way_out() {
     for dir in ["api/src", "common/src", "scheduler/src", "src", "worker/src"] {
         let found = breaches(
             dir,
-            // The ops server's own tests knock at it; mail is no HTTP, and goes where the operator says; the benchmark plays
-            // clients and endpoints.
+            // The ops server's own tests connect to it; mail is not HTTP, and the operator sets its server; the
+            // benchmark plays clients and endpoints.
             |name| {
                 !name.starts_with("common/src/http/")
                     && !name.starts_with("src/commands/bench/")
@@ -226,7 +226,7 @@ fn the_one_http_client_is_the_only_way_out() {
         );
         none("requests are made with common::http::HttpClient only", found);
     }
-    // Which of its two kinds is made is decided where a process is put together, and nowhere else.
+    // The choice between the two kinds of client is made in one place, where a process is assembled.
     let made = breaches(
         "common/src",
         |name| !name.starts_with("common/src/http/") && !name.ends_with("tests.rs"),
@@ -250,7 +250,7 @@ fn no_file_has_grown_too_long() {
         .filter(|(_, lines)| *lines > MAX_LINES)
         .map(|(name, lines)| format!("{name}: {lines} lines"))
         .collect();
-    none(&format!("a file has at most {MAX_LINES} lines; divide it by what it is about"), long);
+    none(&format!("a file has at most {MAX_LINES} lines; split it by subject"), long);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn both_engines_have_the_same_migrations() {
         let entries = fs::read_dir(root().join("migrations").join(engine)).into_iter().flatten().flatten();
         entries.map(|entry| PathBuf::from(entry.file_name())).collect()
     };
-    assert_eq!(names("postgres"), names("sqlite"), "a migration for one engine needs its like for the other");
+    assert_eq!(names("postgres"), names("sqlite"), "each migration must exist for both engines");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn the_reading_of_sources_finds_what_it_looks_for() {
     assert!(sources("tests").iter().any(|(name, _)| name == "tests/architecture.rs"));
 }
 
-/// On SQLite a transaction keeps all other writers waiting: what a body says is read before it begins.
+/// On SQLite a transaction blocks all other writers, so a body is read before the transaction begins.
 #[test]
 fn no_body_is_read_in_a_transaction() {
     let routes = sources("api/src/routes").into_iter();
@@ -289,12 +289,12 @@ fn no_body_is_read_in_a_transaction() {
     none("Use `checks_then_writes` where there is a body", found.collect());
 }
 
-/// What a connector gives passes `checked.rs`: a method that has a body of its own in the trait would be passed by in silence.
+/// A connector's results pass through `checked.rs`; a trait method with a default body would silently bypass it.
 #[test]
 fn every_method_of_a_connector_is_checked() {
     let read = |path: &str| fs::read_to_string(root().join(path)).expect("a source can be read");
     let (platforms, checked) = (read("common/src/platforms/mod.rs"), read("common/src/platforms/checked.rs"));
-    let (_, rest) = platforms.split_once("pub trait Connector").expect("the trait is there");
+    let (_, rest) = platforms.split_once("pub trait Connector").expect("the trait exists");
     let (methods, _) = rest.split_once("\n}\n").expect("it ends");
     let names: Vec<&str> =
         methods.split(" fn ").skip(1).filter_map(|method| method.split_once('(')).map(|(name, _)| name).collect();

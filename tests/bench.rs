@@ -1,4 +1,4 @@
-//! `crier bench`, as an operator runs it, with counts so small that nothing is measured: that each figure comes, and that
+//! `crier bench` as an operator runs it, with counts too small to measure anything: every figure is reported, and
 //! nothing is left behind.
 
 use std::path::Path;
@@ -21,12 +21,12 @@ const TINY_WEBHOOKS: &[&str] = &[
 const TINY_MEDIA: &[&str] =
     &["media", "--megapixels", "1", "--pictures", "4", "--at-once", "3", "--large", "1", "--json"];
 const TINY_PAGES: &[&str] = &["pages", "--requests", "200", "--pages", "5", "--json"];
-/// All tests share a Postgres, where the databases of one `crier bench` look like those of another.
+/// All tests share a Postgres, and cannot tell the databases of one `crier bench` from those of another.
 static SERVER: Mutex<()> = Mutex::const_new(());
 
 const MACHINE: &[&str] = &["form", "version", "cores", "database", "durability"];
 
-/// Measurement and figure.
+/// Pairs of measurement and figure.
 type Names = Vec<(&'static str, String)>;
 
 fn add(all: &mut Names, measurement: &'static str, figures: &[&str]) {
@@ -117,7 +117,7 @@ fn of_pages() -> Names {
     all
 }
 
-/// The program in a directory of its own, with nothing configured but these.
+/// Starts the program in a directory of its own, with only this configuration.
 fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_crier"))
         .arg("bench")
@@ -132,7 +132,7 @@ fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Child {
         .expect("crier runs")
 }
 
-/// Waits for it without keeping the test's runtime from its own work.
+/// Waits for the child without blocking the test's runtime.
 async fn end(child: Child) -> (bool, String, String) {
     let out = tokio::task::spawn_blocking(move || child.wait_with_output()).await.expect("no panic");
     let out = out.expect("it ends");
@@ -147,16 +147,16 @@ fn check(stdout: &str, expected: &Names, form: &str) {
         .map(|f| (f["measurement"].as_str().expect("a word"), f["figure"].as_str().expect("a word").to_owned()))
         .collect();
     assert_eq!(&names, expected);
-    assert!(figures[0]["value"].as_str().is_some_and(|said| said.starts_with(form)), "{}", figures[0]);
+    assert!(figures[0]["value"].as_str().is_some_and(|form_value| form_value.starts_with(form)), "{}", figures[0]);
     for figure in figures.iter().filter(|figure| figure["measurement"] != "machine") {
         let value = figure["value"].as_f64().expect("a number");
-        // A job may have begun before its commit had returned.
+        // A job may begin before its commit has returned.
         let zero = figure["measurement"] == "pickup";
         assert!(value > 0.0 || zero && value == 0.0, "{figure}");
     }
 }
 
-/// On SQLite, in a directory of its own.
+/// Runs on SQLite, in a directory of its own.
 async fn embedded(tiny: &[&str], expected: &Names) {
     let dir = tempfile::tempdir().expect("a directory");
     let args = [tiny, &["--dir", "."]].concat();
@@ -167,7 +167,7 @@ async fn embedded(tiny: &[&str], expected: &Names) {
     assert!(left.is_empty(), "neither its own file nor a data directory is left: {left:?}");
 }
 
-/// Beside an installation on Postgres and Redis; then again, broken off in the middle of `long`, which takes half a minute.
+/// Runs beside an installation on Postgres and Redis; then runs `long`, which takes half a minute, and interrupts it.
 async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
     let _alone = SERVER.lock().await;
     let installation = servers::postgres(|url| async move {
@@ -190,11 +190,11 @@ async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
     while !has_rows(&mut server, &installation.url).await {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let told = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
-    assert!(told.success());
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(status.success());
     let (done, stdout, stderr) = end(child).await;
     assert!(!done && stdout.is_empty(), "{stdout}");
-    // What was under way may complain before.
+    // Work in progress may log errors first.
     assert!(stderr.ends_with("crier: interrupted\n"), "{stderr}");
     nothing_is_left(&mut server, &redis).await;
 }
@@ -244,11 +244,11 @@ async fn databases(server: &mut PgConnection) -> Vec<String> {
     sqlx::query_scalar(own).fetch_all(server).await.expect("a list of databases")
 }
 
-/// Whether anything is in the benchmark's own database.
+/// Whether the benchmark's own database contains rows.
 async fn has_rows(server: &mut PgConnection, url: &str) -> bool {
     let Some(name) = databases(server).await.pop() else { return false };
     let (server, _) = url.rsplit_once('/').expect("a URL with a database");
-    // It may be gone again, or have no tables yet.
+    // It may be deleted already, or have no tables yet.
     let Ok(mut own) = PgConnection::connect(&format!("{server}/{name}")).await else { return false };
     let found = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM jobs) OR EXISTS (SELECT 1 FROM users)")
         .fetch_one(&mut own)

@@ -1,5 +1,5 @@
-//! `docs/webhooks.md` tells the truth: events, retries and signature are the program's own, and the receivers are the files
-//! that `scripts/webhook-examples` runs.
+//! Checks `docs/webhooks.md`: events, retries and signature match the program, and the receivers are the files that
+//! `scripts/webhook-examples` runs.
 
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ fn the_page_shows_what_the_program_does() {
     page::has(PAGE, "guide", &parts);
 }
 
-/// The receivers, and what their language is called in Markdown.
+/// The receivers, and the names of their languages in Markdown.
 const LANGUAGES: [(&str, &str); 5] = [
     ("receiver.py", "python"),
     ("receiver.mjs", "js"),
@@ -61,7 +61,7 @@ fn schedule() -> String {
         "| Attempt | After the one before | After the first |\n|---|---|---|\n| 1 | at once | |\n".to_owned();
     let (now, mut passed) = (DateTime::UNIX_EPOCH, TimeDelta::zero());
     for made in 1..MAX_ATTEMPTS {
-        // In the middle of what chance may make of it.
+        // The middle of the jitter's range.
         let next = next_attempt(made, MAX_ATTEMPTS, None, now, 0.5).expect("another attempt");
         passed += next - now;
         let _ = writeln!(text, "| {} | {} | {} |", made + 1, in_words(next - now), in_words(passed));
@@ -72,12 +72,12 @@ fn schedule() -> String {
 fn in_words(time: TimeDelta) -> String {
     let (hours, minutes, seconds) = (time.num_hours(), time.num_minutes() % 60, time.num_seconds() % 60);
     let units = [(hours, "h"), (minutes, "min"), (seconds, "s")];
-    // The seconds of an hour are of no interest.
+    // Seconds are shown only for times of less than a minute.
     let units = units.iter().filter(|(number, unit)| *number > 0 && (*unit != "s" || hours + minutes == 0));
     units.map(|(number, unit)| format!("{number} {unit}")).collect::<Vec<_>>().join(" ")
 }
 
-// A delivery that is known: receivers in languages that the page does not have can be tested with it.
+// A delivery with a known signature, for testing receivers in languages that the page does not cover.
 const SECRET: &str = "whsec_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN";
 const TIME: i64 = 1_700_000_000;
 const V1: &str = "11fc7ed425ca79b127a95413f68ee1582fd66f6a45aa2322cee11415ad0423b5";

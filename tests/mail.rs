@@ -1,4 +1,4 @@
-//! Mail by real processes, over TLS whose certificate the system trusts: the owner of an endpoint that is gone hears of it.
+//! Mail by real processes, over TLS with a system-trusted certificate: the owner of a dead endpoint is notified.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,7 +9,7 @@ use crate::support::client::until;
 use crate::support::mail_server::MailServer;
 use crate::support::process::Installation;
 
-/// An installation with this mail server, which the system trusts.
+/// An installation that uses this mail server and trusts its certificate.
 async fn installation(server: &MailServer, form: &str, split: bool) -> (Installation, tempfile::NamedTempFile) {
     let trusted = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(trusted.path(), server.certificate()).unwrap();
@@ -23,7 +23,7 @@ async fn installation(server: &MailServer, form: &str, split: bool) -> (Installa
     (crier, trusted)
 }
 
-/// An endpoint that is gone is disabled, and its owner gets one mail; what is secret goes over TLS alone.
+/// An endpoint that responds 410 is disabled, and its owner gets one mail; secrets are sent over TLS only.
 async fn the_owner_is_told(server: MailServer, form: &str, split: bool) {
     let (mut crier, _trusted) = installation(&server, form, split).await;
     let gone = MockServer::start().await;
@@ -38,9 +38,9 @@ async fn the_owner_is_told(server: MailServer, form: &str, split: bool) {
         (done == 1).then_some(())
     })
     .await;
-    let heard = server.heard();
-    assert!(heard.iter().all(|said| said.encrypted || ["EHLO example.com", "STARTTLS"].contains(&said.line.as_str())));
-    assert!(heard.iter().any(|said| said.line == "AUTH PLAIN AGFubgBodXNo"), "{heard:?}");
+    let lines = server.heard();
+    assert!(lines.iter().all(|sent| sent.encrypted || ["EHLO example.com", "STARTTLS"].contains(&sent.line.as_str())));
+    assert!(lines.iter().any(|sent| sent.line == "AUTH PLAIN AGFubgBodXNo"), "{lines:?}");
     assert_eq!(server.mails().len(), 1);
     for name in crier.names() {
         assert!(!crier.log(name).contains("hush"), "{}", crier.log(name));

@@ -1,4 +1,4 @@
-//! The one binary of tests that drive more than one crate. `./scripts/test` runs it with what it needs.
+//! The test binary for tests of more than one crate. `./scripts/test` runs it with what it needs.
 
 mod api;
 mod architecture;

@@ -1,5 +1,4 @@
-//! What each process shows at `/metrics`: every metric that was promised, its labels, and nothing that could grow without
-//! bound.
+//! What each process exposes at `/metrics`: every promised metric, its labels, and only label values of bounded number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use crate::support::client::until;
 use crate::support::picture;
 use crate::support::process::Installation;
 
-/// Name, labels, and the processes that show it.
+/// Name, labels, and the processes that expose it.
 const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_build_info", &["version"], &[API, WORKER, SCHEDULER]),
     ("crier_jobs", &["kind", "state"], &[SCHEDULER]),
@@ -50,7 +49,7 @@ const API: &str = "crier-api";
 const WORKER: &str = "crier-worker";
 const SCHEDULER: &str = "crier-scheduler";
 
-/// Series by the name of their metric, each as its labels.
+/// Each metric's series, by its name; a series is its labels.
 type Series = BTreeMap<String, BTreeSet<BTreeMap<String, String>>>;
 
 fn read(text: &str) -> Series {
@@ -71,14 +70,14 @@ fn read(text: &str) -> Series {
     series
 }
 
-/// Whether a label's value is one of few.
+/// Whether a label's value is one of a bounded set.
 fn is_bounded(label: &str, value: &str) -> bool {
     match label {
         "kind" => value.parse::<Kind>().is_ok(),
         "platform" => value.parse::<Platform>().is_ok(),
         "status" => value.len() == 3 && value.parse::<u16>().is_ok(),
         "version" => value == env!("CARGO_PKG_VERSION"),
-        // The pattern that matched, not the path that was asked for.
+        // The matched pattern, not the requested path.
         "route" => {
             value == "(none)" || value.starts_with('/') && !value.contains(|c: char| c.is_ascii_digit() && c != '1')
         }
@@ -131,7 +130,7 @@ async fn shows_what_was_promised(crier: Installation) {
         let names: Vec<&str> = series.keys().map(String::as_str).collect();
         assert_eq!(names, promised.keys().copied().collect::<Vec<_>>(), "{process}");
         for (name, all) in &series {
-            assert!(text.contains(&format!("# HELP {name} ")), "{process}: {name} says what it is");
+            assert!(text.contains(&format!("# HELP {name} ")), "{process}: {name} has a help text");
             for labels in all {
                 let keys: Vec<&str> = labels.keys().map(String::as_str).collect();
                 assert_eq!(keys, promised[name.as_str()], "{process}: {name}");

@@ -1,4 +1,4 @@
-//! The README tells the truth: its table of configuration is the program's own.
+//! The README's table of configuration matches the program's own.
 
 use crier_common::config::keys;
 

@@ -1,4 +1,4 @@
-//! Who asks, and how much they may ask: the key, the client's address, the allowance.
+//! Authentication and rate limits: the API key, the client's address, the allowance.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::app::App;
 use crate::error::{ApiError, Result};
 use crate::reply;
 
-/// Requests a minute of whoever has no valid key.
+/// Requests per minute from an address without a valid key.
 const WITHOUT_KEY: u32 = 60;
 
-/// Lets a caller in, and counts the request: against the key's allowance, or against the address where there is no valid
-/// key.
+/// Authenticates the caller and counts the request: against the key's allowance, or against the address if there is no
+/// valid key.
 pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> Result<Caller> {
     let found = identify(app, req.headers()).await;
     let caller = match found {
@@ -42,7 +42,7 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> Result<
     if decision.allowed { Ok(caller) } else { Err(ApiError::rate_limited(decision.retry_after)) }
 }
 
-/// Counts a request that is answered without a caller (an unknown path, the description of the API).
+/// Counts a request that is answered without a caller (an unknown path, the OpenAPI document).
 pub async fn count(app: &Arc<App>, req: &Request, res: &mut Response) {
     let decision = match identify(app, req.headers()).await {
         Ok(Some(caller)) => match count_key(app, &caller).await {
@@ -54,7 +54,7 @@ pub async fn count(app: &Arc<App>, req: &Request, res: &mut Response) {
     reply::allowance(res.headers_mut(), &decision);
 }
 
-/// The caller's plan.
+/// Returns the caller's plan.
 pub fn plan<'a>(app: &'a App, caller: &Caller) -> Result<&'a Plan> {
     app.plans.get(&caller.plan).ok_or_else(|| ApiError::bug(format!("the plans' file has no plan `{}`", caller.plan)))
 }
@@ -64,14 +64,14 @@ async fn count_key(app: &App, caller: &Caller) -> Result<Decision> {
     Ok(app.limiter.take(Subject::Key(caller.key_id), limit).await)
 }
 
-/// Counts a request against the client's address: one without a valid key, or a visitor's that writes.
+/// Counts a request against the client's address: one without a valid key, or a write by a page visitor.
 pub async fn count_address(app: &App, req: &Request) -> Decision {
     let address = client_address(req.remote_addr(), req.headers(), &app.trusted_proxies);
     app.limiter.take(Subject::address(address), WITHOUT_KEY).await
 }
 
 async fn identify(app: &App, headers: &HeaderMap) -> Result<Option<Caller>> {
-    // What has not the form of a key costs no look-up.
+    // A token that does not have the format of a key needs no database lookup.
     let Some(key) = bearer(headers).filter(|key| keys::hash(key).is_some()) else { return Ok(None) };
     let mut conn = app.store.read().await?;
     Ok(keys::authenticate(&mut conn, &SecretString::from(key)).await?)
@@ -83,8 +83,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The client's address: the peer's, or where that is a trusted proxy, the nearest address in `X-Forwarded-For` that is
-/// none. What stands further left was written by the client and is not believed.
+/// Returns the client's address: the peer's, or if that is a trusted proxy, the nearest address in `X-Forwarded-For`
+/// that is not a trusted proxy. Addresses further left were written by the client and are not trusted.
 fn client_address(peer: &SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let unknown = IpAddr::from([0, 0, 0, 0]);
     let peer = match peer {
@@ -109,7 +109,7 @@ fn client_address(peer: &SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> 
     nearest
 }
 
-/// An address as proxies write it: with a port, or brackets, or neither.
+/// Parses an address as proxies write it: with a port, or brackets, or neither.
 fn address(text: &str) -> Option<IpAddr> {
     let ip = text.parse::<IpAddr>().ok().or_else(|| text.parse::<std::net::SocketAddr>().ok().map(|a| a.ip()));
     ip.or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()).map(|ip| ip.to_canonical())

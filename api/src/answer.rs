@@ -1,4 +1,4 @@
-//! What a request is answered with when all is well: `{data}`, the same with pages, or nothing.
+//! Success responses: `{data}`, the same with pages, or no body.
 
 use chrono::{DateTime, SecondsFormat, Timelike, Utc};
 use crier_common::store::idempotency::{self, Body};
@@ -9,23 +9,23 @@ use crate::error::{ApiError, Result};
 /// The prefix of every path of the API.
 pub const PREFIX: &str = "/api/public/v1";
 
-/// How many bytes of a body are kept under an `Idempotency-Key`. Of a larger one the ids of its records are, where its
-/// endpoint can render it again.
+/// The maximum size of a body that is stored under an `Idempotency-Key`, in bytes. For a larger one the ids of its
+/// records are stored, if its endpoint can render it again.
 pub const MAX_KEPT: usize = 64 << 10;
 
-/// A success. It, or what it can be rendered from, is stored under an `Idempotency-Key`.
+/// A success response. It, or the ids to render it from, is stored under an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// Path of what was made.
+    /// The path of the created record.
     pub location: Option<String>,
-    /// JSON; empty where there is no body.
+    /// JSON; empty if there is no body.
     pub body: Vec<u8>,
-    /// The ids of the records that it shows, as far as the request's path does not name them.
+    /// The ids of the records in the body that are not in the request's path.
     pub records: Vec<i64>,
-    /// It was stored by an earlier request.
+    /// Whether it was stored by an earlier request.
     pub replayed: bool,
-    /// Its body was too large to be stored, and is still to be rendered again.
+    /// Whether the body was too large to store, and must be rendered again.
     pub is_reference: bool,
 }
 
@@ -56,7 +56,7 @@ impl Answer {
         Self::json(201, Some(format!("{PREFIX}{path}")), &Data { data })
     }
 
-    /// 202 with `{data}`; `path` is where to see what becomes of it, relative to the API's base.
+    /// 202 with `{data}`; `path` is where to poll the result, relative to the API's base.
     pub fn accepted(path: &str, data: impl Serialize) -> Result<Self> {
         Self::json(202, Some(format!("{PREFIX}{path}")), &Data { data })
     }
@@ -67,12 +67,12 @@ impl Answer {
         Self { status: 204, location, body, records, replayed: false, is_reference: false }
     }
 
-    /// The same, with the ids of the records that it shows and the request's path does not name.
+    /// Sets the ids of the records in the body that are not in the request's path.
     pub fn showing(self, records: impl Into<Vec<i64>>) -> Self {
         Self { records: records.into(), ..self }
     }
 
-    /// What is stored of it. `renders_again`: its endpoint can render it from its records.
+    /// Returns what is stored of it. `renders_again`: whether its endpoint can render it from its records.
     pub fn to_stored(&self, renders_again: bool) -> idempotency::Answer {
         let body = if renders_again && self.body.len() > MAX_KEPT {
             Body::Records(self.records.clone())

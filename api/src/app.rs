@@ -1,4 +1,4 @@
-//! What every request needs, made once.
+//! The state shared by all requests, created once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use crate::pages::bio::Bio;
 use crate::runner::{Heavy, Pace};
 
-/// What the API is made of.
+/// The dependencies of the API.
 pub struct Parts {
     pub store: Store,
     pub platforms: Arc<Registry>,
@@ -37,18 +37,18 @@ pub struct App {
     pub plans: Arc<Plans>,
     pub library: Library,
     pub ai: Ai,
-    /// Judges the URLs that users choose.
+    /// Checks the URLs that users enter.
     pub guard: Guard,
-    /// How clients reach this host, without a slash at its end.
+    /// The public base URL, without a trailing slash.
     pub public_url: String,
     pub limiter: Arc<dyn Limiter>,
-    /// Whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// How fast the bodies of requests have to come.
+    /// The minimum transfer rate of request bodies.
     pub pace: Pace,
-    /// Large bodies take turns.
+    /// Processes large bodies one at a time.
     pub(crate) heavy: Heavy,
-    /// Link-in-bio pages as they are shown, and their visitors.
+    /// The cache of link-in-bio pages, and their view and click counts.
     pub(crate) bio: Bio,
     /// When this process last wrote a key's `last_used_at`.
     touched: Mutex<HashMap<i64, DateTime<Utc>>>,
@@ -81,18 +81,18 @@ impl App {
         }
     }
 
-    /// With another pace for the bodies of requests.
+    /// Sets the minimum transfer rate of request bodies.
     #[must_use]
     pub fn with_pace(self, pace: Pace) -> Self {
         Self { pace, ..self }
     }
 
-    /// Writes what visitors of link-in-bio pages were counted; [`crate::serve_on`] does so every few seconds.
+    /// Writes the view and click counts of link-in-bio pages; [`crate::serve_on`] does so every few seconds.
     pub async fn write_counts(&self) -> Result<(), StoreError> {
         self.bio.counts.write(&self.store).await
     }
 
-    /// Writes `last_used_at` at most once a minute, behind the request's back.
+    /// Writes `last_used_at` at most once per minute, in a background task.
     pub(crate) fn touch(self: &Arc<Self>, caller: &Caller) {
         let now = self.store.now();
         if !keys::should_touch(caller.last_used_at, now) {

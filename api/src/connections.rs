@@ -1,9 +1,9 @@
-//! The connections of clients: how many there may be, and which ones are closed to make room.
+//! Limits the number of client connections, and closes idle ones to make room.
 //!
-//! Every connection takes a file descriptor, and a process without a free one can reach neither its database nor a
-//! platform. So clients have a limit of their own. Near it, a new connection takes the place of idle ones: first of those
-//! that never made a request, then of those that have been silent longest. A connection with a request under way is never
-//! closed for another. Where all are busy, new ones wait in the listener's backlog.
+//! Every connection takes a file descriptor, and a process without free descriptors can reach neither its database nor
+//! a platform. So client connections have their own limit. Near it, a new connection replaces idle ones: first those
+//! that never made a request, then those that have been silent longest. A connection with a request in progress is
+//! never closed for another. If all are busy, new ones wait in the listener's backlog.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,9 +15,9 @@ use crier_common::telemetry::metrics;
 use salvo::conn::ConnCtrl;
 use salvo::fuse::{ArcConnObserver, ConnObserver, FuseAction, FuseConfig, FuseInfo, FusePolicy};
 
-/// So much of the limit is kept free by closing idle connections, as a share of it: 1 / 16.
+/// The share of the limit that is kept free by closing idle connections: 1 / 16.
 const HEADROOM_SHARE: usize = 16;
-/// How often the log says that idle connections are closed.
+/// The minimum interval between log messages about closed connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The connections of one server. Clones share them.
@@ -25,27 +25,27 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Connections(Arc<Inner>);
 
 struct Inner {
-    /// From here on, idle connections are closed for new ones.
+    /// From this number on, idle connections are closed for new ones.
     comfortable: usize,
     headroom: usize,
     timeouts: FuseConfig,
     started: Instant,
     open: Mutex<HashMap<SocketAddr, Arc<Connection>>>,
-    /// When the log last said that connections are closed, in milliseconds since `started`; 0: never.
+    /// When the log last reported closed connections, in milliseconds since `started`; 0: never.
     logged: AtomicU64,
 }
 
 struct Connection {
     control: ConnCtrl,
-    /// When bytes last went either way, in milliseconds since the server started.
+    /// When bytes were last received or sent, in milliseconds since the server started.
     active_at: AtomicU64,
-    /// Requests under way: several on one connection of HTTP/2.
+    /// Requests in progress; an HTTP/2 connection can have several.
     requests: AtomicUsize,
     has_served: AtomicBool,
 }
 
 impl Connections {
-    /// At most `max` at once, each with these time-outs.
+    /// Allows at most `max` at once, each with these timeouts.
     pub fn new(max: usize, timeouts: FuseConfig) -> Self {
         let headroom = (max / HEADROOM_SHARE).max(1);
         Self(Arc::new(Inner {
@@ -65,14 +65,14 @@ impl Connections {
         Some(Busy(connection))
     }
 
-    /// Closes idle connections where there are too many.
+    /// Closes idle connections if there are too many.
     fn make_room(&self) {
         let open = self.0.open();
         if open.len() < self.0.comfortable {
             return;
         }
         let mut idle: Vec<&Arc<Connection>> = open.values().filter(|connection| connection.is_idle()).collect();
-        // Several at once: to look through all of them for each new one would cost more than the connections do.
+        // Close several at once: scanning all connections for each new one would cost more than the connections do.
         let count = self.0.headroom.min(idle.len());
         if count == 0 {
             return;
@@ -118,7 +118,7 @@ impl FusePolicy for Connections {
 }
 
 impl Inner {
-    /// What is kept is whole after every line, so a panic elsewhere spoils nothing.
+    /// The map is consistent after every statement, so a poisoned lock is safe to use.
     fn open(&self) -> MutexGuard<'_, HashMap<SocketAddr, Arc<Connection>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,7 +143,7 @@ impl Connection {
     }
 }
 
-/// A request under way.
+/// A request in progress.
 pub struct Busy(Arc<Connection>);
 
 impl Drop for Busy {

@@ -1,4 +1,4 @@
-//! What an endpoint's handler knows of its request: who asks, for which brand, by which path, with what.
+//! The context of a request for an endpoint's handler: caller, brand, path, query and body.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub struct Context {
     pub app: Arc<App>,
     pub caller: Caller,
     pub plan: Plan,
-    /// The brand in the path and the caller's role in it; there for every path that names one.
+    /// The brand in the path and the caller's role in it; set for every path that contains a brand.
     pub membership: Option<(Brand, Role)>,
     /// The ids in the path, by name.
     pub ids: Vec<(&'static str, i64)>,
     /// The endpoint's path, with names in braces.
     pub template: &'static str,
     pub query: Query,
-    /// The JSON body, or the texts of a form; empty where the endpoint has none.
+    /// The JSON body, or the texts of a form; empty if the endpoint takes no body.
     pub body: Map<String, Value>,
     /// The file of a form.
     pub file: Option<UploadedFile>,
@@ -61,36 +61,36 @@ impl Context {
         format!("{PREFIX}{filled}")
     }
 
-    /// The zone of times without an offset.
+    /// The time zone of times without an offset.
     pub fn zone(&self) -> &str {
         self.membership.as_ref().map_or("UTC", |(brand, _)| &brand.timezone)
     }
 
-    /// Reads the body's fields; all problems are told at once.
+    /// Reads the body's fields; the error lists all problems.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T> {
         self.said(read).into_valid()
     }
 
-    /// Reads the body's fields, before a transaction begins; what is wrong with them is told later.
+    /// Reads the body's fields before a transaction begins; problems are reported later, inside it.
     pub fn said<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Said<T> {
         Said::read(&self.body, read)
     }
 
-    /// For jobs and events that this request causes.
+    /// Returns the trace id for jobs and events that this request causes.
     pub fn trace(&self) -> Option<&str> {
         Some(&self.request_id)
     }
 }
 
-/// A file as it came with a form.
+/// A file uploaded with a form.
 #[derive(Clone, Debug)]
 pub struct UploadedFile {
-    /// As the client named it.
+    /// The file name given by the client.
     pub name: Option<String>,
     pub bytes: Spooled,
 }
 
-/// The query string: as it came, in its order.
+/// The query string, in the client's order and spelling.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     raw: Vec<String>,
@@ -107,12 +107,12 @@ impl Query {
         Self { raw, pairs }
     }
 
-    /// A parameter's value; the last one's where it stands several times.
+    /// Returns a parameter's value; the last one if it occurs several times.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().rev().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
     }
 
-    /// Everything but one parameter, each as it came and followed by `&`.
+    /// Returns all parameters but one, each as the client sent it and followed by `&`.
     pub fn without(&self, name: &str) -> String {
         let kept = self.raw.iter().zip(&self.pairs).filter(|(_, (k, _))| k != name);
         kept.map(|(raw, _)| format!("{raw}&")).collect()

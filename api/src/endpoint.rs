@@ -1,23 +1,23 @@
-//! An endpoint is a value: where it is, who may call it, what it takes and answers, and the handler that does the work.
-//! The runner (`runner/`) makes every check that is common to all of them, in the contract's order, before the handler
-//! sees the request; the OpenAPI document (`openapi/`) is made from the same values.
+//! An endpoint is a value: its path, who may call it, its request and response types, and its handler. The runner
+//! (`runner/`) makes all checks common to endpoints, in the contract's order, before it calls the handler; the OpenAPI
+//! document (`openapi/`) is built from the same values.
 //!
-//! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint` and
-//! the handler beside it; one line in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of
-//! the document. There are seven ways to work:
+//! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint`
+//! and the handler; one line in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of the
+//! document. There are seven kinds of handlers:
 //!
-//! | | for | the handler gets | `Idempotency-Key`, live key |
+//! | | for | the handler receives | `Idempotency-Key`, live key |
 //! |---|---|---|---|
-//! | [`Endpoint::reads`] | what changes nothing, a `POST` among them | a connection | no |
-//! | [`Endpoint::writes`] | what changes the record alone | the transaction that also stores the answer; it may be run again, so it does nothing else | yes |
-//! | [`Endpoint::checks_then_writes`] | the same where there is a body | the same, and what was read of the body before the transaction began: on SQLite that one keeps all other writers waiting | yes |
-//! | [`Endpoint::asks_then_writes`] | what must first ask somebody (a name server), repeatably | no transaction, then gives a [`Finish`] | yes |
-//! | [`Endpoint::takes_then_writes`] | what brings a file of the request's form into the storage | the same, without a deadline of its own | yes |
-//! | [`Endpoint::holds_then_writes`] | what makes a call that must not be made twice at once (a platform) | the same, with the key held by a lease meanwhile | yes |
-//! | [`Endpoint::spends_then_writes`] | the same where something is taken for it that must come back (credits) | the same, without a deadline of its own | yes |
+//! | [`Endpoint::reads`] | requests that change nothing, including some `POST`s | a connection | no |
+//! | [`Endpoint::writes`] | changes to the database only | the transaction that also stores the response; it may be retried, so the handler must do nothing else | yes |
+//! | [`Endpoint::checks_then_writes`] | the same, with a body | the same, and the body parsed before the transaction began, because on SQLite a transaction blocks all other writers | yes |
+//! | [`Endpoint::asks_then_writes`] | an external query that may be repeated (a name server) | no transaction, then returns a [`Finish`] | yes |
+//! | [`Endpoint::takes_then_writes`] | storing a file of the request's form | the same, without an overall deadline | yes |
+//! | [`Endpoint::holds_then_writes`] | a call that must not run twice concurrently (a platform) | the same, with a lease on the key meanwhile | yes |
+//! | [`Endpoint::spends_then_writes`] | the same, if it takes something that must be given back on failure (credits) | the same, without an overall deadline | yes |
 //!
-//! A write whose answer may be larger than 64 KiB says with [`Endpoint::renders_again`] how it is rendered for a request
-//! that is repeated.
+//! A write whose response may be larger than 64 KiB sets with [`Endpoint::renders_again`] how it is rendered for a
+//! repeated request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -66,9 +66,9 @@ where
     }
 }
 
-/// A handler that gets what was read of the body: `async fn(&Context, &mut Tx, Arc<T>) -> Result<Answer>`.
+/// A handler that receives the parsed body: `async fn(&Context, &mut Tx, Arc<T>) -> Result<Answer>`.
 pub trait Writer<'a, T>: Send + Sync {
-    fn call(&self, cx: &'a Context, tx: &'a mut Tx, said: Arc<T>) -> Work<'a>;
+    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> Work<'a>;
 }
 
 impl<'a, T, F, Fut> Writer<'a, T> for F
@@ -76,22 +76,22 @@ where
     F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Answer>> + Send + 'a,
 {
-    fn call(&self, cx: &'a Context, tx: &'a mut Tx, said: Arc<T>) -> Work<'a> {
-        Box::pin(self(cx, tx, said))
+    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> Work<'a> {
+        Box::pin(self(cx, tx, parsed))
     }
 }
 
-/// The second step: writes what the first one learned. May be run again.
+/// The second step: writes the result of the first one. May be retried.
 pub struct Finish {
     write: Box<dyn for<'a> Handler<'a, Tx>>,
     undo: Option<Undo>,
 }
 
-/// Takes back what the first step did.
+/// Undoes the first step.
 type Undo = Box<dyn for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + Sync>;
 
 impl Finish {
-    /// From what was learned and the function that writes it.
+    /// Combines the result of the first step with the function that writes it.
     pub fn with<T, F>(learned: T, write: F) -> Self
     where
         T: Send + Sync + 'static,
@@ -110,8 +110,8 @@ impl Finish {
         Self { write: Box::new(Bound(Arc::new(learned), write)), undo: None }
     }
 
-    /// With what is to be done where nothing was written in the end, be it for an error or because another request under
-    /// the same key was faster.
+    /// Sets what runs if nothing was written in the end, because of an error or because another request with the same
+    /// key was faster.
     pub fn or_undo<F>(self, undo: F) -> Self
     where
         F: for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + Sync + 'static,
@@ -130,11 +130,11 @@ impl Finish {
     }
 }
 
-/// How an endpoint works.
+/// The kind of handler of an endpoint.
 #[derive(Clone)]
 pub enum How {
     Reads(Arc<dyn for<'a> Handler<'a, Conn>>),
-    /// What is called before the transaction begins, and gives what is called within.
+    /// Called before the transaction begins; returns the step that runs inside it.
     Writes(Arc<dyn Fn(&Context) -> Finish + Send + Sync>),
     TwoSteps {
         prepare: Arc<dyn for<'a> Prepare<'a>>,
@@ -142,27 +142,28 @@ pub enum How {
     },
 }
 
-/// What the first of two steps is.
+/// The kind of the first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// Somebody else is asked, who has 20 s to answer; asking twice does no harm.
+    /// An external query with a timeout of 20 s; running it twice does no harm.
     Asks,
-    /// The same where it does: the key is held meanwhile.
+    /// The same, but running it twice does harm: the key is leased meanwhile.
     Holds,
-    /// A file is taken in; each part of that has a deadline of its own.
+    /// Stores a file; each part of that has its own deadline.
     Takes,
-    /// As [`First::Holds`], but nobody ends it from outside: it keeps to the 20 s itself, and gives back what it took.
+    /// Like [`First::Holds`], but without an external timeout: it keeps the limit of 20 s itself, and gives back what
+    /// it took.
     Spends,
 }
 
 impl First {
-    /// Whether the key is held meanwhile.
+    /// Returns whether the key is leased during the first step.
     pub const fn holds(self) -> bool {
         matches!(self, Self::Holds | Self::Spends)
     }
 }
 
-/// The shape of a success.
+/// The shape of a success response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `{data: …}`
@@ -175,7 +176,7 @@ pub enum Shape {
     Nothing,
 }
 
-/// A body: its schema and an example of it.
+/// A request body: its schema and an example.
 #[derive(Clone)]
 pub struct Body {
     pub schema: fn(&mut Schema) -> Value,
@@ -183,11 +184,11 @@ pub struct Body {
     pub form: Form,
 }
 
-/// How a body is written.
+/// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Json,
-    /// There may be none.
+    /// The body may be missing.
     OptionalJson,
     /// `multipart/form-data` with a part `file`; the other parts are texts.
     Multipart,
@@ -213,7 +214,7 @@ pub struct Endpoint {
     pub summary: &'static str,
     pub description: &'static str,
     pub scope: Scope,
-    /// One of these opens it; empty: every plan has it.
+    /// The plan must have one of these; empty: every plan has access.
     pub features: &'static [Feature],
     /// Not in the specification.
     pub extension: bool,
@@ -222,17 +223,17 @@ pub struct Endpoint {
     pub status: u16,
     pub shape: Shape,
     pub schema: Option<fn(&mut Schema) -> Value>,
-    /// What it can answer beyond what the common checks can.
+    /// The error codes beyond those of the common checks.
     pub codes: &'static [Code],
     pub how: How,
-    /// How a large answer, which is not stored, is rendered again for a request that is repeated.
+    /// Renders a large response, which is not stored, for a repeated request.
     pub again: Option<Again>,
 }
 
-/// Renders an answer from the records that it showed.
+/// Renders a response from the ids of the records in it.
 #[derive(Clone)]
 pub struct Again {
-    /// The name under which the handler finds the ids that the request's path does not name.
+    /// The name under which the handler finds the ids that are not in the request's path.
     pub record: &'static str,
     pub handler: Arc<dyn for<'a> Handler<'a, Conn>>,
 }
@@ -291,7 +292,7 @@ impl Endpoint {
         Self { description, ..self }
     }
 
-    /// Only for plans with one of these.
+    /// Restricts the endpoint to plans with one of these features.
     pub fn features(self, features: &'static [Feature]) -> Self {
         Self { features, ..self }
     }
@@ -305,7 +306,7 @@ impl Endpoint {
         Self { body: Some(Body { schema: T::schema, example, form: Form::Json }), ..self }
     }
 
-    /// Takes a JSON body of this type, or none.
+    /// Takes an optional JSON body of this type.
     pub fn optional_body<T: Documented>(self, example: Value) -> Self {
         Self { body: Some(Body { schema: T::schema, example, form: Form::OptionalJson }), ..self }
     }
@@ -320,7 +321,7 @@ impl Endpoint {
         self
     }
 
-    /// The same for a parameter that the specification does not have.
+    /// Adds a query parameter that is not in the specification.
     pub fn extension_query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {
         self.query.push(Parameter { name, description, schema: T::schema, extension: true });
         self
@@ -332,7 +333,7 @@ impl Endpoint {
             .query::<PageSize>("per_page", "How many records a page has; more than 100 gives 100.")
     }
 
-    /// What a success looks like.
+    /// Sets the status and shape of a success response.
     pub fn answers<T: Documented>(self, status: u16, shape: Shape) -> Self {
         Self { status, shape, schema: Some(T::schema), ..self }
     }
@@ -342,7 +343,7 @@ impl Endpoint {
         Self { status: 204, shape: Shape::Nothing, schema: None, ..self }
     }
 
-    /// What it can answer beyond what the common checks can.
+    /// The error codes beyond those of the common checks.
     pub fn refuses(self, codes: &'static [Code]) -> Self {
         Self { codes, ..self }
     }
@@ -366,7 +367,7 @@ impl Endpoint {
         Self { how: How::Writes(Arc::new(begin)), ..self }
     }
 
-    /// `read` has the body and no database; what it finds wrong is told by `write`, in its place in the order of the checks.
+    /// `read` parses the body without the database; `write` reports the problems it found, in the order of the checks.
     pub fn checks_then_writes<T, R, W>(self, read: R, write: W) -> Self
     where
         T: Send + Sync + 'static,
@@ -376,14 +377,15 @@ impl Endpoint {
         let write = Arc::new(write);
         let begin = move |cx: &Context| {
             let write = write.clone();
-            Finish::with(read(cx), move |cx, tx, said| write.call(cx, tx, said))
+            Finish::with(read(cx), move |cx, tx, parsed| write.call(cx, tx, parsed))
         };
         Self { how: How::Writes(Arc::new(begin)), ..self }
     }
 
-    /// How an answer that is too large to be stored ([`crate::answer::MAX_KEPT`]) is rendered again, for an endpoint that
-    /// [`Endpoint::writes`]. `handler` reads what is there then; under the name `record` its context has the ids that the
-    /// answer was given by [`Answer::showing`]. An answer with a secret must never be such: a secret is shown once.
+    /// Sets how a response that is too large to store ([`crate::answer::MAX_KEPT`]) is rendered again, for an endpoint
+    /// that [`Endpoint::writes`]. `handler` reads the current records; its context contains the ids passed to
+    /// [`Answer::showing`] under the name `record`. Never use this for a response with a secret: a secret is shown
+    /// once.
     pub fn renders_again<H>(self, record: &'static str, handler: H) -> Self
     where
         H: for<'a> Handler<'a, Conn> + 'static,
@@ -423,7 +425,7 @@ impl Endpoint {
         Self { how: How::TwoSteps { prepare: Arc::new(prepare), first }, ..self }
     }
 
-    /// Whether it needs a live key and an `Idempotency-Key`.
+    /// Returns whether it needs a live key and an `Idempotency-Key`.
     pub fn is_write(&self) -> bool {
         !matches!(self.how, How::Reads(_))
     }

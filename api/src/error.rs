@@ -1,9 +1,10 @@
-//! What a client is told when a request is refused: one envelope, one table of codes.
+//! Error responses: one envelope, one table of codes.
 //!
-//! A [`Code`] is a line of the contract's table of errors and knows its status and its type. An [`ApiError`] is a code with
-//! a sentence that says what to do next. What went wrong inside is logged once, where the answer is made, and never told.
+//! A [`Code`] is a row of the contract's error table, with its status and type. An [`ApiError`] is a code with a
+//! message that says what to do next. The internal cause is logged once, where the response is written, and never sent.
 //!
-//! **To add a code:** its variant here, its arms in [`Code::status`] and [`Code::kind`]; the endpoints that answer it name it.
+//! **To add a code:** its variant here, its arms in [`Code::status`] and [`Code::kind`]; the endpoints that return it
+//! list it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -105,7 +106,7 @@ impl Code {
         }
     }
 
-    /// By the status alone: a client that does not know a code can go by the type.
+    /// Returns the type, which depends on the status alone: a client that does not know a code can use the type.
     pub const fn kind(self) -> Kind {
         match self.status().as_u16() {
             401 => Kind::Authentication,
@@ -121,25 +122,25 @@ impl Code {
     }
 }
 
-/// From a field's path (`accounts.0`) to what is wrong with it.
+/// Maps a field's path (`accounts.0`) to its problems.
 pub type FieldProblems = BTreeMap<String, Vec<String>>;
 
-/// A refusal.
+/// An error response.
 #[derive(Debug)]
 pub struct ApiError {
     pub code: Code,
     /// A sentence or two for the client's developer or user.
     pub message: Cow<'static, str>,
     pub fields: FieldProblems,
-    /// Seconds, for the header of the same name.
+    /// Seconds, for the header `Retry-After`.
     pub retry_after: Option<u64>,
-    /// The request was carried out before, under the same `Idempotency-Key`.
+    /// Whether the request was carried out before, under the same `Idempotency-Key`.
     pub replayed: bool,
-    /// What happened inside: for the log alone.
+    /// The internal cause, for the log only.
     pub cause: Option<Box<Cause>>,
 }
 
-/// What happened inside.
+/// The internal cause of an error.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     #[error(transparent)]
@@ -209,7 +210,7 @@ impl ApiError {
         Self::new(Code::LimitReached, message)
     }
 
-    /// Refuses what would go past a cap that is the same in every plan. `there`: how many there are.
+    /// Fails if `more` would exceed a cap that is the same in every plan. `there`: the current number.
     pub fn check_cap(whose: &str, cap: usize, what: &str, there: i64, more: usize) -> Result<()> {
         if usize::try_from(there).unwrap_or_default().saturating_add(more) <= cap {
             return Ok(());
@@ -218,7 +219,7 @@ impl ApiError {
         Err(Self::new(Code::LimitReached, message))
     }
 
-    /// A request that is repeated, and whose record is no more.
+    /// Returns the error for a repeated request whose record was deleted since.
     pub fn gone_since() -> Self {
         let message = "This request was carried out before, under the same Idempotency-Key; what it made or changed has been deleted since. Nothing was done again.";
         Self { replayed: true, ..Self::new(Code::NotFound, message) }
@@ -262,7 +263,7 @@ impl ApiError {
         Self::validation_of(fields, false)
     }
 
-    /// The same where there may be `more` that is wrong than the fields say.
+    /// The same; `more`: whether there are more problems than `fields` contains.
     pub fn validation_of(fields: FieldProblems, more: bool) -> Self {
         let first = fields.iter().next().and_then(|(path, problems)| Some((path, problems.first()?)));
         let message = match first {
@@ -276,7 +277,7 @@ impl ApiError {
         Self { fields, ..Self::new(Code::ValidationFailed, message) }
     }
 
-    /// One field that is wrong.
+    /// Returns the error for one invalid field.
     pub fn field(path: &str, problem: impl Into<String>) -> Self {
         Self::validation(FieldProblems::from([(path.to_owned(), vec![problem.into()])]))
     }
@@ -286,30 +287,30 @@ impl ApiError {
         Self { cause: Some(Box::new(cause.into())), ..Self::new(Code::InternalError, message) }
     }
 
-    /// The storage of files, or the room for temporary ones, cannot be had.
+    /// Returns the error for an unavailable file storage, or too little space for temporary files.
     pub fn storage(cause: impl Into<String>) -> Self {
         let message = "The service cannot store files right now. Nothing was changed; try again in a few seconds.";
         Self { cause: Some(Box::new(Cause::Other(cause.into()))), ..Self::new(Code::ServiceUnavailable, message) }
             .retry_after(5)
     }
 
-    /// The AI's provider is of no use right now.
+    /// Returns the error for an AI provider without a usable response.
     pub fn ai_unavailable(cause: impl Into<String>) -> Self {
         let message = "The AI gave no usable answer within 20 seconds. No credits were used; try again later.";
         Self { cause: Some(Box::new(Cause::Other(cause.into()))), ..Self::new(Code::AiProviderUnavailable, message) }
     }
 
-    /// The same for what should not be possible.
+    /// Returns an internal error for a state that should not be possible.
     pub fn bug(what: impl Into<String>) -> Self {
         Self::internal(Cause::Other(what.into()))
     }
 
-    /// Whether the database gave this one up for another: the same work, begun again, will do.
+    /// Returns whether the cause is a serialization error: the transaction can be retried.
     pub fn is_serialization(&self) -> bool {
         matches!(self.cause.as_deref(), Some(Cause::Store(error)) if error.is_serialization())
     }
 
-    /// Logs what happened inside. Called once, where the answer is made.
+    /// Logs the internal cause. Called once, where the response is written.
     pub fn log(&self) {
         match (&self.cause, self.code) {
             (Some(cause), Code::InternalError) => tracing::error!(%cause, "a request failed"),
@@ -318,7 +319,7 @@ impl ApiError {
         }
     }
 
-    /// The body.
+    /// Serializes the response body.
     pub fn envelope(&self, request_id: &str) -> Vec<u8> {
         #[derive(Serialize)]
         struct Envelope<'a> {

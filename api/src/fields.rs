@@ -1,9 +1,10 @@
-//! Reading a JSON body: every field by its type and its rules, all problems told at once.
+//! Reads a JSON body: every field by its type and rules; all problems are reported at once.
 //!
-//! A reader gives [`Given`]: absent, null, or a value, so that a PUT can tell "leave it" from "empty it". A value that
-//! breaks its rules is told under its path (`accounts.0`) and reads as absent; [`Problems::done`] then refuses the request.
+//! A reader returns [`Given`]: absent, null, or a value, so that a PUT can distinguish "keep" from "clear". A value
+//! that breaks its rules is reported under its path (`accounts.0`) and read as absent; [`Problems::done`] then fails
+//! the request.
 //!
-//! **To add a kind of field:** a method on [`Fields`] that gives `Given<T>`, and a line in the tests.
+//! **To add a kind of field:** a method on [`Fields`] that returns `Given<T>`, and a line in the tests.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -21,17 +22,17 @@ pub mod steps;
 mod time;
 
 const LONGEST_URL: usize = 2048;
-/// How many problems one answer names. Nothing more is looked for once there are so many.
+/// How many problems one response lists. Validation stops at this number.
 pub const MAX_PROBLEMS: usize = 100;
-/// How many words of an enumeration a list may have, repeated ones included.
+/// How many enum values a list may have, duplicates included.
 const MAX_WORDS: usize = 100;
-/// No canonical decomposition has more characters: a text with more than this many times the characters allowed is too long
-/// whatever normalisation makes of it.
+/// The maximum number of characters of a canonical decomposition: a text with more than this many times the characters
+/// allowed is too long after any normalization.
 const MAX_DECOMPOSITION: usize = 4;
-/// The longest text that is read as a time.
+/// The longest text that is parsed as a time.
 const MAX_TIME: usize = 100;
 
-/// What a body says of a field.
+/// A field of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given<T> {
     Absent,
@@ -40,7 +41,7 @@ pub enum Given<T> {
 }
 
 impl<T> Given<T> {
-    /// The value; null is the same as absent.
+    /// Returns the value; null is treated as absent.
     pub fn value(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
@@ -56,7 +57,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// What a PUT makes of it: absent stays as it `was`, null empties.
+    /// Returns the value after a PUT: absent keeps `was`, null sets `empty`.
     pub fn over(self, was: T, empty: T) -> T {
         match self {
             Self::Absent => was,
@@ -66,17 +67,17 @@ impl<T> Given<T> {
     }
 }
 
-/// What is wrong with a request.
+/// The problems of a request.
 #[derive(Clone, Debug, Default)]
 struct Found {
     fields: FieldProblems,
     /// How many messages there are.
     count: usize,
-    /// There were more than an answer names.
+    /// Whether there were more than a response lists.
     more: bool,
 }
 
-/// What is wrong with a request, gathered; at most [`MAX_PROBLEMS`] of it.
+/// Collects the problems of a request, at most [`MAX_PROBLEMS`].
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Found>);
 
@@ -92,12 +93,12 @@ impl Problems {
         found.fields.entry(path.into()).or_default().push(message.into());
     }
 
-    /// Whether there are as many as are told: the request is refused, and looking further is of no use.
+    /// Returns whether the maximum is reached: the request fails, so further validation is of no use.
     pub fn is_full(&self) -> bool {
         self.0.borrow().count == MAX_PROBLEMS
     }
 
-    /// Whether the field, or one within it, is wrong, or so much else that this does not matter any more.
+    /// Returns whether the field or a nested one has a problem, or the maximum is reached.
     pub fn has(&self, path: &str) -> bool {
         steps::step();
         let found = self.0.borrow();
@@ -109,7 +110,7 @@ impl Problems {
         behind.next().is_some_and(|(first, _)| first.starts_with(&within))
     }
 
-    /// Takes what another has, under the path that `rename` makes of each; what is told of a field already is enough.
+    /// Adds the problems of `other`, with paths renamed by `rename`, except for fields that have a problem already.
     pub fn absorb(&self, other: Self, rename: impl Fn(&str) -> String) {
         for (path, messages) in other.0.into_inner().fields {
             let path = rename(&path);
@@ -119,14 +120,14 @@ impl Problems {
         }
     }
 
-    /// Refuses the request if there is anything.
+    /// Fails if there are problems.
     pub fn done(self) -> Result<()> {
         let found = self.0.into_inner();
         if found.fields.is_empty() { Ok(()) } else { Err(ApiError::validation_of(found.fields, found.more)) }
     }
 }
 
-/// What a body says, and what of it is wrong in itself: read before a transaction begins, told in its place within.
+/// A parsed body and its problems: read before a transaction begins, reported inside it, in the order of the checks.
 #[derive(Debug)]
 pub struct Said<T> {
     pub value: T,
@@ -140,7 +141,7 @@ impl<T> Said<T> {
         Self { value, found: problems.0.into_inner() }
     }
 
-    /// What is wrong, to be added to.
+    /// Returns a copy of the problems, to add more to.
     pub fn problems(&self) -> Problems {
         Problems(RefCell::new(self.found.clone()))
     }
@@ -152,17 +153,17 @@ impl<T> Said<Option<T>> {
         self.value.ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
     }
 
-    /// The value; refused where anything is wrong.
+    /// Returns the value; fails if there are problems.
     pub fn valid(&self) -> Result<&T> {
         self.problems().done()?;
         self.value.as_ref().ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
     }
 }
 
-/// An object's fields.
+/// The fields of a JSON object.
 pub struct Fields<'a> {
     object: &'a Map<String, Value>,
-    /// The path of the object, with a dot at its end; empty for the body itself.
+    /// The path of the object, with a trailing dot; empty for the body itself.
     prefix: String,
     pub problems: &'a Problems,
 }
@@ -180,7 +181,7 @@ impl<'a> Fields<'a> {
         self.problems.add(self.path(name), message);
     }
 
-    /// Refuses what is absent or null, unless it was refused already.
+    /// Adds a problem if the value is absent or null, unless the field already has one.
     pub fn required<T>(&self, name: &str, given: Given<T>) -> Option<T> {
         let value = given.value();
         if value.is_none() && !self.problems.has(&self.path(name)) {
@@ -204,12 +205,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Text of so many characters, in normal form C.
+    /// Reads a text, normalized to NFC, with a length in characters.
     pub fn text(&self, name: &str, length: RangeInclusive<usize>) -> Given<String> {
         self.read(name, |value| text(value, &length))
     }
 
-    /// One of an enumeration's words.
+    /// Reads an enum value.
     pub fn word<T: FromStr<Err = UnknownWord>>(&self, name: &str) -> Given<T> {
         self.read(name, |value| word(value))
     }
@@ -218,7 +219,7 @@ impl<'a> Fields<'a> {
         self.read(name, |value| value.as_bool().ok_or_else(|| "Must be true or false.".to_owned()))
     }
 
-    /// A whole number in the range.
+    /// Reads a whole number in the range.
     pub fn number(&self, name: &str, range: RangeInclusive<i64>) -> Given<i64> {
         self.read(name, |value| {
             let (least, most) = (range.start(), range.end());
@@ -227,7 +228,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// An http or https URL, as it was written.
+    /// Reads an http or https URL, unchanged.
     pub fn url(&self, name: &str) -> Given<String> {
         self.read(name, |value| {
             let url = text(value, &(1..=LONGEST_URL))?;
@@ -237,7 +238,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// An IANA time zone's name.
+    /// Reads the name of an IANA time zone.
     pub fn timezone(&self, name: &str) -> Given<String> {
         self.read(name, |value| {
             let zone = value.as_str().and_then(|text| text.parse::<chrono_tz::Tz>().ok());
@@ -246,7 +247,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A time; one without an offset is in `zone`.
+    /// Reads a time; without an offset it is in `zone`.
     pub fn time(&self, name: &str, zone: &str) -> Given<DateTime<Utc>> {
         self.read(name, |value| {
             let zone = zone.parse().unwrap_or(chrono_tz::UTC);
@@ -256,7 +257,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A day, without a time or a zone.
+    /// Reads a date.
     pub fn date(&self, name: &str) -> Given<NaiveDate> {
         self.read(name, |value| {
             let text = value.as_str().filter(|text| text.len() == 10);
@@ -267,14 +268,14 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// An id: a whole number from 1 on.
+    /// Reads an id: a whole number from 1 on.
     pub fn id(&self, name: &str) -> Given<i64> {
         self.read(name, |value| {
             value.as_i64().filter(|id| *id > 0).ok_or_else(|| "Must be an id: a whole number from 1 on.".to_owned())
         })
     }
 
-    /// A list, whose length is looked at before any of its elements.
+    /// Reads a list; its length is checked before its elements.
     fn list(&self, name: &str, most: usize, what: &str) -> Given<&'a Vec<Value>> {
         self.read(name, |value| match value.as_array() {
             Some(list) if list.len() > most => {
@@ -285,7 +286,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The elements of a list, each with its place, until so much is wrong that the rest does not matter.
+    /// Iterates over a list with indexes, until the maximum of problems is reached.
     fn each(&self, list: &'a [Value]) -> impl Iterator<Item = (usize, &'a Value)> {
         let problems = self.problems;
         list.iter().enumerate().take_while(move |_| {
@@ -294,7 +295,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// At most so many ids, none twice.
+    /// Reads at most `most` ids, without duplicates.
     pub fn ids(&self, name: &str, most: usize) -> Given<Vec<i64>> {
         self.list(name, most, "whole numbers").map(|list| {
             let (mut ids, mut seen) = (Vec::with_capacity(list.len()), HashSet::with_capacity(list.len()));
@@ -311,7 +312,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Words of an enumeration, at least one; one that stands there twice counts once.
+    /// Reads at least one enum value; duplicates are dropped.
     pub fn words<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> Given<Vec<T>> {
         let list = match self.list(name, MAX_WORDS, "at least one name") {
             Given::Value(list) if list.is_empty() => {
@@ -333,17 +334,17 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// An object, as it is.
+    /// Reads an object, unparsed.
     pub fn object(&self, name: &str) -> Given<&'a Map<String, Value>> {
         self.read(name, |value| value.as_object().ok_or_else(|| "Must be an object.".to_owned()))
     }
 
-    /// The fields of an object within.
+    /// Returns the fields of a nested object.
     pub fn within(&self, name: &str, object: &'a Map<String, Value>) -> Fields<'a> {
         Fields { object, prefix: format!("{}.", self.path(name)), problems: self.problems }
     }
 
-    /// At most so many objects: what `read` makes of each, in order.
+    /// Reads at most `most` objects with `read`, in order.
     pub fn objects<T>(&self, name: &str, most: usize, read: impl Fn(&Fields<'a>) -> Option<T>) -> Given<Vec<T>> {
         self.list(name, most, "objects").map(|list| {
             let each = self.each(list).filter_map(|(i, value)| match value.as_object() {

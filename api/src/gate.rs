@@ -1,5 +1,5 @@
-//! What every request goes through, whatever becomes of it: an id, a span, a measure, and one envelope for what nobody
-//! else has answered (an unknown path, a wrong method, a page that panicked).
+//! What every request passes, whatever its result: a request id, a span, metrics, and an error envelope for error
+//! statuses without a body (an unknown path, a wrong method, a page that panicked).
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,20 +19,21 @@ use crate::connections::Connections;
 use crate::error::{ApiError, Code};
 use crate::{admission, reply};
 
-/// The id of a request: in its answer, in the log, and in the jobs that it causes.
+/// The id of a request: in its response, in the log, and in the jobs that it causes.
 #[derive(Clone)]
 pub struct RequestId(pub String);
 
-/// The template of the path, for metrics: its values are bounded.
+/// The path template, a metric label with a bounded number of values.
 #[derive(Clone, Copy)]
 pub struct Label(pub &'static str);
 
-/// So much of a refused body is read away, so that a client that is still sending gets to read the answer.
+/// How many bytes of a rejected request's body are read and discarded, so that a client that is still sending can read
+/// the response.
 const DRAINED: u64 = 64 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// A client that sends nothing for so long waits for the answer.
+/// A client that sends nothing for this long is assumed to wait for the response.
 const QUIET: Duration = Duration::from_millis(200);
-/// How many bytes a part of a path has at most: more than any of ours.
+/// The maximum length of a path segment in bytes; all valid ones are shorter.
 const MAX_PATH_PART: usize = 255;
 
 pub struct Gate {
@@ -85,7 +86,7 @@ impl Gate {
     }
 }
 
-/// What is said of a status that came without words.
+/// Returns the error for a status without a body.
 fn error_of(status: StatusCode) -> ApiError {
     match status {
         StatusCode::NOT_FOUND => ApiError::no_route(),
@@ -99,13 +100,14 @@ fn error_of(status: StatusCode) -> ApiError {
     }
 }
 
-/// Whether every part of the path may be a name or an id of ours. One that may not is a path that does not exist, whatever
-/// the method: so no handler, and no database, is given text that it cannot take.
+/// Returns whether every path segment can be a name or an id. Otherwise the path does not exist, whatever the method,
+/// so no handler or query receives text that it cannot process.
 fn path_fits(path: &str) -> bool {
     path.split('/').all(part_fits)
 }
 
-/// A part, decoded, is UTF-8 without control characters, and of a bounded length; one of digits alone fits 63 bits.
+/// Returns whether a decoded segment is UTF-8 without control characters, not too long, and fits 63 bits if it is a
+/// number.
 fn part_fits(part: &str) -> bool {
     let Ok(text) = percent_decode_str(part).decode_utf8() else { return false };
     let is_number = text.len() > 18 && text.bytes().all(|b| b.is_ascii_digit());
@@ -122,7 +124,7 @@ fn route(req: &Request, depot: &Depot) -> String {
 
 async fn drain(req: &mut Request) {
     let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    // A client that asks first has not sent anything yet, and one that sends more than this is cut off.
+    // With `Expect`, the client has not sent the body yet; a body larger than the limit is cut off.
     if req.headers().contains_key(EXPECT) || announced.is_some_and(|n| n > DRAINED) {
         return;
     }

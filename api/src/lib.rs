@@ -1,12 +1,13 @@
 //! The HTTP API.
 //!
-//! Thin: it authenticates, validates, writes one transaction, answers. A request passes the [`gate`] (id, span, measure),
-//! salvo's router, and the [`runner`], which makes the checks common to all endpoints and hands what passes to the
-//! endpoint's handler. Nothing here waits for others but connecting and refreshing an account, and the AI.
+//! A thin layer: it authenticates, validates, writes one transaction and responds. A request passes the [`gate`] (id,
+//! span, metrics), salvo's router, and the [`runner`], which makes the checks common to all endpoints and then calls
+//! the endpoint's handler. Nothing here waits for external services, except for connecting and refreshing an account,
+//! DNS lookups of new URLs, and the AI.
 //!
-//! - `routes/<resource>/<verb>.rs`: the endpoints; [`endpoint`] says how to add one
-//! - `pages/`: what people see in a browser
-//! - `openapi/`: the description, at `/api/public/v1/openapi.json`, with a reader at `/docs`
+//! - `routes/<resource>/<verb>.rs`: the endpoints; [`endpoint`] explains how to add one
+//! - `pages/`: HTML pages for browsers
+//! - `openapi/`: the OpenAPI document, at `/api/public/v1/openapi.json`, with Swagger UI at `/docs`
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub use app::{App, Parts};
 pub use runner::Pace;
 pub use serve::{serve, serve_on};
 
-/// The whole service: endpoints, their description, and the pages.
+/// Builds the service: endpoints, OpenAPI document, and pages.
 fn service(app: Arc<App>, connections: Connections) -> Service {
     let mut api = Router::with_path(answer::PREFIX.trim_start_matches('/'));
     let endpoints = routes::all();
@@ -50,7 +51,8 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
     Service::new(router).hoop(gate::Gate { app, connections })
 }
 
-/// A path as salvo matches it: ids are whole numbers from 1 on, so that `/social-accounts/platforms` is no account.
+/// Converts a path to salvo's syntax. Ids match only whole numbers from 1 on, so that `/social-accounts/platforms` is
+/// not taken for an account.
 fn pattern(path: &str) -> String {
     path.trim_start_matches('/').replace('}', "|[1-9][0-9]*}")
 }

@@ -1,4 +1,4 @@
-//! `crier-api`: answers requests.
+//! `crier-api`: serves HTTP requests.
 
 use std::process::ExitCode;
 

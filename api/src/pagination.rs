@@ -1,4 +1,4 @@
-//! Pages of a list, in the shape of Laravel's length-aware paginator.
+//! Paginated lists, in the format of Laravel's length-aware paginator.
 
 use std::str::FromStr;
 
@@ -15,7 +15,7 @@ const MOST_PER_PAGE: i64 = 100;
 /// How many pages the pager shows on each side of the current one.
 const EACH_SIDE: i64 = 3;
 
-/// Which page the query asks for. `page` and `per_page` that are no whole number from 1 on are added to `problems`.
+/// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a whole number from 1 on.
 pub fn wanted(query: &Query, problems: &mut FieldProblems) -> PageOf {
     let mut number = |name: &str, default: i64| match query.get(name) {
         None => default,
@@ -27,7 +27,7 @@ pub fn wanted(query: &Query, problems: &mut FieldProblems) -> PageOf {
     PageOf { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MOST_PER_PAGE) }
 }
 
-/// A filter by a word of an enumeration; another word is added to `problems`.
+/// Returns a filter value of an enum; adds an unknown word to `problems`.
 pub fn word<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, problems: &mut FieldProblems) -> Option<T> {
     let text = query.get(name)?;
     match text.parse() {
@@ -39,14 +39,14 @@ pub fn word<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, problems: 
     }
 }
 
-/// A number too large to count to is past the end like any other.
+/// Parses a number from 1 on. One that overflows becomes `i64::MAX`, a page past the end like any other.
 fn positive(text: &str) -> Option<i64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number = digits.then(|| text.parse().unwrap_or(i64::MAX))?;
     (number >= 1).then_some(number)
 }
 
-/// A page as an answer.
+/// Returns a page as a response.
 pub fn answer<T: Serialize>(cx: &Context, page: PageOf, found: Page<T>) -> Result<Answer> {
     let path = format!("{}{}", cx.app.public_url, cx.path());
     Answer::whole(&Paginated::new(&path, &cx.query, page, found))
@@ -123,7 +123,7 @@ fn last_page(total: i64, per_page: i64) -> i64 {
     (total.max(0) / per_page + i64::from(total % per_page > 0)).max(1)
 }
 
-/// Which page numbers the pager shows; `None` stands for `...`. As Laravel's `UrlWindow`.
+/// Returns the page numbers that the pager shows; `None` is `...`. The same as Laravel's `UrlWindow`.
 fn window(current: i64, last: i64) -> Vec<Option<i64>> {
     let pages = |from: i64, to: i64| (from..=to).map(Some);
     let near = EACH_SIDE + 4;
@@ -150,7 +150,7 @@ mod tests {
         window(current, last).into_iter().map(text).collect::<Vec<_>>().join(" ")
     }
 
-    /// What `LengthAwarePaginator::linkCollection` gives.
+    /// What `LengthAwarePaginator::linkCollection` returns.
     #[test]
     fn the_window_is_laravels() {
         assert_eq!(labels(1, 1), "1");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     proptest! {
-        /// Both ends and the current page are shown, in order, and a gap stands only where pages are left out.
+        /// Both ends and the current page are shown, in order, and a gap appears only where pages are left out.
         #[test]
         fn the_window_is_in_order(current in 1_i64..300, last in 1_i64..300) {
             let slots = window(current, last);

@@ -1,4 +1,4 @@
-//! Putting an answer, or a refusal, onto the wire.
+//! Writes success and error responses.
 
 use std::any::Any;
 
@@ -33,7 +33,7 @@ pub fn success(res: &mut Response, answer: &Answer) {
     }
 }
 
-/// Logs what happened inside, and tells the client what to do.
+/// Logs the internal cause, and writes the error response.
 pub fn refusal(res: &mut Response, error: &ApiError, request_id: &str) {
     error.log();
     res.status_code(error.code.status());
@@ -52,20 +52,20 @@ pub fn refusal(res: &mut Response, error: &ApiError, request_id: &str) {
 fn json(res: &mut Response, body: Vec<u8>) {
     let headers = res.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    // Answers are of one caller, and some hold a secret.
+    // Responses belong to one caller, and some contain a secret.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(NOSNIFF, HeaderValue::from_static("nosniff"));
     res.body(ResBody::Once(body.into()));
 }
 
-/// What is left of the caller's allowance.
+/// Writes the rate-limit headers.
 pub fn allowance(headers: &mut HeaderMap, decision: &Decision) {
     headers.insert(LIMIT, HeaderValue::from(decision.limit));
     headers.insert(REMAINING, HeaderValue::from(decision.remaining));
     headers.insert(RESET, HeaderValue::from(decision.reset));
 }
 
-/// A handler panicked: the client is told no more than that.
+/// Converts a panic of a handler to an internal error, without details for the client.
 pub fn panicked(panic: &Box<dyn Any + Send>) -> ApiError {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());

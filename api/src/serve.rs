@@ -1,4 +1,4 @@
-//! Listening, and stopping in order: no new requests, those in flight finished.
+//! Listens for connections and shuts down gracefully: no new requests, those in flight are completed.
 
 use std::io;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use crate::connections::Connections;
 use crate::{App, Parts, service};
 
-/// How long a client may take for the head of a request, from the connection's start or the request before.
+/// How long a client may take to send a request head, from the start of the connection or the previous request.
 const HEAD: Duration = Duration::from_secs(30);
-/// How long a client may say nothing while it sends a body, or take nothing while it is answered.
+/// How long a client may send nothing during a request body, or read nothing during a response.
 const STALLED: Duration = Duration::from_secs(30);
-/// How long a connection may lie idle; longer than any handler waits.
+/// How long a connection may be idle; longer than any handler waits.
 const IDLE: Duration = Duration::from_secs(90);
 
 /// Serves until the process stops. `listening` is called once the address is bound.
@@ -53,14 +53,14 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
     listening();
     let max_connections = descriptors::for_clients(config.http.max_connections);
     if max_connections < config.http.max_connections {
-        tracing::info!(max_connections, "CRIER_MAX_CONNECTIONS is held to half of the limit of open files");
+        tracing::info!(max_connections, "CRIER_MAX_CONNECTIONS is limited to half of the open-file limit");
     }
     serve_on(Arc::new(app), listener, max_connections, process.stop.clone(), config.worker.drain)
         .await
         .map_err(|error| StartError::Io { what: "the API".into(), error })
 }
 
-/// Serves at most `max_connections` on a listener until `stop`; then finishes what is in flight, for `drain` at most.
+/// Serves at most `max_connections` on a listener until `stop`, then completes requests in flight, for at most `drain`.
 pub async fn serve_on(
     app: Arc<App>,
     listener: TcpListener,
@@ -89,7 +89,7 @@ pub async fn serve_on(
     watch.abort();
     served_all.cancel();
     if let Err(error) = counts.await {
-        tracing::error!(%error, "views and clicks were not written at the stop");
+        tracing::error!(%error, "views and clicks were not written at shutdown");
     }
     served
 }

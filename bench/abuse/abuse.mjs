@@ -1,7 +1,7 @@
-// What a hostile tenant can do, from two of them, and what a third one notices. Run by scripts/abuse.
+// Attacks by two hostile tenants, and their effect on a third tenant. Run by scripts/abuse.
 //
-// The attackers run on a thread of their own, so that what they do does not delay the third tenant's clock.
-// Everything is bounded: each attack is one loop with a pause, ends with the time given, and goes to 127.0.0.1 alone.
+// The attackers run on a separate thread, so that they do not delay the third tenant's timers.
+// Everything is bounded: each attack is a loop with a pause, ends after the given time, and only uses 127.0.0.1.
 
 import { readFileSync, statSync } from 'node:fs'
 import http from 'node:http'
@@ -27,7 +27,7 @@ function agentOf(tenant) {
     return agents.get(tenant)
 }
 
-/** One request; gives the status and the body as JSON, or `{status: 0}` where the connection broke. */
+/** Sends a request; returns the status and the JSON body, or `{status: 0}` if the connection failed. */
 function request(key, method, path, body, headers = {}) {
     return new Promise((done) => {
         const text = typeof body === 'string' || Buffer.isBuffer(body) ? body : body && JSON.stringify(body)
@@ -65,14 +65,14 @@ async function must(key, method, path, body) {
     return json.data
 }
 
-// --- The servers of this machine that Crier calls --------------------------------------------------------------------
+// --- Local servers that Crier calls ----------------------------------------------------------------------------------
 
 const receipts = new Map()
 const hostile = 'x\u0000y'.repeat(1_000_000)
 const rubbishPost = isMainThread ? '' : JSON.stringify({ id: 1, link: `javascript:${hostile}`, slug: hostile, title: hostile })
 const feed = `<rss><channel><title>t</title><item><a ${'a '.repeat(320_000)}`
 
-/** Webhooks of the third tenant, WordPress sites that hang or answer rubbish, and a feed. */
+/** The third tenant's webhook endpoint, WordPress sites that hang or return malformed responses, and a feed. */
 const servers = http.createServer((incoming, response) => {
     const parts = []
     incoming.on('data', (part) => parts.push(part))
@@ -95,7 +95,7 @@ const servers = http.createServer((incoming, response) => {
         } else if (path.endsWith('users/me')) {
             json({ id: 1, name: 'n', capabilities: { publish_posts: true } })
         } else if (incoming.method === 'POST' && path.endsWith('wp/v2/posts')) {
-            // One that hangs never answers; the other answers what no database takes.
+            // A hanging site never responds; a rubbish site returns data that no database accepts.
             if (kind.startsWith('rubbish')) {
                 response.setHeader('content-type', 'application/json')
                 response.end(rubbishPost)
@@ -113,7 +113,7 @@ const outside = `http://127.0.0.1:${servers.address().port}`
 
 // --- Attacks ----------------------------------------------------------------------------------------------------------
 
-/** Runs `attack` again and again with a pause, counting what came of it. */
+/** Repeats `attack` with a pause and counts its results. */
 async function repeat(name, pause, attack) {
     while (running) {
         const status = await attack().catch(() => 'error')
@@ -136,7 +136,7 @@ function bodies(test, brand) {
     })
 }
 
-/** Connections that say nothing, opened again as they are closed. */
+/** Idle connections, reopened when they are closed. */
 function idle(count) {
     const open = new Set()
     return repeat('2 idle connections', 100, async () => {
@@ -151,7 +151,7 @@ function idle(count) {
     }).finally(() => open.forEach((socket) => socket.destroy()))
 }
 
-/** An upload that says it is large and then sends a little at a time. */
+/** Uploads that announce a large body and send it very slowly. */
 function stalledUploads(live, brand) {
     const upload = () =>
         new Promise((done) => {
@@ -218,7 +218,7 @@ function publishes(name, pause, live, brand, accounts) {
 
 // --- The third tenant -------------------------------------------------------------------------------------------------
 
-/** Posts and reads for so many seconds; gives how long requests took, and posts from the request to the webhook. */
+/** Posts and reads for `forSeconds`; returns request times, and times from a post's request to its webhook. */
 async function measure(brand, account, forSeconds) {
     const [requests, published, posts] = [[], [], []]
     const until = performance.now() + forSeconds * 1_000
@@ -240,13 +240,13 @@ async function measure(brand, account, forSeconds) {
         await sleep(100)
     }
     await Promise.all(under)
-    const giveUp = performance.now() + 60_000
-    while (performance.now() < giveUp && posts.some((post) => post.id && !receipts.has(post.id))) await sleep(100)
+    const deadline = performance.now() + 60_000
+    while (performance.now() < deadline && posts.some((post) => post.id && !receipts.has(post.id))) await sleep(100)
     const problems = posts.filter((post) => post.failed).map((post) => post.failed)
     for (const { id, began } of posts.filter((post) => post.id)) {
-        const told = receipts.get(id) ?? []
-        if (told.length !== 1 || told[0].event !== 'post.published') problems.push(`post ${id}: ${JSON.stringify(told)}`)
-        else published.push(told[0].at - began)
+        const events = receipts.get(id) ?? []
+        if (events.length !== 1 || events[0].event !== 'post.published') problems.push(`post ${id}: ${JSON.stringify(events)}`)
+        else published.push(events[0].at - began)
     }
     return { requests, published, problems, posts: posts.length }
 }

@@ -1,10 +1,10 @@
-// BullMQ. Called by scripts/bench-jobs: REDIS_URL is a server that may be emptied.
+// BullMQ. Called by scripts/bench-jobs; REDIS_URL is a server whose data may be deleted.
 //
-// Settings, from https://docs.bullmq.io: `concurrency` (guide/workers/concurrency) is what is measured;
-// `removeOnComplete` (guide/queues/auto-removal-of-jobs) is its leanest form of a job that is done; `addBulk`
-// (guide/queues/adding-bulks) fills backlogs, one job a call is `add`; `maxRetriesPerRequest: null` is required of workers
-// (guide/going-to-production). No metrics, no events, no rate limit. Redis keeps nothing on disk here: its documents
-// recommend an AOF, which would cost it some speed.
+// Settings, from https://docs.bullmq.io: `concurrency` (guide/workers/concurrency) is the measured variable;
+// `removeOnComplete` (guide/queues/auto-removal-of-jobs) is the cheapest way to complete a job; `addBulk`
+// (guide/queues/adding-bulks) fills backlogs, `add` enqueues one job per call; `maxRetriesPerRequest: null` is required
+// for workers (guide/going-to-production). No metrics, no events, no rate limit. Redis stores nothing on disk here; the
+// BullMQ documentation recommends an AOF, which would be somewhat slower.
 
 import { createRequire } from 'node:module'
 import { Queue, Worker } from 'bullmq'
@@ -44,7 +44,7 @@ await measure({
     const own = connect()
     let done = 0
     const worker = new Worker(NAME, async (job) => onStart(job.data.i), { connection: own, concurrency: slots })
-    // Emitted when Redis has answered that the job is done.
+    // Emitted after Redis has confirmed that the job is completed.
     worker.on('completed', () => done++)
     await worker.waitUntilReady()
     return {

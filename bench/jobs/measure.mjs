@@ -1,17 +1,17 @@
 // The measurements of `crier bench jobs`, for another queue.
 //
-// A peer is an object of functions; each is told to do what Crier does in the same measurement, with the peer's best
-// documented settings for it:
+// A peer is an object of functions. Each does the same as Crier in the same measurement, with the peer's best
+// documented settings:
 //
-//   name, version, database   words for the table
+//   name, version, database   labels for the table
 //   fresh()                   empties the queue
-//   enqueue(i)                one job, stored when the promise is kept
-//   backlog(n, due?)          n jobs, as fast as the peer can; for a Date, if one is given
-//   start(slots, onStart)     a worker that runs so many at once, and calls onStart(i) when job i begins;
-//                             gives { settled(n), stop() }: `settled` waits until n jobs are done in the record
+//   enqueue(i)                enqueues one job, which is stored when the promise resolves
+//   backlog(n, due?)          enqueues n jobs as fast as possible, scheduled for a Date if one is given
+//   start(slots, onStart)     starts a worker with this concurrency, which calls onStart(i) when job i starts;
+//                             returns { settled(n), stop() }: `settled` waits until n jobs are stored as completed
 //   close()
 //
-// The names of the figures are those of `crier bench jobs --json`.
+// The figures have the same names as in `crier bench jobs --json`.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -33,7 +33,7 @@ function spread(measurement, of, times) {
   time(measurement, `${of}, max`, at(100))
 }
 
-/** Starts a worker; gives besides: `begun(n)`, which waits until so many have begun, and `at`, when each did. */
+/** Starts a worker; also returns `begun(n)`, which waits until n jobs have started, and `at`, their start times. */
 async function work(peer, slots) {
   const at = []
   let count = 0
@@ -127,7 +127,7 @@ async function lateness(peer, jobs = 10_000) {
   const due = Date.now() + 2_000 + jobs / 2
   await peer.backlog(jobs, new Date(due))
   if (Date.now() > due) throw new Error(`${jobs} jobs could not be written before they were due`)
-  // In the terms of performance.now().
+  // On the clock of performance.now().
   const zero = due - Date.now() + performance.now()
   await worker.begun(jobs)
   spread('lateness', `${jobs} jobs for one moment`, worker.at.map((at) => Math.max(0, at - zero)))
@@ -155,13 +155,13 @@ async function memoryHeld(peer, jobs = 100_000) {
   note('memory', 'while they run, peak', peak, 'bytes')
 }
 
-/** Measures the peer and prints its figures, as `crier bench jobs --json` does. `--jobs N`: tiny counts, for a trial. */
+/** Measures the peer and prints its figures like `crier bench jobs --json`. `--jobs N`: small counts, for a trial. */
 export async function measure(peer) {
   const given = process.argv.indexOf('--jobs')
   const jobs = given > 0 ? Number(process.argv[given + 1]) : undefined
   note('machine', 'version', `${peer.name} ${peer.version}, Node ${process.versions.node}`, '')
   note('machine', 'database', peer.database, '')
-  // As there: the memory first, while little was used of it yet.
+  // Same order as in Crier: memory first, while the process has used little of it.
   for (const measurement of [memoryHeld, throughput, pickup, lateness]) {
     if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${peer.name}: ${measurement.name}`)
     await measurement(peer, jobs)

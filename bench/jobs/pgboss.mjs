@@ -1,11 +1,12 @@
-// pg-boss. Called by scripts/bench-jobs: DATABASE_URL is a database of its own, in which it makes its schema.
+// pg-boss. Called by scripts/bench-jobs; DATABASE_URL is a separate database, in which it creates its schema.
 //
-// Settings, from https://pgboss.io/api: `batchSize` (workers) is how many are fetched, run and completed together, which is
-// its fastest way to run so many at once; `burstWhenBatchFull` fetches on without a pause while there is a backlog;
-// `pollingIntervalSeconds` and `notifyPollingIntervalSeconds` of 0.5 are the shortest that it permits; `notify` (queues) with
-// `useListenNotify` (constructor) wakes idle workers at once. Where one job runs at a time, `work` would wait for its polling interval between any two
-// (a batch of one is never "full"), so there it is a loop of `fetch` and `complete` (jobs). `insert` (jobs) fills backlogs,
-// one job a call is `send`. `supervise` and `schedule` off: no maintenance and no cron beside the measurement.
+// Settings, from https://pgboss.io/api: `batchSize` (workers) is how many jobs are fetched, run and completed together,
+// which is its fastest way to run that many at once; `burstWhenBatchFull` fetches without a pause while there is a
+// backlog; `pollingIntervalSeconds` and `notifyPollingIntervalSeconds` of 0.5 are the permitted minimum; `notify`
+// (queues) with `useListenNotify` (constructor) wakes idle workers immediately. With one job at a time, `work` would
+// wait for its polling interval between two jobs (a batch of one is never "full"), so that case uses a loop of `fetch`
+// and `complete` (jobs). `insert` (jobs) fills backlogs, `send` enqueues one job per call. `supervise` and `schedule`
+// are off: no maintenance and no cron during the measurement.
 
 import { createRequire } from 'node:module'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -17,7 +18,7 @@ const NAME = 'crier-bench'
 const CHUNK = 1_000
 const boss = new PgBoss({
   connectionString: process.env.DATABASE_URL,
-  // As many as a process of Crier has.
+  // The pool size of a Crier process.
   max: 20,
   supervise: false,
   schedule: false,
@@ -28,7 +29,7 @@ await boss.start()
 const query = async (sql) => (await boss.getDb().executeSql(sql)).rows[0]
 const server = await query("SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync")
 
-/** Gives what stops it. */
+/** Starts a worker and returns a function that stops it. */
 async function work(slots, onStart) {
   if (slots > 1) {
     const polling = { burstWhenBatchFull: true, pollingIntervalSeconds: 0.5, notifyPollingIntervalSeconds: 0.5 }

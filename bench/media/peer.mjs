@@ -1,18 +1,18 @@
-// A media library as many people write it in Node: an HTTP server that spools the form's file to the disk with busboy, has
-// sharp (libvips) turn it upright without its metadata and make a thumbnail, and keeps both in a directory. Called by
-// scripts/bench-media.
+// A typical media library in Node: an HTTP server that spools the form's file to disk with busboy, has sharp (libvips)
+// rotate it without its metadata and create a thumbnail, and stores both in a directory. Called by scripts/bench-media.
 //
-//   node peer.mjs CRIER bench media…     with `--peer` and its address added, and as long as that runs
+//   node peer.mjs CRIER bench media…     runs this command with `--peer` and its own address, and exits with it
 //
-// So its clients are those of `crier bench media`, the same as for Crier itself; what they ask of a peer is told in
-// src/commands/bench/service.rs.
+// So it is measured with the clients of `crier bench media`, like Crier itself; src/commands/bench/service.rs describes
+// what they expect of a peer.
 //
-// Settings, from https://sharp.pixelplumbing.com: `rotate()` without an angle turns by EXIF (api-operation/#rotate);
-// `resize({ fit: 'inside', withoutEnlargement: true })` as Crier's thumbnails; output has no metadata unless it is asked for
-// (api-output/#keepmetadata). Of a JPEG, libvips decodes for a thumbnail no more than an eighth, a quarter or a half of the
-// resolution (shrink-on-load): it is faster by that, and does not look at the whole picture, which Crier does on purpose. The
-// picture itself is kept as it came where it needs no turning. What it leaves out: accounts, plans, limits, the check that
-// the picture is whole and nothing else besides, one file for the same bytes, the record, idempotency, fsync.
+// Settings, from https://sharp.pixelplumbing.com: `rotate()` without an angle rotates by EXIF (api-operation/#rotate);
+// `resize({ fit: 'inside', withoutEnlargement: true })` matches Crier's thumbnails; output has no metadata unless
+// requested (api-output/#keepmetadata). For a JPEG's thumbnail, libvips decodes at most an eighth, a quarter or a half
+// of the resolution (shrink-on-load): this is faster, but does not check the whole picture, which Crier does on
+// purpose. A picture that needs no rotation is stored unchanged. Not implemented: accounts, plans, limits, the check
+// that the file is a complete picture and nothing else, deduplication of identical files, database records,
+// idempotency, fsync.
 
 import { spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'

@@ -1,10 +1,10 @@
-// A page answered from memory by Node's own HTTP server, one process for each core (cluster): the best that a page in Node can
-// do, without a router, a cache that is kept true, a request's id, or anything counted. Called by scripts/bench-pages.
+// A page served from memory by Node's own HTTP server, one process per core (cluster): the upper bound for a page in
+// Node, without a router, cache invalidation, request ids or counting. Called by scripts/bench-pages.
 //
-//   node peer.mjs PAGE CRIER bench pages…     with `--peer` and its address added, and as long as that runs
+//   node peer.mjs PAGE CRIER bench pages…     runs this command with `--peer` and its own address, and exits with it
 //
-// PAGE is what `crier bench pages --page-to` wrote: the same headers and the same bytes, packed. The clients are those of `crier
-// bench pages`; what they ask of a peer is told in src/commands/bench/service.rs.
+// PAGE is the file that `crier bench pages --page-to` wrote: the same headers and the same compressed bytes. It is
+// measured with the clients of `crier bench pages`; src/commands/bench/service.rs describes what they expect of a peer.
 
 import cluster from 'node:cluster'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -14,12 +14,12 @@ import { spawn } from 'node:child_process'
 
 const [file, command, ...args] = process.argv.slice(2)
 
-/** How long processors have worked for the processes of the cluster. */
+/** Returns the CPU time of the cluster's processes in ns. */
 function worked() {
   const spent = (pid) =>
     readdirSync(`/proc/${pid}/task`).map((task) => BigInt(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0]))
   const children = readFileSync(`/proc/${process.ppid}/task/${process.ppid}/children`, 'utf8').trim().split(' ')
-  // One of them is the client.
+  // One of the children is the client; count only Node processes.
   const workers = children.filter((pid) => readFileSync(`/proc/${pid}/comm`, 'utf8').trim() === readFileSync('/proc/self/comm', 'utf8').trim())
   return [process.ppid, ...workers].flatMap(spent).reduce((sum, ns) => sum + ns, 0n)
 }
@@ -32,7 +32,7 @@ function serve() {
   const [headers, body] = [Object.fromEntries(all), message.subarray(end + 2)]
   const { 'content-length': _length, 'content-encoding': _encoding, ...unchanged } = headers
   const about = { version: `Node ${process.versions.node}, cluster`, database: 'none' }
-  // A client between two measurements is idle for longer than Node's five seconds.
+  // Between two measurements, clients are idle for longer than Node's default of five seconds.
   createServer({ keepAliveTimeout: 0 }, (request, response) => {
     if (request.url === '/@bench') {
       const known = request.headers['if-none-match'] === headers.etag

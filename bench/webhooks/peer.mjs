@@ -1,18 +1,18 @@
-// A sender of webhooks as many people write it in Node: an HTTP API that puts a job for each endpoint into a BullMQ queue,
-// and a worker that signs each and posts it. Called by scripts/bench-webhooks: REDIS_URL is a server that may be emptied.
+// A typical webhook sender in Node: an HTTP API that adds a job for each endpoint to a BullMQ queue, and a worker that
+// signs and sends each. Called by scripts/bench-webhooks; REDIS_URL is a server whose data may be deleted.
 //
-//   node peer.mjs CRIER bench webhooks…     with `--peer` and its address added, and as long as that runs
+//   node peer.mjs CRIER bench webhooks…     runs this command with `--peer` and its own address, and exits with it
 //
-// So its clients and endpoints are those of `crier bench webhooks`, the same as for Crier itself; what they ask of a peer is
-// told in src/commands/bench/webhooks/service.rs.
+// So it is measured with the clients and endpoints of `crier bench webhooks`, like Crier itself;
+// src/commands/bench/webhooks/service.rs describes what they expect of a peer.
 //
 // Settings, from https://docs.bullmq.io: `concurrency` (guide/workers/concurrency) is that of Crier's worker;
-// `removeOnComplete` (guide/queues/auto-removal-of-jobs) is its leanest form of a job that is done; `addBulk`
-// (guide/queues/adding-bulks) puts the jobs of one message in by one call; `attempts` with a back-off is what a sender
-// cannot do without. undici's `Agent` keeps connections, one for each delivery at once to a host, as it does by default. It
-// signs as Crier does, and with as long a time-out. What it leaves out: accounts, plans, the guard against private addresses,
-// the record of deliveries and attempts, idempotency, fairness between endpoints. Redis keeps nothing on disk here, so
-// what it has accepted is lost with the process.
+// `removeOnComplete` (guide/queues/auto-removal-of-jobs) is the cheapest way to complete a job; `addBulk`
+// (guide/queues/adding-bulks) enqueues the jobs of one message in one call; `attempts` with backoff is essential for a
+// sender. undici's `Agent` keeps connections open, one per concurrent delivery to a host, as by default. Signature and
+// timeout are the same as Crier's. Not implemented: accounts, plans, the guard against private addresses, the record of
+// deliveries and attempts, idempotency, fairness between endpoints. Redis stores nothing on disk here, so accepted
+// messages are lost with its process.
 
 import { spawn } from 'node:child_process'
 import { createHmac } from 'node:crypto'

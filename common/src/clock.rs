@@ -1,4 +1,4 @@
-//! The one source of the time of day. Everything that decides by time asks a [`Clock`], so that a test can move it.
+//! The only source of wall-clock time. All code that depends on the time takes a [`Clock`], so that tests can move it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// A clock that is off by less was not set: it is being kept right, or was asked twice in a busy process.
+/// Differences below this are not steps: time synchronisation slews the clock, and two readings in a busy process
+/// differ.
 const SLACK: TimeDelta = TimeDelta::seconds(5);
 
-/// Tells the time, in whole microseconds (what both databases keep).
+/// Returns the current time in whole microseconds (the precision of both databases).
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     source: Source,
@@ -20,32 +21,32 @@ pub struct Clock {
 enum Source {
     #[default]
     System,
-    /// Microseconds since the epoch, and those that passed; they move only when told to.
+    /// Microseconds since the epoch, and elapsed microseconds; both change only through `advance` and `set`.
     Manual(Arc<AtomicI64>, Arc<AtomicI64>),
 }
 
-/// What is known of how the clock was set, in microseconds.
+/// The clock steps seen so far, in microseconds.
 #[derive(Debug, Default)]
 struct Steps {
-    /// The time less what had passed, when it was last looked at.
+    /// The wall-clock time minus the elapsed time, at the last reading.
     offset: Option<i64>,
-    /// How much had passed when it was last found to have been set.
+    /// The elapsed time at which the last step was found.
     found: Option<i64>,
 }
 
 impl Clock {
-    /// The system's clock.
+    /// Returns the system clock.
     pub fn system() -> Self {
         Self::default()
     }
 
-    /// A clock that stands at `now` until [`Clock::advance`] moves it. Clones share the time.
+    /// Returns a clock that stays at `now` until [`Clock::advance`] moves it. Clones share the time.
     pub fn manual(now: DateTime<Utc>) -> Self {
         let at = Arc::new(AtomicI64::new(now.timestamp_micros()));
         Self { source: Source::Manual(at, Arc::default()), steps: Arc::default() }
     }
 
-    /// The time now, truncated to microseconds.
+    /// Returns the current time, truncated to microseconds.
     pub fn now(&self) -> DateTime<Utc> {
         let micros = match &self.source {
             #[expect(clippy::disallowed_methods, reason = "the one place that asks the system")]
@@ -55,8 +56,8 @@ impl Clock {
         DateTime::from_timestamp_micros(micros).unwrap_or_default()
     }
 
-    /// Whether the clock was set within that time, as far as those who asked this before can tell: whoever compares a stored
-    /// time with this clock's asks again and again.
+    /// Returns whether the clock was set within the last `time`. Only steps between two calls are noticed, so code that
+    /// compares stored times with this clock calls this regularly.
     pub fn was_set_within(&self, time: TimeDelta) -> bool {
         let passed = self.passed();
         let offset = self.now().timestamp_micros() - passed;
@@ -69,7 +70,7 @@ impl Clock {
         steps.found.is_some_and(|found| TimeDelta::microseconds(passed - found) <= time)
     }
 
-    /// Microseconds that have passed since some moment, however the clock was set.
+    /// Returns the microseconds elapsed since some moment, on a monotonic clock.
     fn passed(&self) -> i64 {
         static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
         match &self.source {
@@ -78,7 +79,7 @@ impl Clock {
         }
     }
 
-    /// Lets time pass on a manual clock; the system's clock cannot be moved and is left alone.
+    /// Advances a manual clock; does nothing on the system clock.
     pub fn advance(&self, by: TimeDelta) {
         if let Source::Manual(_, passed) = &self.source {
             passed.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);
@@ -86,7 +87,7 @@ impl Clock {
         }
     }
 
-    /// Sets a manual clock by so much, as a person does or a time server: no time passes.
+    /// Steps a manual clock by `by`, as an operator or a time server does: no time elapses.
     pub fn set(&self, by: TimeDelta) {
         if let Source::Manual(at, _) = &self.source {
             at.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);

@@ -1,8 +1,7 @@
-//! What more than one role of Crier needs.
+//! Code that is shared by several roles of Crier.
 //!
-//! Imports run one way: `domain` imports nothing, `store` only `domain` (and `clock`, `random`, `secrets`, `telemetry`), `queue`
-//! only `store`.
-//! A test in `tests/architecture.rs` keeps it so.
+//! Imports run one way: `domain` imports nothing, `store` only `domain` (and `clock`, `random`, `secrets`,
+//! `telemetry`), `queue` only `store`. A test in `tests/architecture.rs` enforces this.
 
 pub mod ai;
 pub mod clock;
@@ -26,6 +25,6 @@ pub mod subjects;
 pub mod telemetry;
 pub mod webhooks;
 
-// For `text_enum!`, which other crates use as well.
+// For `text_enum!`, which other crates use too.
 #[doc(hidden)]
 pub use {serde, sqlx};

@@ -1,11 +1,11 @@
-//! Mail goes out here: the one place that knows SMTP and the crate that speaks it.
+//! Sends mail. The only module that uses SMTP and the SMTP crate.
 //!
-//! A mail is handed to the operator's server in a connection of its own, all of it within 30 seconds. [`SendError`] says
-//! whether the same mail may be taken later. Where the connection breaks after the last byte, nobody knows whether the
-//! server has taken it: it is sent again under the same Message-ID, by which mail programs show it once.
+//! Each mail is sent to the operator's server on a connection of its own, within 30 seconds in total. [`SendError`]
+//! distinguishes errors that can be retried. If the connection breaks after the last byte, it is unknown whether the
+//! server accepted the mail: it is sent again with the same Message-ID, by which mail programs remove duplicates.
 //!
-//! TLS is as the URL says: from the first byte, by STARTTLS or not at all, by STARTTLS where it is offered. The certificate
-//! is always verified against the system's authorities. The login is never sent in the clear, except to this machine.
+//! The URL decides about TLS: implicit TLS, required STARTTLS, or STARTTLS if offered. The certificate is always
+//! verified against the system's authorities. Credentials are never sent in the clear, except to this machine.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -24,15 +24,15 @@ use url::Host;
 use crate::config::{MailConfig, Smtp, SmtpTls};
 use crate::domain::mail::Mail;
 
-/// From the look-up of the server's name to its word on the mail.
+/// From the DNS lookup to the server's reply to the mail.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How long the server may take to say goodbye, while a crash would have the mail sent again.
+/// How long to wait for the reply to QUIT. Kept short: a crash during it causes the mail to be sent again.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// How much of what went wrong is told.
+/// Maximum length of a stored error, in characters.
 const LONGEST_ERROR: usize = 500;
 const MARKER_LENGTH: usize = 24;
 
-/// Why mail cannot be sent as it is configured.
+/// Why the mail configuration is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum MailerError {
     #[error("CRIER_MAIL_FROM: {0} is no address that mail can come from")]
@@ -41,13 +41,13 @@ pub enum MailerError {
     Tls(SmtpError),
 }
 
-/// Why a mail did not go out, in words for the operator.
+/// Why a mail was not sent, in words for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The same mail may well be taken later.
+    /// A retry of the same mail may succeed.
     #[error("{0}")]
     Deferred(String),
-    /// It will never be taken as it is.
+    /// The server will never accept this mail.
     #[error("{0}")]
     Refused(String),
 }
@@ -57,12 +57,12 @@ pub struct Mailer {
     server: Smtp,
     tls: TlsParameters,
     from: Mailbox,
-    /// The sender's host: what this client calls itself, and what its Message-IDs end with.
+    /// The sender's host: used in EHLO and as the right side of the Message-IDs.
     host: String,
     timeout: Duration,
 }
 
-/// Nothing of the login.
+/// Omits the credentials.
 impl std::fmt::Debug for Mailer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mailer")
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Mailer {
 }
 
 impl Mailer {
-    /// `None` where no mail server is configured.
+    /// Returns `None` if no mail server is configured.
     pub fn new(config: &MailConfig) -> Result<Option<Self>, MailerError> {
         let Some(server) = config.smtp.clone() else { return Ok(None) };
         let sender = &config.from;
@@ -87,22 +87,22 @@ impl Mailer {
         }))
     }
 
-    /// The same with another deadline.
+    /// Returns the mailer with another deadline.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// A Message-ID that no other mail has.
+    /// Returns a new unique Message-ID.
     pub fn message_id(&self) -> Result<String, getrandom::Error> {
         Ok(format!("<mail-{}@{}>", crate::random::text(MARKER_LENGTH)?, self.host))
     }
 
-    /// Brings a mail to the server; on success the server has taken it.
+    /// Sends a mail; returns `Ok` once the server has accepted it.
     pub async fn send(&self, mail: &Mail) -> Result<(), SendError> {
         let message = self.message(mail)?;
         let late = |_| SendError::Deferred(format!("the mail server was not done within {:?}", self.timeout));
         let mut connection = timeout(self.timeout, self.hand_over(&message)).await.map_err(late)??;
-        // The mail is the server's now, however the two of them part.
+        // The server has accepted the mail; the result of QUIT does not matter.
         let _ = timeout(GOODBYE, connection.quit()).await;
         Ok(())
     }
@@ -116,13 +116,13 @@ impl Mailer {
             .subject(one_line(&mail.subject))
             .date(SystemTime::from(mail.created_at))
             .message_id(Some(mail.message_id.clone()))
-            // Nobody's absence is to answer it (RFC 3834).
+            // Stops autoresponders from replying (RFC 3834).
             .raw_header(HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated".to_owned()))
             .singlepart(SinglePart::plain(mail.body_text.clone()))
             .map_err(|error| SendError::Refused(told(error)))
     }
 
-    /// The connection, once the server has taken the mail.
+    /// Sends the mail and returns the connection once the server has accepted it.
     async fn hand_over(&self, message: &Message) -> Result<AsyncSmtpConnection, SendError> {
         let mut connection = self.connect().await?;
         match connection.send(message.envelope(), &message.formatted()).await {
@@ -132,8 +132,8 @@ impl Mailer {
         }
     }
 
-    /// A server that refuses the connection or the login, even for good, says nothing of the mail: that is the operator's
-    /// to mend, and what waited meanwhile goes out then.
+    /// Connects and logs in. A refused connection or login, even a permanent one, is no failure of the mail: it is
+    /// deferred until the operator has fixed the configuration.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
         let later = |error: SmtpError| SendError::Deferred(told(error));
         let Smtp { host, port, tls, login } = &self.server;
@@ -143,7 +143,7 @@ impl Mailer {
             .collect();
         let hello = ClientId::Domain(self.host.clone());
         let implicit = (*tls == SmtpTls::Implicit).then(|| self.tls.clone());
-        // Half of the time for each address: the second may answer where the first does not.
+        // Half of the time for each address, so that a second one can be tried.
         let each = Some(self.timeout / 2);
         let mut connection =
             AsyncSmtpConnection::connect_tokio1(&found[..], each, &hello, implicit, None).await.map_err(later)?;
@@ -163,19 +163,19 @@ impl Mailer {
     }
 }
 
-/// An address, its host in the letters that every server takes.
+/// Parses an address; its host is converted to ASCII, which every server accepts.
 fn address(text: &str) -> Option<Address> {
     let (user, host) = text.rsplit_once('@')?;
     Address::new(user, Host::parse(host).ok()?.to_string()).ok()
 }
 
-/// What somebody else wrote, on one line: it begins no header and no line of its own.
+/// Puts untrusted text on one line, so that it cannot start a new header or line.
 pub(crate) fn one_line(text: &str) -> String {
     let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     text.chars().map(|c| if breaks(c) { ' ' } else { c }).collect()
 }
 
-/// What went wrong, as it can be stored.
+/// Returns the error message, shortened for storage.
 fn told(error: impl std::fmt::Display) -> String {
     one_line(&error.to_string()).chars().take(LONGEST_ERROR).collect()
 }

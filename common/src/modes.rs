@@ -1,8 +1,8 @@
-//! Who may read the files that Crier keeps: the user that it runs as, and no other.
+//! File permissions: only the user that runs Crier may read its files.
 //!
-//! What is made gets its mode as it is made; the umask sees to what libraries make (SQLite its log, the storage its files).
-//! What was there before is closed to others where it is Crier's own. A directory that the operator made keeps its mode: the
-//! operator is warned.
+//! New files get their mode at creation; the umask covers files that libraries create (SQLite's log, the storage's
+//! files). Existing files of Crier are closed to other users. A directory that the operator made keeps its mode; a
+//! warning is logged.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
@@ -11,20 +11,20 @@ use std::path::Path;
 
 use rustix::fs::Mode;
 
-/// The bits of the group and of all others.
+/// The permission bits of the group and of others.
 const OTHERS: u32 = 0o077;
 
-/// From here on what this process makes is its user's alone. The first thing that a program does: it is one for all threads.
+/// Sets the umask to 0077. Call it first in a program: the umask is shared by all threads.
 pub fn close_new_files() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// Makes a directory, with those that lead to it, where it is missing.
+/// Creates a directory and its missing parents with mode 0700.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Takes a file or directory of ours from others; `true` where they had it. One that is missing is nobody's.
+/// Removes the permissions of group and others; returns whether there were any. A missing file is no error.
 pub fn close(path: &Path) -> io::Result<bool> {
     let mode = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -37,7 +37,7 @@ pub fn close(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The same where it is no reason not to start; `what` begins a sentence.
+/// Like [`close`], but logs a warning instead of failing; `what` begins a sentence.
 pub fn close_or_warn(path: &Path, what: &str) {
     match close(path) {
         Ok(false) => {}
@@ -50,7 +50,7 @@ pub fn close_or_warn(path: &Path, what: &str) {
     }
 }
 
-/// Warns of a directory that others may look into; `what` begins a sentence.
+/// Warns if others can access a directory; `what` begins a sentence.
 pub fn warn_if_open(dir: &Path, what: &str) {
     let mode = fs::metadata(dir).map_or(0, |found| found.mode() & 0o777);
     if mode & OTHERS != 0 {

@@ -1,8 +1,8 @@
-//! What Crier tells its users by mail, unasked. Each notice is put into the outbox by the transaction that gives cause for
-//! it; where no mail server is configured there is none.
+//! Mail that Crier sends to its users unasked. Each notice is put into the outbox by the transaction that causes it;
+//! without a configured mail server there are no notices.
 //!
-//! **To add one:** a function here, its text in `common/templates/`, and a test of what arrives. What users wrote goes into
-//! the body alone, each piece on one line ([`one_line`]).
+//! **To add one:** a function here, its text in `common/templates/`, and a test of what arrives. User content goes only
+//! into the body, each piece on one line ([`one_line`]).
 
 use askama::Template;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -26,12 +26,12 @@ struct WebhookDisabled {
     last_error: Option<String>,
     attempts: i32,
     undelivered: i64,
-    /// From when on deliveries are to be repeated, as the API takes it.
+    /// The start of the period to recover, in the API's format.
     recover_since: String,
 }
 
-/// Crier has disabled an endpoint: to be called after [`webhooks::disable`] did, in its transaction. `last_error` is what
-/// became of the last attempt.
+/// Notifies the owner of a disabled endpoint by mail. Call it after [`webhooks::disable`], in its transaction.
+/// `last_error` is the error of the last attempt.
 pub async fn webhook_disabled(
     tx: &mut Tx,
     mailer: Option<&Mailer>,

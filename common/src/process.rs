@@ -1,6 +1,6 @@
-//! What every process is made of: configuration, logs, metrics, the record, the bell, the platforms, and one way to stop.
+//! What every process consists of: configuration, logs, metrics, store, notifier, platforms, and shutdown.
 //!
-//! A binary is a few lines: [`main`] with its role and what it runs until [`Process::stop`] is cancelled.
+//! A binary only calls [`main`] with its role and a function that runs until [`Process::stop`] is cancelled.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -28,11 +28,11 @@ use crate::telemetry::{logs, metrics, ops};
 pub mod data_dir;
 pub mod descriptors;
 
-/// How often what cannot be reached yet is tried again.
+/// Interval between attempts to reach a missing service at start.
 const RETRY: Duration = Duration::from_millis(500);
-/// How often readiness is looked at once the process runs.
+/// Interval of the readiness checks.
 const WATCH: Duration = Duration::from_secs(1);
-/// The largest answer of a platform that is read.
+/// Maximum size of a platform's response body.
 const PLATFORM_BODY: usize = 4 * 1024 * 1024;
 
 /// The parts of readiness.
@@ -54,7 +54,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Tells it on stderr; what `main` then returns.
+    /// Prints the error to stderr and returns the exit code for `main`.
     pub fn exit(&self) -> ExitCode {
         use std::io::Write as _;
         if let Self::Config(error) = self {
@@ -68,7 +68,7 @@ impl StartError {
     }
 }
 
-/// A process with everything opened.
+/// A process with all its services opened.
 #[derive(Clone)]
 pub struct Process {
     pub config: Arc<Config>,
@@ -79,13 +79,13 @@ pub struct Process {
     pub ai: Ai,
     pub guard: Guard,
     pub readiness: ops::Readiness,
-    /// SIGTERM or SIGINT came: stop taking work, finish what runs.
+    /// Cancelled by SIGTERM or SIGINT: take no new work, finish what is running.
     pub stop: CancellationToken,
-    /// Everything has stopped: the bell's tasks and the ops server end as well.
+    /// Cancelled after everything has stopped; ends the notifier's tasks and the ops server.
     closed: CancellationToken,
 }
 
-/// The whole life of a separate process: its command line, configuration, start, work and stop.
+/// Runs a separate process from command line to exit code.
 pub fn main<F, Fut>(role: Role, work: F) -> ExitCode
 where
     F: FnOnce(Process) -> Fut,
@@ -111,7 +111,7 @@ fn tell(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Opens everything and works until the end; exit status 0 only after an orderly stop.
+/// Opens the process and runs `work`; returns exit status 0 only after an orderly stop.
 pub fn run<F, Fut>(config: Config, work: F) -> ExitCode
 where
     F: FnOnce(Process) -> Fut,
@@ -143,8 +143,8 @@ where
 }
 
 impl Process {
-    /// Opens everything, waiting for what cannot be reached yet (services may start in any order); meanwhile the ops server
-    /// answers and says what is missing.
+    /// Opens everything and waits for services that are not reachable yet (they may start in any order). Meanwhile the
+    /// ops server is up and reports what is missing.
     pub async fn open(config: Config) -> Result<Self, StartError> {
         http::check_authorities().map_err(|error| StartError::Refused(error.to_string()))?;
         let role = config.role;
@@ -184,12 +184,12 @@ impl Process {
         Ok(process)
     }
 
-    /// The API's address is taken: from here on requests are answered.
+    /// Marks the API as ready. Call it once the API's address is bound.
     pub fn listening(&self) {
         self.readiness.ready(API);
     }
 
-    /// Keeps readiness true.
+    /// Keeps the readiness state up to date.
     async fn watch(self, needs_queue: bool) {
         loop {
             match self.store.db().ping().await {
@@ -215,7 +215,7 @@ impl Process {
         }
     }
 
-    /// Another store on the same database, with connections of its own, for a thread with a runtime of its own.
+    /// Opens another store on the same database, with its own connections, for a thread with its own runtime.
     pub fn store_for_thread(&self) -> impl Future<Output = Option<Store>> + use<> {
         let store = self.store.clone();
         async move {
@@ -244,7 +244,7 @@ impl Process {
     }
 }
 
-/// The bell as the store sees it.
+/// Adapts the transport to the trait that the store uses.
 struct Bells(Arc<dyn Transport>);
 
 impl Bells {
@@ -270,7 +270,7 @@ fn on_signal(stop: &CancellationToken) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The store of a configuration. `crier` makes its data directory and key when they are missing.
+/// Opens the configured store. `crier` creates its data directory and key if they are missing.
 pub async fn open_store(config: &Config, bell: Arc<dyn Bell>) -> Result<Store, StartError> {
     let keys = match &config.secret_keys {
         Some(keys) => keys.as_slice().to_vec(),
@@ -290,7 +290,7 @@ pub async fn open_store(config: &Config, bell: Arc<dyn Bell>) -> Result<Store, S
     Ok(Store::new(db, Clock::system(), cipher, bell))
 }
 
-/// Enough for what runs at once, few enough for many replicas on one server.
+/// Enough for the work that runs concurrently, few enough for many replicas on one server.
 fn connections(config: &Config) -> u32 {
     match config.role {
         Role::Scheduler => 6,
@@ -298,17 +298,17 @@ fn connections(config: &Config) -> u32 {
     }
 }
 
-/// `crier` brings the schema up to date itself; the separate processes wait for `crier migrate`.
+/// Waits for a current schema. `crier` migrates it itself; the separate processes wait for `crier migrate`.
 async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToken) -> Result<(), StartError> {
-    let mut told = false;
+    let mut warned = false;
     loop {
         let ready = if config.role == Role::Crier { store.db().migrate().await } else { store.db().is_current().await };
         match ready {
             Ok(()) => return Ok(()),
             Err(error) if config.role == Role::Crier && !error.is_unavailable() => return Err(error.into()),
-            Err(error) if !told => {
+            Err(error) if !warned => {
                 tracing::warn!(%error, "waiting for the database (CRIER_DATABASE_URL) and its schema (`crier migrate`)");
-                told = true;
+                warned = true;
             }
             Err(_) => {}
         }
@@ -319,7 +319,7 @@ async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToke
     }
 }
 
-/// Every process must know all plans that workspaces are on: each has the same file.
+/// Fails if the plans file lacks a plan that a workspace uses: every process needs the same file.
 pub async fn check_plans(store: &Store, config: &Config) -> Result<(), StartError> {
     let in_use = users::plans_in_use(&mut store.read().await?).await?;
     let missing = config.plans.missing(in_use.iter().map(String::as_str));
@@ -332,7 +332,7 @@ pub async fn check_plans(store: &Store, config: &Config) -> Result<(), StartErro
     )))
 }
 
-/// The media library of an installation.
+/// Opens the media library.
 pub fn library_of(config: &Config) -> Result<Library, StartError> {
     data_dir::files(config);
     let storage = Storage::open(&config.storage)
@@ -340,7 +340,7 @@ pub fn library_of(config: &Config) -> Result<Library, StartError> {
     Ok(Library::new(storage, &config.media, config.public_url.as_str()))
 }
 
-/// The AI of an installation.
+/// Creates the AI client.
 pub fn ai_of(config: &Config, guard: &Guard) -> Ai {
     Ai::new(&config.ai, &clients_of(ai::PATIENCE, guard), config.media.max_bytes, ai::PATIENCE)
 }
@@ -353,7 +353,7 @@ fn clients_of(timeout: Duration, guard: &Guard) -> Clients {
     }
 }
 
-/// The connectors of an installation.
+/// Creates the connectors.
 pub fn platforms_of(config: &Config, store: &Store, guard: &Guard) -> Registry {
     let timeout = config.worker.platform_timeout;
     let clients = clients_of(timeout, guard);

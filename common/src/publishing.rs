@@ -9,8 +9,8 @@ use crate::domain::post::{Post, PostStatus, Target, TargetStatus};
 use crate::store::targets::Ended;
 use crate::store::{Result, Tx, events, jobs, posts, targets};
 
-/// Ends a target (or leaves it waiting for its next try), moves its post on once all targets are terminal, and tells the
-/// endpoints. `post` is what [`posts::lock`] gave: its row is held.
+/// Ends a target (or leaves it waiting for its next attempt), updates its post once all targets are terminal, and sends
+/// the event. `post` comes from [`posts::lock`]: its row is locked.
 pub async fn end_target(
     tx: &mut Tx,
     post: (Post, bool),
@@ -49,7 +49,7 @@ pub async fn end_target(
     Ok(())
 }
 
-/// How a failed target looks.
+/// Returns the end of a failed target.
 pub fn failed(target: &Target, failure: Failure) -> Ended {
     Ended {
         status: TargetStatus::Failed,
@@ -62,11 +62,11 @@ pub fn failed(target: &Target, failure: Failure) -> Ended {
     }
 }
 
-/// The target is given up without an end of its run's own: its job died (its process was killed again and again, or it ran
-/// out of tries), or the operator cancelled it.
+/// Fails a target that its run did not end: its job died (its process was killed again and again, or it ran out of
+/// attempts), or the operator cancelled it.
 pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
     let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
-    // Under the lock: its run may have ended while this waited.
+    // Checked under the lock: its run may have ended during the wait.
     let Some(target) = targets::bare(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else { return Ok(()) };
     if post.status == PostStatus::Scheduled {
         post.status = PostStatus::Publishing;
@@ -75,8 +75,8 @@ pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Optio
     end_target(tx, (post, deleted), &target, &failed(&target, failure), trace).await
 }
 
-/// Takes a post away from clients, and the jobs that have not begun. A job stays where a call of unknown end was made: it
-/// finds out what became of that, sends the event, and calls no more. The post's row is held.
+/// Hides a post from clients, and cancels the jobs that have not begun. A job stays if a call of unknown outcome was
+/// made: it finds out the outcome, sends the event, and makes no further call. The caller has locked the post's row.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
     for target in targets::list(tx, post_id).await? {
         if target.call_started_at.is_some() && !target.status.is_terminal() {
@@ -84,15 +84,15 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
         }
         jobs::cancel_subject(tx, Kind::PublishTarget, target.id).await?;
         if target.status == TargetStatus::Pending {
-            // A worker that has its job in hands but has not begun finds no target, and lets go.
+            // A worker that has claimed the job but has not begun finds no target, and stops.
             targets::delete(tx, target.id).await?;
         }
     }
     posts::delete(tx, post_id).await
 }
 
-/// A failed target is to be tried again by the operator's wish, or one that could not be told that its job is dead; `false`
-/// where it is neither any more, or gone.
+/// Makes a target pending again for the operator: a failed one, or one that could not be failed when its job died.
+/// `false`: it is in another state, or deleted.
 pub async fn revive(tx: &mut Tx, target_id: i64) -> Result<bool> {
     let Some((post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(false) };
     let status = match (targets::find(tx, target_id).await?.map(|target| target.status), post.status) {

@@ -1,8 +1,8 @@
-//! Encryption at rest: credentials, signing secrets, stored answers.
+//! Encryption at rest: credentials, signing secrets, stored responses.
 //!
-//! XChaCha20-Poly1305; a sealed value is `version ‖ key id ‖ nonce ‖ ciphertext`, bound to where it stands (table, row,
-//! column), so that a value copied to another row does not open there. Several keys may be given: the first one seals, all
-//! open, so a key is rotated by putting a new one in front.
+//! XChaCha20-Poly1305. A sealed value is `version ‖ key id ‖ nonce ‖ ciphertext`; the table, row and column are its
+//! associated data, so a value copied to another row cannot be opened. The first key seals, all keys open; to rotate,
+//! put a new key in front.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret, SecretBox, SecretString};
 const VERSION: u8 = 1;
 const NONCE: usize = 24;
 
-/// A key and the id by which sealed values name it.
+/// A key and the id that sealed values contain.
 #[derive(Clone)]
 pub struct SecretKey {
     pub id: u8,
@@ -25,7 +25,7 @@ impl SecretKey {
         Self { id, bytes: std::sync::Arc::new(SecretBox::new(Box::new(bytes))) }
     }
 
-    /// A new key from the system's random source, and its base64 text for the key file.
+    /// Generates a new key; also returns its base64 text for the key file.
     pub fn generate() -> Result<(Self, SecretString), SecretError> {
         let mut bytes = [0u8; 32];
         getrandom::fill(&mut bytes).map_err(|_| SecretError::NoRandomness)?;
@@ -39,7 +39,7 @@ impl std::fmt::Debug for SecretKey {
     }
 }
 
-/// Where a sealed value stands.
+/// The column and row that a sealed value belongs to.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     pub table: &'static str,
@@ -48,7 +48,7 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Lengths first, so that no two places make the same bytes.
+    /// Encodes the place with length prefixes, so that different places never encode to the same bytes.
     fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for part in [self.table, self.row, self.column] {
@@ -71,7 +71,7 @@ pub enum SecretError {
     Damaged,
 }
 
-/// Seals and opens.
+/// Encrypts and decrypts values.
 #[derive(Clone)]
 pub struct Cipher {
     keys: std::sync::Arc<Vec<(u8, XChaCha20Poly1305)>>,
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Cipher {
 }
 
 impl Cipher {
-    /// The first key seals; all of them open.
+    /// Creates a cipher; the first key seals, all of them open.
     pub fn new(keys: &[SecretKey]) -> Result<Self, SecretError> {
         if keys.is_empty() {
             return Err(SecretError::NoKey);

@@ -1,5 +1,5 @@
-//! What becomes of a job's subject when the job dies, is cancelled or is revived: told in the same transaction. And what
-//! an operator is told of it. One arm a kind.
+//! Updates a job's subject in the same transaction when the job dies, is cancelled or is revived, and describes it to
+//! the operator. One match arm per kind.
 
 use crate::domain::failure::{Category, Failure};
 use crate::domain::feed;
@@ -9,8 +9,8 @@ use crate::publishing;
 use crate::random;
 use crate::store::{Conn, Result, Tx, deliveries, feeds, mails, media_jobs, posts, targets};
 
-/// Holds what the job acts on until the end of the transaction. To be called before the job's own row is touched: the
-/// subject comes first everywhere, so that nobody waits for another who waits for him.
+/// Locks what the job acts on until the end of the transaction. Always lock the subject before the job row; the fixed
+/// order prevents deadlocks.
 pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
     match kind {
         Kind::PublishTarget => drop(posts::lock_of_target(tx, subject_id).await?),
@@ -23,7 +23,7 @@ pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// The job is dead.
+/// Fails the subject of a job that is dead.
 pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&str>) -> Result<()> {
     match kind {
         Kind::PublishTarget => {
@@ -34,9 +34,9 @@ pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&s
         Kind::SendMail => mails::failed(tx, subject_id, "internal error; retry its job to send it").await,
         Kind::FetchFeed => match feeds::lock(tx, subject_id).await? {
             Some(feed) => {
-                let why = "Crier could not read this feed: internal error. It is tried again later.";
+                let reason = "Crier could not read this feed: internal error. It is tried again later.";
                 let next = feed::next_fetch(feed.failures + 1, None, tx.now, random::unit());
-                feeds::failed(tx, subject_id, why, false, next).await
+                feeds::failed(tx, subject_id, reason, false, next).await
             }
             None => Ok(()),
         },
@@ -48,7 +48,7 @@ pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&s
     }
 }
 
-/// The operator cancelled the job.
+/// Fails the subject of a job that the operator cancelled.
 pub async fn job_cancelled(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
     match kind {
         Kind::PublishTarget => {
@@ -66,7 +66,7 @@ pub async fn job_cancelled(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<(
     }
 }
 
-/// The operator runs a dead or cancelled job again; `false` where its subject has nothing left to do.
+/// Resets the subject of a dead or cancelled job that the operator runs again; `false`: it has nothing left to do.
 pub async fn job_revived(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<bool> {
     match kind {
         Kind::PublishTarget => publishing::revive(tx, subject_id).await,
@@ -78,14 +78,14 @@ pub async fn job_revived(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<boo
     }
 }
 
-/// What a job acts on, for the operator: ids and words of ours, never what somebody wrote.
+/// What a job acts on, for the operator: ids and our own words, never user content.
 #[derive(Debug, Clone)]
 pub struct Described {
     pub words: String,
     pub tries: Vec<Try>,
 }
 
-/// `None`: it is gone.
+/// Describes a job's subject; `None`: it does not exist any more.
 pub async fn describe(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<Option<Described>> {
     match kind {
         Kind::PublishTarget => {

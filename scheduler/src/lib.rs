@@ -1,7 +1,8 @@
-//! The scheduler: makes due work ready, rings again for what nobody heard, takes back what a dead worker held, clears up.
+//! The scheduler: makes due jobs ready, notifies again for unclaimed ones, rescues the jobs of dead workers, deletes
+//! old rows.
 //!
-//! What is due is decided in the database, under row locks: any number of schedulers may run, one may die at any tick, and
-//! a missed tick is made up for by the next. Ticks are therefore only wake-ups, and plain timers do (apalis-cron counts
+//! The database decides what is due, under row locks: any number of schedulers may run, one may die at any tick, and
+//! the next tick makes up for a missed one. So ticks are only wake-ups, and plain timers suffice (apalis-cron counts
 //! from its start, drops what it missed and fires in each replica).
 //!
 //! **To add a recurring task:** `tasks/<name>.rs` with a `run(&Scheduler)`, and one row in [`TASKS`].
@@ -24,7 +25,7 @@ pub mod tasks;
 
 use tasks::{clean_up, dispatch, feeds, measure, rescue, reservations, sweep};
 
-/// What the tasks need. Cheap to clone.
+/// The dependencies of the tasks. Cheap to clone.
 #[derive(Clone)]
 pub struct Scheduler {
     pub store: Store,
@@ -32,15 +33,15 @@ pub struct Scheduler {
     pub library: Library,
 }
 
-/// One recurring task: its name (the metric's label), how often it runs, what it does. It gives how long to wait instead,
-/// where it knows better.
+/// A recurring task: its name (the metric's label), its interval, and its function, which may return how long to wait
+/// instead.
 pub struct Task {
     pub name: &'static str,
     pub every: Duration,
     pub run: fn(&Scheduler) -> BoxFuture<'_, Result<Option<Duration>>>,
 }
 
-/// Every recurring task.
+/// All recurring tasks.
 pub const TASKS: &[Task] = &[
     Task { name: "dispatch", every: dispatch::EVERY, run: |s| Box::pin(dispatch::run(s)) },
     Task { name: "rescue", every: Duration::from_secs(1), run: |s| Box::pin(rescue::run(s)) },
@@ -51,9 +52,9 @@ pub const TASKS: &[Task] = &[
     Task { name: "sweep", every: sweep::EVERY, run: |s| Box::pin(sweep::run(s)) },
 ];
 
-/// The scheduler of a process, until it stops.
+/// Runs the scheduler of a process until it stops.
 pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
-    tracing::info!("the scheduler looks for what is due");
+    tracing::info!("scheduler started");
     let scheduler = Scheduler {
         store: process.store.clone(),
         transport: process.transport.clone(),
@@ -76,18 +77,18 @@ impl Scheduler {
 
     async fn repeat(&self, task: &'static Task, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            // A tick that panics must not end its task for good, unseen beside the others.
+            // A panic must not end the task unnoticed, while the others keep running.
             let wait = match AssertUnwindSafe((task.run)(self)).catch_unwind().await {
-                Ok(Ok(sooner)) => {
+                Ok(Ok(next_wait)) => {
                     metrics::scheduler_tick(task.name, self.store.now());
-                    sooner.unwrap_or(task.every)
+                    next_wait.unwrap_or(task.every)
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(task = task.name, %error, "a task of the scheduler failed; it runs again");
+                    tracing::warn!(task = task.name, %error, "a scheduler task failed; it runs again");
                     task.every.max(Duration::from_secs(1))
                 }
                 Err(_) => {
-                    tracing::error!(task = task.name, "a task of the scheduler panicked; it runs again");
+                    tracing::error!(task = task.name, "a scheduler task panicked; it runs again");
                     task.every.max(Duration::from_secs(1))
                 }
             };
@@ -95,7 +96,7 @@ impl Scheduler {
         }
     }
 
-    /// Every task that moves jobs, once: what tests drive instead of the timers.
+    /// Runs every task that moves jobs once; tests call this instead of the timers.
     pub async fn tick(&self) -> Result<()> {
         dispatch::run(self).await?;
         rescue::run(self).await?;

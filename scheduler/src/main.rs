@@ -1,4 +1,4 @@
-//! `crier-scheduler`: rings for what is due, rescues what was lost.
+//! `crier-scheduler`: notifies for due jobs, rescues lost ones.
 
 use std::process::ExitCode;
 

@@ -48,7 +48,7 @@ fn filter(cx: &Context, which: &Which, state: Option<State>) -> Filter {
     Filter { kind: which.kind, state, lane: which.lane.clone(), created_before }
 }
 
-/// A job in a table for people.
+/// A row of the printed job table.
 #[derive(Serialize)]
 struct Row {
     id: i64,
@@ -63,7 +63,7 @@ struct Row {
     last_error: Option<String>,
 }
 
-/// How much of an error a table shows.
+/// Maximum number of characters of an error in the table.
 const ERROR: usize = 80;
 
 async fn list(cx: &Context, which: &Which, state: Option<State>, limit: i64, json: bool) -> Result {
@@ -94,7 +94,7 @@ fn shortened(error: &str) -> String {
     if line.chars().count() <= ERROR { line.to_owned() } else { line.chars().take(ERROR).chain(['…']).collect() }
 }
 
-/// A span of time in its greatest unit, as `--older-than` takes it: `15m`.
+/// Formats a duration in its largest suitable unit, in the syntax of `--older-than`: `15m`.
 fn span(time: TimeDelta) -> String {
     match time.num_seconds().max(0) {
         s @ ..120 => format!("{s}s"),
@@ -132,17 +132,17 @@ async fn show(cx: &Context, id: i64, json: bool) -> Result {
     Ok(())
 }
 
-/// Everything in lines, then the tries as a table.
+/// Prints all fields as lines, then the attempts as a table.
 fn tell(all: &Value, tries: &[Try]) {
-    let told = |name: &str, value: &Value| {
+    let print = |name: &str, value: &Value| {
         if !value.is_null() {
             line(format_args!("{name:16} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
         }
     };
     for (name, value) in all.as_object().into_iter().flatten().filter(|(name, _)| *name != "attempts") {
         match value.as_object() {
-            Some(parts) => parts.iter().for_each(|(part, value)| told(&format!("{name} {part}"), value)),
-            None => told(name, value),
+            Some(parts) => parts.iter().for_each(|(part, value)| print(&format!("{name} {part}"), value)),
+            None => print(name, value),
         }
     }
     if !tries.is_empty() {
@@ -169,10 +169,10 @@ struct KindRow {
 
 async fn kinds(cx: &Context, json: bool) -> Result {
     let mut conn = cx.store.read().await?;
-    let standing = operate::overview(&mut conn).await?;
+    let overview = operate::overview(&mut conn).await?;
     let paused = operate::paused_kinds(&mut conn).await?;
     let row = |kind: &Kind| {
-        let of = |state, waiting| standing.iter().find(|s| (s.kind, s.state, s.waiting) == (*kind, state, waiting));
+        let of = |state, waiting| overview.iter().find(|s| (s.kind, s.state, s.waiting) == (*kind, state, waiting));
         let jobs = |state, waiting| of(state, waiting).map_or(0, |s| s.jobs);
         KindRow {
             id: *kind,

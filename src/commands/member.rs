@@ -14,7 +14,7 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
     let Some(user) = users::find_by_email(&mut tx, email).await? else {
         return refused(format!("there is no user {email}; `crier user list` shows who is there"));
     };
-    // A brand and its members are of one workspace.
+    // A brand and its members must belong to the same workspace.
     if brands::workspace_of(&mut tx, brand).await? != Some(user.workspace_id) {
         return refused(format!("the workspace of {email} has no brand {brand}"));
     }

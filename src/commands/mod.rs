@@ -1,5 +1,5 @@
-//! The operator's commands. Each works while the service runs, on SQLite too: it opens the same database beside it, and
-//! the scheduler rings for the jobs that it makes ready.
+//! The operator's commands. Each works while the service runs, on SQLite too: it opens the same database, and the
+//! scheduler notifies the workers of the jobs that the command makes ready.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ mod plan;
 mod user;
 mod webhooks;
 
-/// What a command works with.
+/// Shared state of the commands.
 pub struct Context {
     pub config: Config,
     pub store: Store,
 }
 
-/// Why a command did not do what it was told.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// What is wrong, and what to do.
+    /// What is wrong, and how to fix it.
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
@@ -47,7 +47,7 @@ pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError
 }
 
 pub fn run(config: Config, command: Command) -> ExitCode {
-    // It opens no database of the installation.
+    // The benchmark does not open the installation's database.
     if let Command::Bench(command) = command {
         return exit(match command {
             BenchCommand::Jobs(args) => bench::run(config, args),
@@ -82,7 +82,7 @@ pub fn webhooks(command: WebhooksCommand) -> ExitCode {
     exit(webhooks::listen(args))
 }
 
-/// Until somebody ends the command: Ctrl-C or SIGTERM.
+/// Waits for Ctrl-C (SIGINT) or SIGTERM.
 async fn interrupted() -> Result {
     let listen = |kind| signal(kind).map_err(|error| StartError::Io { what: "signals".into(), error });
     let (mut int, mut term) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);

@@ -26,7 +26,7 @@ struct PlanRow {
 
 #[derive(Serialize)]
 struct UsageRow {
-    /// The workspace.
+    /// Workspace id.
     id: i64,
     plan: String,
     users: Vec<String>,
@@ -38,15 +38,15 @@ struct UsageRow {
     storage_mib: Option<u64>,
     ai_credits_this_month: i64,
     ai_credits: Option<u64>,
-    /// Shown as JSON alone; for people `--brands` is a table of its own.
+    /// In JSON output only; without `--json`, `--brands` prints a separate table.
     #[serde(skip_serializing_if = "Option::is_none")]
     ai_brands: Option<Vec<BrandRow>>,
 }
 
-/// What a brand used of one operation this month.
+/// A brand's usage of one operation this month.
 #[derive(Serialize)]
 struct BrandRow {
-    /// The brand.
+    /// Brand id.
     id: i64,
     workspace_id: i64,
     operation: Operation,
@@ -94,7 +94,7 @@ fn row(plan: &Plan) -> PlanRow {
     }
 }
 
-/// Whether the installation has the plan.
+/// Fails if the installation does not have the plan.
 pub fn known(cx: &Context, plan: &str) -> Result {
     if cx.config.plans.get(plan).is_some() {
         return Ok(());

@@ -1,8 +1,8 @@
-//! `crier webhooks listen`: a receiver to try webhooks out with. It shows each delivery as it came and says whether its
-//! signature is right; what it answers is chosen beforehand, so that retries can be watched too.
+//! `crier webhooks listen`: a receiver for trying out webhooks. It prints each delivery and whether its signature is
+//! valid; the response status is configurable, so that retries can be observed.
 //!
-//! It stands in for code that a developer has not written yet, and takes anything without breaking: what is no HTTP, no
-//! JSON, too large or too slow. [`received`] is what it shows of a request.
+//! It replaces code that a developer has not written yet, and accepts any input without failing: not HTTP, not JSON,
+//! too large or too slow. [`received`] formats a request.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -32,15 +32,15 @@ mod received;
 
 use received::Received;
 
-/// The largest body that is taken; Crier's own are a few KiB.
+/// Maximum size of a body; Crier's own bodies are a few KiB.
 const MAX_BODY: usize = 1024 * 1024;
-/// A client that has not sent its request's head by then is sent away.
+/// Time limit for receiving the request's head.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// One request and its answer.
+/// Time limit for one request and its response.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at once; more wait to be accepted.
+/// Maximum number of concurrent connections; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
-/// How long the last answers may take to go out.
+/// Time limit for sending the last responses at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 pub fn listen(args: ListenWebhooks) -> Result {
@@ -48,7 +48,7 @@ pub fn listen(args: ListenWebhooks) -> Result {
     let runtime = runtime.map_err(|error| StartError::Io { what: "the runtime".into(), error })?;
     runtime.block_on(async {
         tokio::select! {
-            // In this order, so that signals are heard before anybody is told where it listens.
+            // Poll signals first, so that their handlers are installed before the address is printed.
             biased;
             ended = interrupted() => ended,
             ended = serve(args) => ended,
@@ -56,7 +56,7 @@ pub fn listen(args: ListenWebhooks) -> Result {
     })
 }
 
-/// Until it has shown as many requests as it was asked for.
+/// Serves until `--count` requests were printed.
 async fn serve(args: ListenWebhooks) -> Result {
     let addr = SocketAddr::new(args.addr, args.port);
     let bound = async {
@@ -77,7 +77,7 @@ async fn serve(args: ListenWebhooks) -> Result {
                 Ok((stream, from)) => drop(connections.spawn(connection(stream, from, desk.clone()))),
                 Err(error) => {
                     tell(format_args!("a connection could not be accepted: {error}"));
-                    // Out of file descriptors, most likely: asking again at once would only burn a core.
+                    // Probably out of file descriptors; an immediate retry would busy-loop.
                     sleep(Duration::from_millis(100)).await;
                 }
             },
@@ -107,12 +107,12 @@ fn welcome(addr: SocketAddr, args: &ListenWebhooks) -> String {
     )
 }
 
-/// For the person in front of it; stdout has what came, and nothing else.
+/// Prints a message to stderr; stdout contains only the received requests.
 fn tell(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// One request, then the connection is closed: none can be held open.
+/// Serves one request and closes the connection, so that clients cannot hold connections open.
 async fn connection(stream: TcpStream, from: SocketAddr, desk: Arc<Desk>) {
     let service = service_fn(move |request| {
         let desk = desk.clone();
@@ -134,12 +134,12 @@ async fn connection(stream: TcpStream, from: SocketAddr, desk: Arc<Desk>) {
     }
 }
 
-/// Where requests come in, one after the other.
+/// State shared by all connections; prints one request at a time.
 struct Desk {
     args: ListenWebhooks,
     clock: Clock,
     heard: Mutex<Heard>,
-    /// As many were shown as were asked for.
+    /// Cancelled when `--count` requests were printed.
     done: CancellationToken,
 }
 
@@ -154,7 +154,7 @@ impl Desk {
         Self { args, clock: Clock::system(), heard, done: CancellationToken::new() }
     }
 
-    /// Shows a request; gives what is answered.
+    /// Prints a request and returns the response's status.
     async fn take(&self, request: Request<Incoming>) -> StatusCode {
         let (head, body) = request.into_parts();
         let body = match Limited::new(body, MAX_BODY).collect().await {
@@ -163,10 +163,10 @@ impl Desk {
                 tell(format_args!("{} {}: refused, the body is larger than 1 MiB", head.method, head.uri));
                 return StatusCode::PAYLOAD_TOO_LARGE;
             }
-            // The connection says why.
+            // `connection` prints the reason.
             Err(_) => return StatusCode::BAD_REQUEST,
         };
-        // Held while it is printed: one whole request after the other.
+        // Hold the lock while printing, so that the output of two requests does not mix.
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         if heard.left == Some(0) {
             return StatusCode::SERVICE_UNAVAILABLE;
@@ -181,7 +181,7 @@ impl Desk {
         if heard.left == Some(0) {
             self.done.cancel();
         }
-        // The command line lets through nothing that is no status.
+        // The command line accepts only valid statuses.
         StatusCode::from_u16(self.args.status).unwrap_or(StatusCode::NO_CONTENT)
     }
 }

@@ -36,9 +36,9 @@ async fn connecting_saves_and_tells(app: TestApp) {
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([made]));
     let again = connect(&t, "sandbox", json!({ "handle": "demo" })).await.data(201)[0].take();
     assert_eq!(again["id"], made["id"]);
-    let told = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
+    let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
     let data = json!({ "brand_id": t.brand, "social_account_id": made["id"], "platform": "sandbox" });
-    assert_eq!(told[0]["payload"]["data"], data);
+    assert_eq!(deliveries[0]["payload"]["data"], data);
 }
 
 async fn a_form_is_checked_before_the_platform(app: TestApp) {
@@ -76,12 +76,12 @@ async fn what_the_platform_tells_of_an_account_is_made_fit(app: TestApp) {
     assert_eq!((&made["username"], &made["profile_url"]), (&Value::Null, &Value::Null));
     assert_eq!(made["avatar_url"], "https://odd.example/a%00.png");
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([made]));
-    // An id that is not stored as it is would be another account's.
+    // An id that cannot be stored unchanged is refused: altered, it could be another account's.
     connect(&t, "sandbox", json!({ "handle": "nul" })).await.refused(502, "platform_unavailable");
 }
 
-/// Connects the account again while its refresh waits for the platform; gives what the refresh answers, and the token that
-/// is stored then.
+/// Connects the account again while its refresh waits for the platform; returns the refresh's response and the token
+/// stored afterwards.
 async fn connected_again_while_it_is_refreshed(app: &TestApp, t: &Tenant<'_>, handle: &str) -> (Reply, String) {
     let id = t.account(handle).await;
     let refresh = async { t.request("POST", &t.path(&format!("/social-accounts/{id}/refresh"))).send().await };
@@ -151,8 +151,9 @@ async fn disconnecting_detaches_then_revokes(app: TestApp) {
     let last = t.delete(&format!("/brands/{second}/social-accounts/{account}")).await.data(200);
     assert_eq!(last["result"], "revoked");
     until_true("the grant is taken back", || *app.connector.revoked.lock().unwrap() == ["demo"]).await;
-    let told = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
-    let results: Vec<_> = told.as_array().unwrap().iter().map(|d| d["payload"]["data"]["result"].clone()).collect();
+    let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
+    let results: Vec<_> =
+        deliveries.as_array().unwrap().iter().map(|d| d["payload"]["data"]["result"].clone()).collect();
     assert_eq!(results, ["revoked", "detached"]);
 }
 

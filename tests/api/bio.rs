@@ -126,13 +126,13 @@ async fn views_and_clicks_are_counted_but_not_those_of_bots(app: TestApp) {
         let page = t.get(&t.path("/link-in-bio")).await.data(200)[0].take();
         (page["views"].clone(), page["links"][0]["clicks"].clone(), page["links"][1]["clicks"].clone())
     };
-    assert_eq!(shown().await, (json!(0), json!(0), json!(0)), "a visit is no write");
+    assert_eq!(shown().await, (json!(0), json!(0), json!(0)), "a visit does not write");
     app.api.write_counts().await.unwrap();
     assert_eq!(shown().await, (json!(3), json!(0), json!(2)));
     app.api.write_counts().await.unwrap();
-    assert_eq!(shown().await, (json!(3), json!(0), json!(2)), "each is written once");
+    assert_eq!(shown().await, (json!(3), json!(0), json!(2)), "each visit is written once");
     let after = t.get(&t.path("/link-in-bio")).await.data(200)[0].take();
-    assert_eq!(after["updated_at"], made["updated_at"], "a visit is no change");
+    assert_eq!(after["updated_at"], made["updated_at"], "a visit does not change the page");
 }
 
 async fn counts_are_written_at_the_stop_and_after_a_failure(app: TestApp) {
@@ -168,7 +168,7 @@ async fn a_change_is_seen_at_once_here_and_soon_elsewhere(app: TestApp) {
     assert_eq!(seen("/@page").await, "- -");
     let made = make(&t, json!({ "title": "one", "slug": "page" })).await;
     let path = t.path(&format!("/link-in-bio/{}", made["id"]));
-    assert_eq!(seen("/@page").await, "one -", "that there is no page is known for a while");
+    assert_eq!(seen("/@page").await, "one -", "a missing page is cached for a while");
     soon();
     assert_eq!(seen("/@page").await, "one one");
     t.put(&path, json!({ "title": "two" })).await.expect(200);
@@ -207,7 +207,7 @@ async fn a_page_is_shown_while_the_database_does_not_answer(app: TestApp) {
     get(&app, "/@shown").await.not_found();
 }
 
-/// What another changes behind everybody's back is not seen as long as nobody asks.
+/// A change made directly in the database appears at the next version check, after two seconds.
 async fn visits_do_not_ask_the_database(app: TestApp) {
     let t = app.tenant("unlimited").await;
     make(&t, json!({ "title": "T", "slug": "kept" })).await;
@@ -217,13 +217,13 @@ async fn visits_do_not_ask_the_database(app: TestApp) {
     assert_eq!(get(&app, "/@kept").await.body, before.body);
     app.clock.advance(TimeDelta::milliseconds(100));
     assert!(text(&get(&app, "/@kept").await).contains("changed"));
-    // One that did not change is not read anew: its version is enough.
+    // An unchanged page is not reloaded: only its version is checked.
     app.sql("UPDATE bio_pages SET title = 'not told'").await;
     app.clock.advance(TimeDelta::seconds(2));
     assert!(text(&get(&app, "/@kept").await).contains("changed"));
 }
 
-/// What the picture shows is a part of the page, and is changed without the page.
+/// The avatar's alt text is part of the page, but changes without a change of the page.
 async fn a_new_alt_text_is_seen_soon(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let there = app.replica().await;

@@ -1,4 +1,4 @@
-//! Link-in-bio pages, as HTTP has them: packed, conditional, with the headers that keep a visitor safe.
+//! Link-in-bio pages at the HTTP level: compression, conditional requests, security headers.
 
 use std::io::Read as _;
 
@@ -35,7 +35,7 @@ async fn a_page_that_is_known_is_not_sent_again(app: TestApp) {
     }
     assert_eq!(known(&app, "GET", "/@known", "\"other\"").await.body, first.body);
     known(&app, "GET", "/@nobody", "*").await.not_found();
-    // Who has the page already sees it as well.
+    // Requests that return 304 count as views as well.
     app.api.write_counts().await.unwrap();
     let path = t.path(&format!("/link-in-bio/{}", page["id"]));
     assert_eq!(t.get(&path).await.data(200)["views"], 6);
@@ -43,14 +43,14 @@ async fn a_page_that_is_known_is_not_sent_again(app: TestApp) {
     let changed = known(&app, "GET", "/@known", tag).await;
     assert_eq!(changed.status, 200);
     assert_ne!(changed.header("etag"), Some(tag));
-    // Two pages that say the same are one to nobody: their addresses are in them.
+    // Pages with equal content have different ETags: each contains its own address.
     t.post(&t.path("/link-in-bio"), json!({ "title": "New", "slug": "twin" })).await.expect(201);
     assert_ne!(app.page("/@twin").await.header("etag"), changed.header("etag"));
     let styles = app.page("/bio.css").await;
     known(&app, "GET", "/bio.css", styles.header("etag").unwrap()).await.is(304);
 }
 
-/// The head of an answer, in small letters, and its body, as they come; the tests' client unpacks by itself.
+/// Returns the head of a response in lower case, and its raw body; the tests' client would decompress it.
 async fn raw(app: &TestApp, method: &str, path: &str, encodings: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(app.address).await.unwrap();
     let head =
@@ -106,7 +106,7 @@ async fn every_answer_keeps_a_visitor_safe(app: TestApp) {
     }
 }
 
-/// Whatever is written is shown as it was written, wherever it stands; nothing of it is markup, and none is refused.
+/// Text appears exactly as written, never as markup; only NUL is refused.
 async fn hostile_words_are_words(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (n, words) in [
@@ -139,16 +139,16 @@ async fn hostile_words_are_words(app: TestApp) {
                 c => c.to_string(),
             })
             .collect();
-        // Title, three descriptions, two titles of previews, heading, bio, link.
+        // Title, three descriptions, two preview titles, heading, bio, link.
         assert!(page.matches(&escaped).count() >= 6, "{words:?}: {page}");
         assert!(!page.contains("<script") && !page.contains("<b>") && reply.header("set-cookie").is_none());
     }
     let nul = json!({ "title": "a\u{0}b", "bio": "a\u{0}b", "links": [{ "title": "a\u{0}b", "url": "https://example.com/\u{0}" }] });
-    let told = t.post(&t.path("/link-in-bio"), nul).await.invalid();
-    assert_eq!(told, ["bio", "links.0.title", "links.0.url", "title"]);
+    let invalid = t.post(&t.path("/link-in-bio"), nul).await.invalid();
+    assert_eq!(invalid, ["bio", "links.0.title", "links.0.url", "title"]);
 }
 
-/// Visits of a page that is deleted before they are written are of nobody; a new page of the same name begins with none.
+/// Unsaved visits of a deleted page are discarded; a new page with the same slug starts at zero.
 async fn who_goes_away_is_counted_no_more(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let links = json!([{ "title": "Menu", "url": "https://example.com" }]);

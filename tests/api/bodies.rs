@@ -1,4 +1,4 @@
-//! Bodies that mean no good, or that somebody got wrong.
+//! Malicious and malformed request bodies.
 
 use bytes::Bytes;
 use crier_api::Pace;
@@ -44,7 +44,7 @@ async fn what_is_no_object_is_told(app: TestApp) {
     t.get("/brands").await.expect(200);
 }
 
-/// A body of so many bytes.
+/// A body of `n` bytes.
 fn sized(n: usize) -> Vec<u8> {
     let head = br#"{"name":"Big","nope":""#;
     let mut body = head.to_vec();
@@ -92,7 +92,7 @@ async fn an_announced_body_is_refused_before_it_is_sent(app: TestApp) {
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
 }
 
-/// Bodies of about 1 MiB, each of another shape.
+/// Bodies of about 1 MiB, each of a different shape.
 fn shapes() -> Vec<String> {
     const SIZE: usize = (1 << 20) - 64;
     let fill = |head: &str, piece: &str, last: &str, end: &str| {
@@ -113,7 +113,7 @@ fn shapes() -> Vec<String> {
         {
             all.push(fill(&format!(r#"{{"{field}":["#), piece, last, "]}"));
         }
-        // Few enough values to be read.
+        // Few enough values to pass the limit on values.
         let long = format!(r#"{{"title":"{0}","content":"{0}","id":7,"account_id":7}},"#, "e\u{301}".repeat(4_000));
         all.push(fill(&format!(r#"{{"{field}":["#), &long, "{}", "]}"));
     }
@@ -126,7 +126,7 @@ fn shapes() -> Vec<String> {
     all
 }
 
-/// Every endpoint that takes JSON, by its method and its path below the tenant's brand.
+/// Every endpoint that takes JSON: its method, and its path with the tenant's brand filled in.
 async fn takers(t: &Tenant<'_>) -> Vec<(String, String)> {
     let document = t.get("/openapi.json").await.json();
     let mut found = Vec::new();
@@ -148,24 +148,24 @@ async fn no_shape_of_a_body_is_a_burden(app: TestApp) {
     assert!(takers.len() > 20, "{takers:?}");
     for (n, shape) in shapes().into_iter().enumerate() {
         assert!(shape.len() <= 1 << 20);
-        // Each shape at a few of the endpoints, and each endpoint with many of the shapes.
+        // Each shape is sent to a fifth of the endpoints, and each endpoint receives many shapes.
         for (method, path) in takers.iter().skip(n % 5).step_by(5) {
             let reply = t.request(method, path).raw(shape.clone()).send().await;
             assert!((200..500).contains(&reply.status), "{method} {path} {}: {reply:?}", &shape[..40]);
             assert!(reply.body.len() < 64 << 10, "{method} {path} {}: {}", &shape[..40], reply.body.len());
             if let Some(fields) = reply.json()["error"]["fields"].as_object() {
-                let told: usize = fields.values().map(|all| all.as_array().unwrap().len()).sum();
-                assert!(told <= 100, "{told}");
+                let reported: usize = fields.values().map(|all| all.as_array().unwrap().len()).sum();
+                assert!(reported <= 100, "{reported}");
             }
         }
     }
-    // The validation of posts costs a test key no more.
+    // Validating posts with a test key is limited as well.
     let key = app.key_of(t.user, KeyMode::Test, "all").await;
     let validate =
         |body: serde_json::Value| app.request("POST", &t.path("/posts/validate")).key(&key).json(&body).send();
     assert_eq!(validate(json!({ "overrides": vec![json!({}); 20_000] })).await.invalid(), ["content", "overrides"]);
-    let told = validate(json!({ "content": "x", "overrides": vec![json!({}); 1_000] })).await;
-    assert_eq!(told.invalid().len(), 100);
+    let reported = validate(json!({ "content": "x", "overrides": vec![json!({}); 1_000] })).await;
+    assert_eq!(reported.invalid().len(), 100);
     let many = validate(json!({ "nope": vec![0; 60_000] })).await.refused(413, "payload_too_large");
     assert!(many["message"].as_str().unwrap().contains("values"), "{many}");
 }
@@ -197,7 +197,7 @@ async fn a_body_that_is_not_wanted_is_ignored(app: TestApp) {
     t.request("GET", "/brands").raw("{not json").send().await.expect(200);
 }
 
-/// A body that never ends, a byte at a time.
+/// Sends a body that never ends, one byte at a time.
 async fn dripped(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let mut socket = tokio::net::TcpStream::connect(app.address).await.unwrap();
@@ -211,7 +211,7 @@ async fn dripped(app: TestApp) {
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
 }
 
-/// Sends a byte now and then until there is an answer.
+/// Sends a byte now and then until there is a response.
 pub async fn drip(socket: &mut tokio::net::TcpStream) -> String {
     let (mut from, mut to) = socket.split();
     let mut answer = Vec::new();
@@ -228,7 +228,7 @@ pub async fn drip(socket: &mut tokio::net::TcpStream) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A pace that a test need not wait long for.
+/// A pace with a grace period short enough for a test.
 pub const IMPATIENT: Pace = Pace { grace: std::time::Duration::from_millis(400), least: 64 << 10 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,5 @@
-//! The caps of a plan, against many requests at once at two processes: exactly as many pass as there is room for, by whichever
-//! way they come in, and the others change nothing. And a plan that is changed while all of them run.
+//! The caps of a plan, against many concurrent requests at two processes: exactly as many succeed as the cap allows, by
+//! whichever endpoint, and the others change nothing. Also a plan that changes while requests run.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ on_both!(
     another_plan_is_that_of_every_process_at_once,
 );
 
-/// Two processes, and a tenant who asks now the one, now the other.
+/// Two processes, and a tenant that alternates between them.
 struct Two<'a> {
     t: &'a Tenant<'a>,
     urls: [&'a str; 2],
@@ -42,7 +42,7 @@ fn passed(replies: &[Reply]) -> usize {
     replies.iter().filter(|reply| reply.status < 300).count()
 }
 
-/// Those that did not pass were refused with this.
+/// Asserts that all other requests were refused with this code.
 fn others_refused(replies: &[Reply], code: &str) {
     replies.iter().filter(|reply| reply.status >= 300).for_each(|reply| drop(reply.refused(402, code)));
 }
@@ -69,21 +69,21 @@ async fn accounts_pass_as_far_as_there_is_room(s: TestStore) {
     let replies = join_all((0..10).map(|n| two.send(n, "POST", &path, body(n)))).await;
     others_refused(&replies, "limit_reached");
     assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brand_accounts").await), (3, 3));
-    // One that is there already does not count, however often at once.
+    // An account that is already connected does not count, however often it is connected concurrently.
     let known = t.get(&path).await.data(200)[0]["external_id"].as_str().unwrap().to_owned();
     let body = json!({ "platform": "sandbox", "credentials": { "handle": known } });
     let replies = join_all((0..4).map(|n| two.send(n, "POST", &path, body.clone()))).await;
     assert_eq!(passed(&replies), 4);
 }
 
-/// Leaves room for so many posts this month.
+/// Leaves room for the given number of posts this month.
 async fn leave(app: &TestApp, t: &Tenant<'_>, posts: i64) {
     let used = 20_000 - posts;
     app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', {used})", t.workspace))
         .await;
 }
 
-/// The path of an item that is planned for later.
+/// Creates an item planned for later; returns its schedule path.
 async fn item(t: &Tenant<'_>, at: &str) -> String {
     let plan = json!({ "name": "P", "items": [{ "title": "a", "content": "a", "planned_at": at }] });
     let made = t.post(&t.path("/content-plans"), plan).await.data(201);
@@ -141,7 +141,7 @@ async fn posts_pass_as_far_as_there_is_room_whichever_way_they_leave_draft(s: Te
     );
     let waiting = "SELECT count(*) FROM jobs WHERE kind = 'publish_target'";
     let submitted = "SELECT count(*) FROM posts WHERE status = 'pending_approval'";
-    assert_eq!(app.number(waiting).await + app.number(submitted).await, 4, "nothing is published that was refused");
+    assert_eq!(app.number(waiting).await + app.number(submitted).await, 4, "refused posts are not published");
 }
 
 async fn what_is_counted_already_costs_nothing_more(s: TestStore) {
@@ -157,7 +157,7 @@ async fn what_is_counted_already_costs_nothing_more(s: TestStore) {
         ask(what).await.expect(200);
     }
     assert_eq!(app.number("SELECT posts FROM usage").await, 19_999);
-    // One that failed is tried again for nothing, when the month is full as well.
+    // Retrying a failed post costs nothing, even when the month's cap is reached.
     let mut now = draft;
     now["schedule_type"] = json!("now");
     let failed = t.post(&t.path("/posts"), now.clone()).await.data(201);
@@ -180,7 +180,7 @@ async fn pictures_pass_as_far_as_there_is_room_uploaded_or_made(s: TestStore) {
     let there = app.replica_with(other.ai(PATIENCE)).await;
     let two = Two { t: &t, urls: [&app.url, &there] };
     let pictures: Vec<Vec<u8>> = (0..10).map(|n| png(40 + n, 40)).collect();
-    // How large one is when it is kept, and room for three of them.
+    // The size of a stored picture; there is room for three of them.
     let largest = t.upload("a.png", &pictures[9], &[]).await.data(201)["size_bytes"].as_i64().unwrap();
     let sum = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
     let cap: i64 = 512_000 << 20;
@@ -201,7 +201,7 @@ async fn pictures_pass_as_far_as_there_is_room_uploaded_or_made(s: TestStore) {
     assert_eq!(passed(&all), 3);
     assert_eq!(app.number("SELECT count(*) FROM media").await, 4);
     let bytes = app.number("SELECT bytes FROM storage_usage").await;
-    assert_eq!(bytes - (cap - 3 * largest), app.number(sum).await - largest, "exactly what is kept");
+    assert_eq!(bytes - (cap - 3 * largest), app.number(sum).await - largest, "exactly the stored bytes");
     assert!(bytes <= cap);
     assert_eq!((app.used(t.workspace).await, app.held().await), (240 * paid as i64, 0));
 }
@@ -212,7 +212,7 @@ async fn credits_pass_as_far_as_there_are_any(s: TestStore) {
     let other = AiServer::start().await;
     let there = app.replica_with(other.ai(PATIENCE)).await;
     let two = Two { t: &t, urls: [&app.url, &there] };
-    // Credits for six captions, and for one more that asks for less.
+    // Credits for six requests; the remainder would pay only for fewer captions.
     let three = || captions(&["A", "B", "C"]);
     app.ai.says((0..5).map(|_| three()));
     other.says((0..5).map(|_| three()));
@@ -224,7 +224,7 @@ async fn credits_pass_as_far_as_there_are_any(s: TestStore) {
     left.sort_by_key(Value::as_i64);
     assert_eq!((passed(&replies), left.last()), (6, left.get(5)));
     assert_eq!((app.used(t.workspace).await, app.held().await), (90, 0));
-    assert_eq!(app.ai.asked().await.len() + other.asked().await.len(), 6, "nobody is asked for the others");
+    assert_eq!(app.ai.asked().await.len() + other.asked().await.len(), 6, "the AI is not called for the others");
 }
 
 async fn requests_pass_as_far_as_the_minute_goes(s: TestStore) {
@@ -236,14 +236,14 @@ async fn requests_pass_as_far_as_the_minute_goes(s: TestStore) {
     assert_eq!(refused.len(), 15);
     let mut left: Vec<u32> = replies.iter().filter(|reply| reply.status == 200).map(remaining).collect();
     left.sort_unstable();
-    assert_eq!(left, (0..60).collect::<Vec<_>>(), "each is told a number of its own");
+    assert_eq!(left, (0..60).collect::<Vec<_>>(), "each response has its own number");
 }
 
 fn remaining(reply: &Reply) -> u32 {
     reply.header("x-ratelimit-remaining").unwrap().parse().unwrap()
 }
 
-/// What is there stays and is read; what would add to it is refused, until it fits again.
+/// Existing records stay readable; writes beyond the new caps are refused until usage fits again.
 async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("business").await;
@@ -316,7 +316,7 @@ async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
         );
         t.at(two.urls[n], "GET", &hook).send().await.refused(402, "feature_not_available");
     }
-    // What is there may be renewed and taken away.
+    // Existing records can be refreshed and deleted.
     t.account("a1").await;
     t.delete(&t.path(&format!("/media/{}", asset["id"]))).await.expect(204);
     assert_eq!(app.ai.asked().await.len(), 1);

@@ -1,4 +1,4 @@
-//! The checks common to all endpoints, in the contract's order, for every endpoint that the API's own description has.
+//! The checks common to all endpoints, in the contract's order, for every endpoint in the OpenAPI document.
 
 use chrono::TimeDelta;
 use crier_common::domain::access::{KeyMode, Scope};
@@ -16,7 +16,7 @@ on_both_apps!(
     the_description_is_served_without_a_key,
 );
 
-/// An endpoint as the description tells of it.
+/// An endpoint as the OpenAPI document describes it.
 #[derive(Debug)]
 pub struct Described {
     pub method: String,
@@ -33,13 +33,13 @@ impl Described {
         self.path.contains("{brand}")
     }
 
-    /// The ids beside the brand's.
+    /// The names of the id parameters other than the brand's.
     pub fn ids(&self) -> Vec<&str> {
         let names = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         names.filter(|name| *name != "brand").collect()
     }
 
-    /// The path with a brand and other ids.
+    /// The path with the brand and the other ids filled in.
     pub fn at(&self, brand: i64, id: impl Fn(&str) -> i64) -> String {
         let filled = self.path.split('/').map(|part| match part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) {
             Some("brand") => brand.to_string(),
@@ -50,7 +50,7 @@ impl Described {
     }
 }
 
-/// All endpoints, from the description.
+/// All endpoints in the OpenAPI document.
 pub async fn all(app: &TestApp) -> Vec<Described> {
     let document = app.request("GET", "/openapi.json").send().await.expect(200);
     let mut out = Vec::new();
@@ -74,12 +74,12 @@ pub async fn all(app: &TestApp) -> Vec<Described> {
     out
 }
 
-/// A request that has everything wrong but the path, as far as the key goes.
+/// A request to an existing path without a key and with an invalid body.
 fn wrong<'a>(app: &'a TestApp, e: &Described, path: &str) -> Request<'a> {
     app.request(&e.method, path).raw("{not json")
 }
 
-/// Each mistake is told in its turn, whatever else is wrong.
+/// Each mistake is reported in its order, whatever else is wrong.
 async fn every_check_comes_in_its_turn(app: TestApp) {
     let (full, bare, other) = (app.tenant("unlimited").await, app.tenant(BARE).await, app.tenant("unlimited").await);
     for e in all(&app).await {
@@ -107,8 +107,8 @@ async fn every_check_comes_in_its_turn(app: TestApp) {
             told(&name, &wrong(&app, &e, &nowhere).key(&full.key).send().await, 403, "brand_forbidden");
         }
         if e.feature {
-            let poor = e.at(bare.brand, |_| NOWHERE);
-            told(&name, &wrong(&app, &e, &poor).key(&bare.key).send().await, 402, "feature_not_available");
+            let unpaid = e.at(bare.brand, |_| NOWHERE);
+            told(&name, &wrong(&app, &e, &unpaid).key(&bare.key).send().await, 402, "feature_not_available");
         }
         then_the_request_itself(&app, &full, &e, &path, &name).await;
     }
@@ -131,7 +131,7 @@ async fn then_the_request_itself(app: &TestApp, caller: &Tenant<'_>, e: &Describ
     }
     if !e.ids().is_empty() {
         let mut request = app.request(&e.method, path).key(&caller.key).idem("nowhere");
-        // What is not valid is told after what is not there.
+        // Invalid fields are reported only after a missing record.
         if e.body.is_some() {
             request = request.raw(r#"{"url": 5, "content": 5, "reason": 5}"#);
         }
@@ -149,7 +149,7 @@ fn told(name: &str, reply: &Reply, status: u16, code: &str) {
     }
 }
 
-/// A key with the one scope that an endpoint names is let in.
+/// A key with only the scope that an endpoint names is accepted.
 async fn every_endpoint_wants_its_own_scope(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     for e in all(&app).await {

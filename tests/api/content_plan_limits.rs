@@ -1,4 +1,4 @@
-//! What content plans may hold: plans, items, and the text of a plan.
+//! Limits of content plans: number of plans, number of items, text size of a plan.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ on_both_apps!(
 );
 
 const MIB: usize = 1 << 20;
-/// The longest content that there is, but for the title of one character.
+/// With a title of one character, an item of the maximum size.
 const LONG: usize = 65_534;
 
 async fn make(t: &Tenant<'_>, items: Value) -> Reply {
@@ -32,12 +32,12 @@ async fn path_of_a_plan(t: &Tenant<'_>, items: Value) -> String {
 
 async fn a_plan_holds_so_much_text_and_no_more(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    // 8 and 8 items of 65,535 bytes are 16 bytes less than 1 MiB.
+    // Two times 8 items of 65,535 bytes are 16 bytes less than 1 MiB.
     let path = path_of_a_plan(&t, items(8, LONG)).await;
     t.post(&format!("{path}/items/bulk"), json!({ "items": items(8, LONG) })).await.expect(201);
     let (one, bulk) = (format!("{path}/items"), format!("{path}/items/bulk"));
     assert_eq!(t.post(&one, json!({ "title": "x".repeat(17) })).await.invalid(), ["items"]);
-    // Bytes, not characters: the body of a request is bounded by them as well.
+    // Bytes, not characters: the limit of a request body counts bytes as well.
     assert_eq!(t.post(&one, json!({ "title": "ä".repeat(9) })).await.invalid(), ["items"]);
     assert_eq!(t.post(&bulk, json!({ "items": items(5, 3) })).await.invalid(), ["items"]);
     let made = t.post(&one, json!({ "title": "x".repeat(16) })).await.data(201);
@@ -73,7 +73,7 @@ async fn a_plan_that_is_over_its_bound_may_shrink(app: TestApp) {
     t.delete(&item).await.expect(204);
 }
 
-/// Fills the brand up with so many plans.
+/// Adds the given number of plans to the brand.
 async fn fill(app: &TestApp, t: &Tenant<'_>, plans: usize) {
     let row = format!("({}, 'Plan', '2026-01-01T00:00:00.000000Z', '2026-01-01T00:00:00.000000Z')", t.brand);
     let rows = vec![row; plans].join(", ");
@@ -84,7 +84,7 @@ async fn a_brand_has_so_many_plans_and_no_more(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     fill(&app, &t, 99).await;
     let path = path_of_a_plan(&t, json!([])).await;
-    // Caps come last: what is not valid is told first.
+    // Caps are checked last: invalid fields are reported first.
     assert_eq!(make(&t, json!([{}])).await.invalid(), ["items.0.title"]);
     let refused = make(&t, json!([])).await.refused(402, "limit_reached");
     assert!(refused["message"].as_str().unwrap().contains("at most 100 content plans"), "{refused}");
@@ -116,7 +116,7 @@ async fn a_brand_has_so_many_items_and_no_more(app: TestApp) {
     let made = t.post(&one, json!({ "title": "t" })).await.data(201);
     let refused = t.post(&one, json!({ "title": "t" })).await.refused(402, "limit_reached");
     assert!(refused["message"].as_str().unwrap().contains("at most 5000 items"), "{refused}");
-    // As many as there are may take each other's place.
+    // Items can be replaced by the same number of items.
     let mut kept: Vec<Value> = vec![json!({ "title": "new" }); 500];
     t.put(&path, json!({ "items": kept })).await.expect(200);
     kept.push(json!({ "title": "one more" }));
@@ -131,7 +131,7 @@ async fn a_full_brand_is_listed_in_a_bounded_answer(app: TestApp) {
     for _ in 0..10 {
         make(&t, items(500, 2_000)).await.expect(201);
     }
-    // Of the longest titles in the largest characters.
+    // The longest titles, of the largest characters.
     app.sql(format!("UPDATE content_plan_items SET title = '{}'", "🥐".repeat(200))).await;
     let listed = t.get(&t.path("/content-plans")).await;
     assert!(listed.body.len() < 8 << 20, "{}", listed.body.len());

@@ -35,7 +35,7 @@ async fn plan(t: &Tenant<'_>, body: Value) -> Reply {
     t.post(&t.path("/content-plans"), body).await
 }
 
-/// A plan with one item: the path of the item, and its id.
+/// Creates a plan with one item; returns the path of the item, and its id.
 async fn item(t: &Tenant<'_>, item: Value) -> (String, i64) {
     let made = plan(t, json!({ "name": "Plan", "items": [item] })).await.data(201);
     let item = id(&made["items"][0]);
@@ -305,8 +305,8 @@ async fn an_item_is_scheduled_by_the_rules_of_posts(app: TestApp) {
         let mut new = new;
         new["title"] = json!("t");
         let (path, _) = item(&t, new.clone()).await;
-        let told = t.post(&format!("{path}/schedule"), body.clone()).await.invalid();
-        assert_eq!(told, wrong, "{} with {body}", new.to_string().chars().take(80).collect::<String>());
+        let invalid = t.post(&format!("{path}/schedule"), body.clone()).await.invalid();
+        assert_eq!(invalid, wrong, "{} with {body}", new.to_string().chars().take(80).collect::<String>());
     }
     assert_eq!(posts(&app).await, 0);
     let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": at })).await;

@@ -1,4 +1,4 @@
-//! Feeds and their articles. No job is run here: what a fetch writes is written by the tests.
+//! Feeds and their articles. No job runs here: the tests write the results of fetches themselves.
 
 use chrono::TimeDelta;
 use crier_common::domain::feed::{FeedType, FoundArticle};
@@ -22,7 +22,7 @@ on_both_apps!(
 
 const URL: &str = "https://8.8.8.8/feed.xml";
 
-/// An article of a feed: its id.
+/// Adds an article to a feed; returns its id.
 pub async fn article(t: &Tenant<'_>, feed: i64, guid: &str) -> i64 {
     let found = FoundArticle {
         guid: guid.to_owned(),
@@ -73,7 +73,7 @@ async fn a_feed_is_made_listed_changed_and_deleted(app: TestApp) {
         (&json!("Other"), &json!("atom"), &json!("pending"))
     );
     assert_ne!(changed["updated_at"], made["updated_at"]);
-    assert_eq!(t.put(&path, json!({})).await.data(200), changed, "what is absent stays");
+    assert_eq!(t.put(&path, json!({})).await.data(200), changed, "absent fields are unchanged");
     assert_eq!(t.delete(&path).await.expect(204), Value::Null);
     for reply in [t.get(&path).await, t.delete(&path).await, t.put(&path, json!({ "name": "x" })).await] {
         reply.refused(404, "not_found");
@@ -160,7 +160,7 @@ async fn what_is_not_valid_is_told(app: TestApp) {
         assert_eq!(t.put(&path, body.clone()).await.invalid(), ["name"], "{body}");
     }
     assert_eq!(t.put(&path, json!({ "url": 5 })).await.invalid(), ["url"]);
-    // A type that is left open is the usual one.
+    // A null type means the default.
     assert_eq!(make(&t, json!({ "url": URL, "type": null })).await["type"], "rss");
 }
 
@@ -171,7 +171,7 @@ async fn another_url_begins_anew(app: TestApp) {
     fetched(&t, id, "Its own title").await;
     article(&t, id, "one").await;
     app.sql("UPDATE jobs SET state = 'done'").await;
-    // The same one is no other one.
+    // The same URL is not a change.
     let same = t.put(&path, json!({ "url": URL, "name": "Mine" })).await.data(200);
     assert_eq!((&same["status"], &same["articles_count"]), (&json!("active"), &json!(1)));
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await, 0);

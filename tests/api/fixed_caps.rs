@@ -12,7 +12,7 @@ on_both_apps!(
     a_page_has_so_much_text_in_its_links_and_no_more,
 );
 
-/// Of some more at once than there is room for, so many are let through; one that is deleted makes room again.
+/// Of more concurrent requests than there is room for, exactly `room` succeed; deleting a record makes room again.
 async fn fills_up(t: &Tenant<'_>, path: &str, body: &Value, room: usize) {
     let replies = join_all((0..room + 3).map(|_| t.post(path, body.clone()))).await;
     let made: Vec<Value> = replies.iter().filter(|reply| reply.status == 201).map(|reply| reply.data(201)).collect();
@@ -33,7 +33,7 @@ async fn a_brand_has_so_many_link_in_bio_pages_and_no_more(app: TestApp) {
     }
     let body = json!({ "title": "Another" });
     fills_up(&t, &t.path("/link-in-bio"), &body, 3).await;
-    assert_eq!(t.post(&t.path("/link-in-bio"), json!({})).await.invalid(), ["title"], "caps come last");
+    assert_eq!(t.post(&t.path("/link-in-bio"), json!({})).await.invalid(), ["title"], "caps are checked last");
     other.post(&other.path("/link-in-bio"), body).await.expect(201);
 }
 
@@ -71,7 +71,7 @@ async fn a_page_has_so_much_text_in_its_links_and_no_more(app: TestApp) {
     let made = t.post(&path, json!({ "title": "Page", "links": links(1_200) })).await.data(201);
     let page = format!("{path}/{}", made["id"]);
     assert_eq!(t.put(&page, json!({ "links": links(1_300) })).await.invalid(), ["links"]);
-    // One that is over it from before may stay as it is, and shrink.
+    // A page that already exceeds the limit may stay unchanged, and shrink.
     app.sql(format!("UPDATE bio_links SET url = 'https://example.com/{}'", "ä".repeat(1_300))).await;
     let ids: Vec<Value> = made["links"].as_array().unwrap().iter().map(|link| json!({ "id": link["id"] })).collect();
     t.put(&page, json!({ "title": "Renamed", "links": ids })).await.expect(200);

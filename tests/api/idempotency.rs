@@ -195,7 +195,7 @@ async fn a_panic_frees_the_key(app: TestApp) {
     };
     let error = send("panics").await.refused(500, "internal_error");
     assert!(!error["message"].as_str().unwrap().contains("panic"));
-    // The lease is ended by a task of its own; until then the key says that it is in use.
+    // A separate task ends the lease; until then the key is in use.
     for _ in 0..1_000 {
         let reply = send("fine").await;
         if reply.status == 201 {
@@ -204,7 +204,7 @@ async fn a_panic_frees_the_key(app: TestApp) {
         assert_eq!(reply.status, 409, "{reply:?}");
         tokio::task::yield_now().await;
     }
-    panic!("the key was not freed");
+    panic!("the key was not released");
 }
 
 async fn what_was_not_committed_leaves_neither_record_nor_answer(app: TestApp) {

@@ -1,4 +1,4 @@
-//! Answers that are too large to be stored under their `Idempotency-Key`: they are rendered again.
+//! Responses too large to be stored under their `Idempotency-Key`: a replay renders them again.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -14,14 +14,14 @@ on_both_apps!(
     a_list_of_posts_is_bounded,
 );
 
-/// What is stored of an answer at most, its seal included.
+/// The maximum stored size of a response, including the encryption overhead.
 const KEPT: i64 = (64 << 10) + 256;
 
 fn text() -> String {
     "x".repeat(60_000)
 }
 
-/// A request under a key, as often as it is sent.
+/// A request under one key that can be sent repeatedly.
 struct Once<'a> {
     t: &'a Tenant<'a>,
     key: String,
@@ -73,9 +73,9 @@ async fn an_answer_that_is_too_large_is_rendered_again(app: TestApp) {
         let rename = Once::new(&t, "PUT", path.clone(), json!({ "name": format!("Name {n}") }));
         same(&rename.send().await, &rename.send().await);
     }
-    assert_eq!(largest(&app).await, 0, "nothing of them is stored but ids");
+    assert_eq!(largest(&app).await, 0, "only ids are stored");
     assert_eq!(app.number("SELECT count(*) FROM idempotency_keys WHERE records IS NOT NULL").await, 6);
-    // It is what is there now.
+    // A replay returns the current state.
     let again = create.send().await;
     assert!(again.replayed() && again.json()["data"]["name"] == "Name 4", "{}", again.status);
     let other = Once { body: json!({ "name": "Other" }), ..create };
@@ -107,7 +107,7 @@ async fn what_was_deleted_since_is_told_and_not_made_again(app: TestApp) {
     t.delete(&format!("{path}/items/{}", made[0]["id"])).await.expect(204);
     let left = bulk.send().await;
     assert!(left.replayed());
-    assert_eq!(left.data(201), json!([made[1]]), "those that are left");
+    assert_eq!(left.data(201), json!([made[1]]), "the remaining items");
     t.delete(&path).await.expect(204);
     for (once, table) in [(&plan, "content_plans"), (&bulk, "content_plan_items"), (&post, "posts")] {
         let gone = once.send().await;
@@ -156,7 +156,7 @@ async fn every_write_that_may_be_large_is_rendered_again(app: TestApp) {
     assert_eq!(made["plan_item_id"], item["id"]);
     let page = send("POST", t.path("/link-in-bio"), json!({ "title": "Links", "links": links })).await;
     send("PUT", t.path(&format!("/link-in-bio/{}", page["id"])), json!({ "theme": "dark" })).await;
-    // Whose text for this platform is short, so that it may go out.
+    // The text for this platform is short, so that the post can be published.
     let body =
         json!({ "content": long, "accounts": [account], "overrides": [{ "account_id": account, "content": "short" }] });
     let draft = send("POST", t.path("/posts"), body).await;

@@ -1,4 +1,4 @@
-//! The allowance: by key where there is one, by address where there is none.
+//! Rate limits: per key if the request has a valid one, otherwise per address.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -42,7 +42,7 @@ async fn whoever_has_no_key_is_counted_by_address(app: TestApp) {
     let refused = app.request("GET", "/brands").key("svc_live_nope").send().await;
     refused.refused(429, "rate_limited");
     assert_eq!(refused.header("retry-after"), Some("1"));
-    // A path that does not exist does not exist for anybody, and a valid key has an allowance of its own.
+    // An unknown path returns 404 to every client, and a valid key has its own allowance.
     app.request("GET", "/nope").send().await.refused(404, "not_found");
     owner.get("/brands").await.expect(200);
 }
@@ -55,13 +55,14 @@ async fn replays_count_too(app: TestApp) {
     assert_eq!(first - second, 1);
 }
 
-/// As two replicas of the API: with a state each, and the same Redis.
+/// Two replicas of the API: each has its own state, and both use the same Redis.
 fn replicas(url: &str) -> [RedisLimiter; 2] {
     let url = SecretString::from(url);
     [(); 2].map(|()| RedisLimiter::new(&url, Clock::manual(start())).expect("a URL"))
 }
 
-/// A key from 10 on that both count in Redis: on a busy machine it may answer too late at first, and then is not what counts.
+/// Returns a key, from 10 on, that both replicas count in Redis. On a busy machine Redis may respond too late at first;
+/// then the next key is tried.
 async fn counted_together(one: &RedisLimiter, two: &RedisLimiter) -> Subject {
     let keys = AtomicI64::new(10);
     until("a key that they count together", || async {
@@ -75,7 +76,7 @@ async fn counted_together(one: &RedisLimiter, two: &RedisLimiter) -> Subject {
 async fn replicas_share_an_allowance_through_redis() {
     let [one, two] = replicas(&servers::redis().await);
     counted_together(&one, &two).await;
-    // So small an allowance that none comes back while the test runs.
+    // An allowance so small that it is not refilled while the test runs.
     for (limiter, left) in [(&one, 1), (&two, 0)] {
         let decision = limiter.take(Subject::Key(1), 2).await;
         assert_eq!((decision.allowed, decision.limit, decision.remaining), (true, 2, left));
@@ -90,13 +91,13 @@ async fn of_many_at_once_at_two_replicas_so_many_pass_as_the_allowance_has() {
     let [one, two] = replicas(&servers::redis().await);
     counted_together(&one, &two).await;
     let keys = AtomicI64::new(1_000);
-    // On a busy machine a replica may count for itself for a while: then more pass, and the next key is looked at.
+    // On a busy machine a replica may count locally for a while; then more requests pass, and the next key is tried.
     let (passed, mut left) = until("a key that they count together all along", || async {
         let key = Subject::Key(keys.fetch_add(1, Ordering::SeqCst));
         let takes = (0..16).map(|n| if n % 2 == 0 { one.take(key, 3) } else { two.take(key, 3) });
         let allowed = futures::future::join_all(takes).await.into_iter().filter(|decision| decision.allowed);
         let left: Vec<u32> = allowed.map(|decision| decision.remaining).collect();
-        assert!(left.len() >= 3, "none is refused that has a place");
+        assert!(left.len() >= 3, "no request within the allowance is refused");
         (left.len() == 3).then_some((left.len(), left))
     })
     .await;

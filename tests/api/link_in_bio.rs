@@ -57,7 +57,7 @@ async fn a_page_is_made_read_and_deleted(app: TestApp) {
     t.put(&path, json!({ "title": "x" })).await.refused(404, "not_found");
     assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200), json!([second]));
     let again = make(&t, json!({ "title": "Again", "slug": "loewe" })).await;
-    assert_eq!(again["slug"], "loewe", "it is free again");
+    assert_eq!(again["slug"], "loewe", "the slug is free again");
 }
 
 async fn a_slug_is_made_from_the_title(app: TestApp) {
@@ -87,7 +87,7 @@ async fn a_slug_is_unique_on_the_installation(app: TestApp) {
     let theirs = make(&other, json!({ "title": "Theirs", "slug": "other" })).await;
     let path = other.path(&format!("/link-in-bio/{}", theirs["id"]));
     assert_eq!(other.put(&path, json!({ "slug": "acme" })).await.invalid(), ["slug"]);
-    assert_eq!(other.put(&path, json!({ "slug": "other" })).await.data(200)["slug"], "other", "it is its own");
+    assert_eq!(other.put(&path, json!({ "slug": "other" })).await.data(200)["slug"], "other", "its own slug");
     let path = t.path(&format!("/link-in-bio/{}", mine["id"]));
     t.put(&path, json!({ "slug": "new" })).await.expect(200);
     make(&other, json!({ "title": "x", "slug": "acme" })).await;
@@ -143,8 +143,8 @@ async fn what_is_not_valid_is_told(app: TestApp) {
         (url("https://exa\tmple.com"), vec!["links.1.url"]),
         (url(&format!("https://example.com/{}", "x".repeat(2_048))), vec!["links.1.url"]),
     ] {
-        let told = t.post(&t.path("/link-in-bio"), body.clone()).await.invalid();
-        assert_eq!(told, wrong, "{}", body.to_string().chars().take(100).collect::<String>());
+        let invalid = t.post(&t.path("/link-in-bio"), body.clone()).await.invalid();
+        assert_eq!(invalid, wrong, "{}", body.to_string().chars().take(100).collect::<String>());
     }
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 0);
     let made = make(&t, json!({ "title": "T", "links": [link("a")] })).await;
@@ -218,20 +218,20 @@ async fn a_page_shows_its_avatar_and_keeps_it(app: TestApp) {
     let path = t.path(&format!("/link-in-bio/{}", page["id"]));
     let picture = t.path(&format!("/media/{}", asset["id"]));
     t.delete(&picture).await.refused(409, "media_in_use");
-    // One of others, or none at all, is no avatar.
+    // Another workspace's picture, or an unknown one, cannot be an avatar.
     let stranger = app.tenant("unlimited").await;
     let theirs = stranger.upload("a.png", &picture::png(9, 9), &[]).await.data(201);
     for wrong in [theirs["id"].clone(), json!(999_999), json!("x")] {
         assert_eq!(t.put(&path, json!({ "avatar": wrong })).await.invalid(), ["avatar"]);
     }
-    // What is absent stays; null takes it away.
+    // An absent field is unchanged; null clears it.
     assert_eq!(t.put(&path, json!({ "title": "New" })).await.data(200)["avatar"], asset);
     assert!(t.put(&path, json!({ "avatar": null })).await.data(200)["avatar"].is_null());
     assert!(!String::from_utf8(app.page("/@acme").await.body).unwrap().contains("<img"));
     t.delete(&picture).await.expect(204);
 }
 
-/// Of two who at once give a picture to a page and delete it, one is refused: no page names a picture that is gone.
+/// If a page is given a picture while it is deleted, one request is refused: no page refers to a deleted picture.
 async fn an_avatar_is_held_by_who_gives_it(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let page = make(&t, json!({ "title": "T" })).await;
@@ -261,13 +261,13 @@ async fn a_repeated_request_has_one_effect(app: TestApp) {
         assert_eq!((first.status, &first.body), (again.status, &again.body));
         first
     };
-    // Without a slug: a second page would have got another one.
+    // Without a slug: a second page would get another one.
     let body = json!({ "title": "Once", "links": [link("a")] });
     let made = twice("POST", &t.path("/link-in-bio"), body, "one").await.data(201);
     assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200), json!([made]));
     let path = t.path(&format!("/link-in-bio/{}", made["id"]));
     let changed = twice("PUT", &path, json!({ "links": [link("b"), link("c")] }), "two").await.data(200);
-    assert_eq!(t.get(&path).await.data(200), changed, "the links are not made anew");
+    assert_eq!(t.get(&path).await.data(200), changed, "the links are not created again");
     twice("DELETE", &path, json!({}), "three").await.expect(204);
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 0);
 }

@@ -1,4 +1,4 @@
-//! Pages of a list.
+//! Pagination of lists.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The API, driven over a socket as clients drive it, on both engines.
+//! The API over a real socket, on both engines.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Pictures on posts: which are taken, which are in use, and what the platforms say of them.
+//! Pictures on posts: which are accepted, which are in use, and the platforms' rules for them.
 
 use crier_common::domain::platform::Platform;
 use crier_common::store::accounts::{self, NewAccount};
@@ -34,7 +34,7 @@ async fn two(t: &Tenant<'_>) -> (i64, i64) {
     (upload(t, 20, 20).await, upload(t, 30, 20).await)
 }
 
-/// Which of the pictures are in use.
+/// Returns which of the pictures are in use.
 async fn used(app: &TestApp, ids: &[i64]) -> Vec<bool> {
     let mut used = Vec::new();
     for id in ids {
@@ -47,7 +47,7 @@ async fn delete_asset(app: &TestApp, brand: i64, id: i64) {
     app.write(async |tx| media::delete(tx, brand, id).await).await;
 }
 
-/// An account on a platform whose credentials nobody asks for.
+/// An account on a platform; its credentials are never checked.
 async fn account_on(t: &Tenant<'_>, platform: Platform) -> i64 {
     let new = NewAccount { platform, ..new_account(platform.as_str(), "token") };
     let made = t.app.write(async |tx| {
@@ -149,10 +149,10 @@ async fn a_draft_may_lose_a_picture_and_then_has_to_do_without(app: TestApp) {
     assert_eq!(t.put(&path, json!({ "overrides": other })).await.data(200)["media"], json!([one, two]));
     assert_eq!(app.number("SELECT count(*) FROM post_media").await, 1);
     let now = t.put(&path, json!({ "schedule_type": "now" })).await.data(200);
-    assert_eq!(now["status"], "publishing", "what is gone goes out nowhere");
+    assert_eq!(now["status"], "publishing", "a deleted picture is not published");
 }
 
-/// A post that failed on one account and, where `half`, is out on the other.
+/// A post that failed on one account and, if `half`, was published on the other.
 async fn failed(app: &TestApp, t: &Tenant<'_>, half: bool, body: Value) -> String {
     let made = create(t, body).await.data(201);
     app.sql("UPDATE jobs SET state = 'done'").await;
@@ -203,7 +203,7 @@ async fn a_picture_that_is_deleted_at_the_same_time_is_not_taken(app: TestApp) {
     media::lock(&mut deleting, t.brand, one).await.unwrap();
     let posting = create(&t, json!({ "schedule_type": "now", "media": [one], "accounts": [account] }));
     let delete = async {
-        // On SQLite the one who writes is waited for anyway.
+        // On SQLite the writer waits in any case.
         let waits =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         while app.is_postgres() && app.number(waits).await == 0 {
@@ -232,16 +232,16 @@ async fn platforms_judge_number_and_shape(app: TestApp) {
         let word = |p: &Value, name: &str| p[name].as_str().unwrap().to_owned();
         problems.iter().map(|p| (word(p, "field"), word(p, "code"))).collect()
     };
-    let told = |field: &str, code: &str| vec![(field.to_owned(), code.to_owned())];
+    let only = |field: &str, code: &str| vec![(field.to_owned(), code.to_owned())];
     let answer = ask(json!({ "content": "x", "media": [square, long], "accounts": [telegram, instagram] })).await;
-    assert_eq!((codes(&answer, 0), codes(&answer, 1)), (told("media", "image_ratio"), told("media", "image_ratio")));
+    assert_eq!((codes(&answer, 0), codes(&answer, 1)), (only("media", "image_ratio"), only("media", "image_ratio")));
     let answer = ask(json!({ "content": "x", "media": many, "accounts": [telegram] })).await;
-    assert_eq!(codes(&answer, 0), told("media", "too_many_images"));
+    assert_eq!(codes(&answer, 0), only("media", "too_many_images"));
     let own = json!([{ "account_id": telegram, "media": [long] }]);
     let answer = ask(json!({ "content": "x", "accounts": [telegram, instagram], "overrides": own })).await;
     assert_eq!(
         (codes(&answer, 0), codes(&answer, 1)),
-        (told("overrides.0.media", "image_ratio"), told("media", "image_required"))
+        (only("overrides.0.media", "image_ratio"), only("media", "image_required"))
     );
     assert_eq!(ask(json!({ "media": [square], "accounts": [telegram, instagram] })).await["valid"], true);
 

@@ -1,4 +1,4 @@
-//! Posts before their time: made, checked, changed, submitted, taken away.
+//! Posts before publishing: creating, validating, changing, submitting, deleting.
 
 use chrono::TimeDelta;
 use crier_common::domain::access::Role;
@@ -153,8 +153,9 @@ async fn platforms_rules_are_for_what_goes_out(app: TestApp) {
 async fn overrides_are_wishes_for_one_account(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, two) = (t.account("one").await, t.account("two").await);
-    let wish = json!({ "account_id": two, "content": "for two", "options": { "title": "T" } });
-    let made = create(&t, json!({ "content": "for all", "accounts": [one, two], "overrides": [wish] })).await.data(201);
+    let custom = json!({ "account_id": two, "content": "for two", "options": { "title": "T" } });
+    let made =
+        create(&t, json!({ "content": "for all", "accounts": [one, two], "overrides": [custom] })).await.data(201);
     assert_eq!((&made["targets"][0]["content"], &made["targets"][1]["content"]), (&Value::Null, &json!("for two")));
     let path = t.path(&format!("/posts/{}", made["id"]));
     let kept = t.put(&path, json!({ "accounts": [two] })).await.data(200);

@@ -1,4 +1,4 @@
-//! Posts once their publishing has begun: what can change, and what a second try tries.
+//! Posts after publishing has begun: what can change, and what a retry repeats.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ on_both_apps!(
     deleting_lets_what_is_in_flight_finish,
 );
 
-/// A post to two accounts whose targets and whose own status are as if a worker had left them so: its path and targets.
+/// Creates a post to two accounts with the statuses that a worker would have left; returns its path and targets.
 async fn left(t: &Tenant<'_>, post: &str, targets: [&str; 2]) -> (String, [i64; 2]) {
     let accounts = [t.account("one").await, t.account("two").await];
     let body = json!({ "content": "x", "schedule_type": "now", "accounts": accounts });
@@ -60,8 +60,8 @@ async fn now_tries_the_failed_alone(app: TestApp) {
     let (path, [done, failed]) = left(&t, "partially_published", ["published", "failed"]).await;
     t.put(&path, json!({ "content": "y" })).await.refused(409, "post_not_editable");
     let account = t.get(&path).await.data(200)["targets"][1]["account_id"].clone();
-    let wish = json!([{ "account_id": account, "content": "better" }]);
-    let again = t.put(&path, json!({ "schedule_type": "now", "overrides": wish })).await.data(200);
+    let overrides = json!([{ "account_id": account, "content": "better" }]);
+    let again = t.put(&path, json!({ "schedule_type": "now", "overrides": overrides })).await.data(200);
     assert_eq!(again["status"], "publishing");
     let statuses: Vec<&Value> = again["targets"].as_array().unwrap().iter().map(|t| &t["status"]).collect();
     assert_eq!(statuses, ["published", "pending"]);

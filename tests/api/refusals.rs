@@ -1,5 +1,5 @@
-//! Requests that are refused, at the endpoints that do more than one transaction's work: whatever the reason, no row of any
-//! table is another than before, and no platform and no AI was asked.
+//! Refused requests at the endpoints that need more than one transaction: whatever the reason, no row of any table
+//! changes, and no platform and no AI is called.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::support::store::{TestStore, on_both};
 
 on_both!(a_refused_request_leaves_no_trace, an_account_over_the_cap_claims_nothing);
 
-/// What says only that there was a request: when its key was used.
+/// Tables that record only that there was a request: when its key was used.
 const TRACES: &[&str] = &["api_keys"];
 
-/// All rows of all tables, as texts.
+/// All rows of all tables, as text.
 async fn rows(app: &TestApp) -> BTreeMap<String, String> {
     let tables = match app.is_postgres() {
         true => "SELECT string_agg(tablename::text, ',') FROM pg_tables WHERE schemaname = 'public'",
@@ -51,7 +51,7 @@ async fn send(t: &Tenant<'_>, method: &str, path: &str, body: Option<&Value>) ->
 
 async fn a_refused_request_leaves_no_trace(s: TestStore) {
     let app = AiApp::start(s).await;
-    // No feature is missing; caps are as small as they can be.
+    // All features are available; caps are as small as possible.
     let (t, other) = (app.tenant("business").await, app.tenant("unlimited").await);
     let _ = app.connector.real.set(Sandbox::new(app.store.store.clone(), app.url.clone()));
     other.account("taken").await;
@@ -116,14 +116,14 @@ async fn a_refused_request_leaves_no_trace(s: TestStore) {
     assert_eq!(rows(&app).await, before);
     assert_eq!(app.ai.asked().await.len(), 0);
     let asked = app.connector.connects.load(std::sync::atomic::Ordering::SeqCst) - connects;
-    // For each handle that may have been one of the brand's: the cap is known only with the platform's answer.
+    // One call for each handle that may be the brand's already: without the platform's response the cap is unknown.
     assert_eq!(asked, 3);
     assert!(app.connector.revoked.lock().unwrap().is_empty());
     let list = t.get(&accounts).await.data(200);
     assert!(list.as_array().unwrap().iter().any(|a| a["id"] == account));
 }
 
-/// Nor is a platform asked of which the brand has no account.
+/// A platform on which the brand has no account is not called either.
 async fn an_account_over_the_cap_claims_nothing(s: TestStore) {
     let app = TestApp::start(s).await;
     let (t, other) = (app.tenant("free").await, app.tenant("free").await);
@@ -135,7 +135,7 @@ async fn an_account_over_the_cap_claims_nothing(s: TestStore) {
     t.post(&t.path("/social-accounts"), body.clone()).await.refused(402, "limit_reached");
     assert_eq!(app.number("SELECT count(*) FROM sandbox_handles").await, 3);
     other.post(&other.path("/social-accounts"), body).await.expect(201);
-    // The three are of another platform now.
+    // The three accounts now belong to another platform.
     app.sql(format!("UPDATE social_accounts SET platform = 'telegram' WHERE workspace_id = {}", t.workspace)).await;
     let connects = || app.connector.connects.load(std::sync::atomic::Ordering::SeqCst);
     let before = connects();

@@ -1,4 +1,4 @@
-//! The sandbox's pages, which anyone may read, and comment on.
+//! The sandbox's public pages, which anyone can read and comment on.
 
 use chrono::TimeDelta;
 use crier_common::store::sandbox::{self, MAX_COMMENTS};
@@ -14,7 +14,7 @@ on_both_apps!(
     a_path_that_no_database_can_take_does_not_exist,
 );
 
-/// So many posts of the handle, the oldest first.
+/// Publishes the given number of posts under the handle; returns their ids, oldest first.
 async fn posts(app: &TestApp, count: usize) -> Vec<i64> {
     let workspace = app.workspace().await;
     app.write(async |tx| {
@@ -38,7 +38,7 @@ async fn comment(app: &TestApp, post: i64, text: &str) -> Reply {
     send(app, post, &format!("name=Vera&body={text}")).await
 }
 
-/// A page's text.
+/// Returns a page's text.
 async fn page(app: &TestApp, path: &str) -> String {
     let reply = app.page(path).await;
     reply.is(200);
@@ -65,7 +65,7 @@ async fn a_timeline_has_pages(app: TestApp) {
         }
     }
     assert_eq!(seen, (0..45).rev().collect::<Vec<_>>());
-    // The address of a post shows it, however many came after it.
+    // A post's address shows it, however many posts came after it.
     let text = page(&app, &format!("/sandbox/demo?from={}", made[7])).await;
     assert_eq!((numbers(&text)[0], numbers(&text).len()), ("007", 8));
     assert!(text.contains(&format!("<a href=\"/sandbox/demo?from={0}#post-{0}\">", made[7])), "{text}");
@@ -103,7 +103,7 @@ async fn comments_are_counted_by_address(app: TestApp) {
     assert_eq!((refused.header("retry-after"), refused.header("x-ratelimit-remaining")), (Some("1"), Some("0")));
     assert!(refused.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")), "{refused:?}");
     assert_eq!(app.number("SELECT count(*) FROM sandbox_comments").await, 60);
-    // It is the allowance of whoever has no valid key; the page is still there.
+    // The allowance is that of clients without a valid key; the page remains available.
     app.request("GET", "/brands").send().await.refused(429, "rate_limited");
     page(&app, "/sandbox/demo").await;
     app.clock.advance(TimeDelta::seconds(1));
@@ -145,7 +145,7 @@ async fn a_page_stays_small_whatever_visitors_write(app: TestApp) {
     .await;
     let text = page(&app, "/sandbox/demo").await;
     assert_eq!(text.matches("<li id=\"comment-").count(), 20 * 10);
-    // Each `<` is five characters there.
+    // Each `<` is escaped to five characters.
     assert!(text.len() < 2_500_000, "{}", text.len());
 }
 
@@ -162,7 +162,7 @@ async fn a_path_that_no_database_can_take_does_not_exist(app: TestApp) {
         t.get(&t.path(&format!("/posts/{part}"))).await.refused(404, "not_found");
         t.get(&format!("/{part}")).await.refused(404, "not_found");
     }
-    // What has the form of a path but not that of a handle is not looked up either.
+    // A valid path that is not a valid handle is not looked up either.
     for part in ["Demo", "a%2Fb", "%27", "%C3%A4", "%20", &"a".repeat(33)] {
         app.page(&format!("/sandbox/{part}")).await.not_found();
     }

@@ -1,5 +1,5 @@
-//! Nobody reaches what is another's, by any endpoint: neither through the other's brand, nor with the other's ids below
-//! one's own.
+//! No endpoint gives access to another tenant's records: neither through the other's brand, nor with the other's ids
+//! below one's own.
 
 use chrono::TimeDelta;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::support::picture;
 
 on_both_apps!(another_tenants_ids_lead_nowhere, lists_hold_ones_own, another_brand_of_ones_own_is_another);
 
-/// One of everything that has an id.
+/// One of each record that has an id.
 struct Things {
     account: i64,
     post: i64,

@@ -16,7 +16,7 @@ fn link(title: &str) -> Value {
     json!({ "title": title, "url": "https://example.com/" })
 }
 
-/// Pages that are hard to show, by the words that their pictures are found by.
+/// Pages that are hard to render, with the names of their screenshots.
 fn odd_pages() -> Vec<(&'static str, Value)> {
     let many: Vec<Value> = (1..=100).map(|n| link(&format!("Link number {n}"))).collect();
     vec![

@@ -1,8 +1,8 @@
-//! Pages in a real browser: Debian's chromium, without a window. Where there is none, the tests say so and pass.
+//! Pages in a real browser: Debian's chromium, headless. Without a browser the tests print a notice and pass.
 //!
-//! Pictures are left in `target/screenshots`, to be looked at.
+//! Screenshots are left in `target/screenshots` for inspection.
 //!
-//! **To add one:** a file here that opens its pages with [`Browser`].
+//! **To add one:** add a file here that opens its pages with [`Browser`].
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -15,7 +15,7 @@ use tokio::process::Command;
 mod bio;
 
 const PROGRAMS: &[&str] = &["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-/// For one page; it takes a second or two.
+/// For one page, which normally takes a second or two.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub struct Browser {
@@ -24,7 +24,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// `None` where there is no browser on this machine, which is told.
+    /// Returns `None`, and prints a notice, if there is no browser on this machine.
     #[expect(clippy::print_stderr, reason = "whoever runs the tests is to see what was left out")]
     pub fn find() -> Option<Self> {
         let Some(program) = PROGRAMS.iter().find(|program| Path::new(program).exists()) else {
@@ -34,9 +34,9 @@ impl Browser {
         Some(Self { program, profile: tempfile::tempdir().unwrap() })
     }
 
-    /// Opens a page and gives what it printed, after the console was found empty.
+    /// Opens a page and returns the browser's output; fails if the console contains messages.
     async fn run(&self, url: &str, arguments: &[String]) -> String {
-        // Pages of one browser share nothing and may be opened at once.
+        // Pages of one browser share nothing and can be opened concurrently.
         let profile = tempfile::tempdir_in(self.profile.path()).unwrap();
         let child = Command::new(self.program)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"])
@@ -50,17 +50,17 @@ impl Browser {
         let output = tokio::time::timeout(PATIENCE, child).await.expect("the browser ends").unwrap();
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{url}: {log}");
-        let told: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
-        assert!(told.is_empty(), "{url}: the browser complains: {told:#?}");
+        let messages: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+        assert!(messages.is_empty(), "{url}: console messages: {messages:#?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The page as the browser understood it.
+    /// The page's DOM as the browser parsed it.
     pub async fn dom(&self, url: &str) -> String {
         self.run(url, &["--dump-dom".to_owned()]).await
     }
 
-    /// A picture of the page in a window of this size.
+    /// Saves a screenshot of the page in a window of this size.
     pub async fn picture(&self, url: &str, name: &str, (width, height): (u32, u32)) -> PathBuf {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots");
         std::fs::create_dir_all(&folder).unwrap();
@@ -74,7 +74,7 @@ impl Browser {
     }
 }
 
-/// Width and height, from a PNG's head.
+/// Width and height, from a PNG's header.
 fn size_of_png(bytes: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     bytes.starts_with(b"\x89PNG\r\n\x1a\n").then_some(())?;

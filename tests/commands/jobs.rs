@@ -1,4 +1,4 @@
-//! `crier jobs …`. The program's clock is the real one, months after the tests' own: what a test makes is old to it.
+//! `crier jobs …`. The program uses the real clock, months after the tests' clock: what a test creates is old to it.
 
 use crier_common::domain::job::{Kind, Outcome, State};
 use crier_common::domain::post::{PostStatus, TargetStatus};
@@ -22,7 +22,7 @@ worker_on_both![
     a_retry_that_is_broken_off_leaves_every_job_whole,
 ];
 
-/// Dead publish jobs with their failed targets: `(post, target, job)`.
+/// Creates dead publish jobs with failed targets: `(post, target, job)`.
 async fn dead(w: &TestWorker, count: usize) -> Vec<(i64, i64, i64)> {
     let mut made = Vec::new();
     for _ in 0..count {
@@ -41,7 +41,7 @@ async fn dead(w: &TestWorker, count: usize) -> Vec<(i64, i64, i64)> {
     made
 }
 
-/// Every revived job has a target that waits for it, every dead one a failed target.
+/// Asserts that revived jobs have pending targets and dead jobs failed ones; returns the number of revived jobs.
 async fn is_whole(w: &TestWorker, made: &[(i64, i64, i64)]) -> usize {
     let mut revived = 0;
     for (post, target, job) in made {
@@ -105,26 +105,26 @@ async fn a_mistake_is_answered_with_what_would_be_right(w: TestWorker) {
         (&["cancel", "1", "--lane", "account:1"], "cannot be used with"),
         (&["cancel", "--kind", "noop", "--state", "running"], "a job that is running cannot be cancelled"),
     ] {
-        let said = crier(&w, &[&["jobs"], args].concat());
-        assert!(said.refused(2).contains(right), "{args:?}: {}", said.err);
+        let output = crier(&w, &[&["jobs"], args].concat());
+        assert!(output.refused(2).contains(right), "{args:?}: {}", output.err);
     }
     assert!(crier(&w, &["jobs", "show", "99"]).refused(1).contains("there is no job 99"));
     assert!(crier(&w, &["jobs", "resume", "noop"]).refused(1).contains("noop is not paused"));
 }
 
 async fn all_dead_jobs_of_a_kind_are_run_again(w: TestWorker) {
-    // More than a batch.
+    // More than one batch.
     let died = dead(&w, 120).await;
-    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "deliver_webhook"]);
-    assert_eq!(said.done(), "Run again: 0.\n");
-    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--lane", "account:0"]);
-    assert_eq!(said.done(), "Run again: 0.\n");
-    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "3000d"]);
-    assert_eq!(said.done(), "Run again: 0.\n");
-    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "1h"]);
-    assert_eq!((said.done(), said.err.as_str()), ("Run again: 120.\n", ""));
+    let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "deliver_webhook"]);
+    assert_eq!(output.done(), "Run again: 0.\n");
+    let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--lane", "account:0"]);
+    assert_eq!(output.done(), "Run again: 0.\n");
+    let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "3000d"]);
+    assert_eq!(output.done(), "Run again: 0.\n");
+    let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "1h"]);
+    assert_eq!((output.done(), output.err.as_str()), ("Run again: 120.\n", ""));
     assert_eq!(is_whole(&w, &died).await, 120);
-    // They run as if they were new; the scheduler rings for what a command made ready.
+    // They run like new jobs; the scheduler notifies workers of jobs that a command made ready.
     w.clock.advance(chrono::TimeDelta::days(300));
     w.sql(format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}'", w.later(-20).to_rfc3339())).await;
     w.run_jobs().await;
@@ -135,15 +135,15 @@ async fn all_dead_jobs_of_a_kind_are_run_again(w: TestWorker) {
 
 async fn a_job_that_cannot_be_run_again_stands_in_nobodys_way(w: TestWorker) {
     let died = dead(&w, 6).await;
-    // One's post is deleted, one has another job by now, one's row cannot be read.
+    // One job's post is deleted, one target has another job by now, one target's row cannot be read.
     w.write(async |tx| posts::delete(tx, died[1].0).await).await;
     let other = w.enqueue(died[2].1, w.account.id, w.later(60)).await;
     w.sql(format!("UPDATE post_targets SET platform = 'nonsense' WHERE id = {}", died[4].1)).await;
-    let said = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]);
-    assert!(said.refused(1).contains("1 jobs could not be changed"), "{said:?}");
-    assert!(said.out.contains("Run again: 3.\n"), "{said:?}");
+    let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]);
+    assert!(output.refused(1).contains("1 jobs could not be changed"), "{output:?}");
+    assert!(output.out.contains("Run again: 3.\n"), "{output:?}");
     for why in ["nothing left to do", "has another job", "the database refused it"] {
-        assert!(said.out.lines().any(|line| line.starts_with("Left: 1, since ") && line.contains(why)), "{said:?}");
+        assert!(output.out.lines().any(|line| line.starts_with("Left: 1, since ") && line.contains(why)), "{output:?}");
     }
     w.sql("UPDATE post_targets SET platform = 'sandbox'").await;
     assert_eq!(w.state(other).await, State::Scheduled);
@@ -156,10 +156,12 @@ async fn ids_are_changed_one_by_one_and_refused_with_a_reason(w: TestWorker) {
     let died = dead(&w, 2).await;
     let (job, gone) = (died[0].2.to_string(), died[1].2.to_string());
     w.write(async |tx| posts::delete(tx, died[1].0).await).await;
-    let said = crier(&w, &["jobs", "retry", &gone, "999", &job]);
-    assert_eq!(said.out, format!("Job {job} (publish_target) is ready again.\n"));
-    assert!(said.refused(1).contains(&format!("job {gone} is left as it is: what it acts on has nothing left to do")));
-    assert!(said.err.contains("there is no job 999"));
+    let output = crier(&w, &["jobs", "retry", &gone, "999", &job]);
+    assert_eq!(output.out, format!("Job {job} (publish_target) is ready again.\n"));
+    assert!(
+        output.refused(1).contains(&format!("job {gone} is left as it is: what it acts on has nothing left to do"))
+    );
+    assert!(output.err.contains("there is no job 999"));
     assert_eq!(is_whole(&w, &died[..1]).await, 1);
     assert!(crier(&w, &["jobs", "retry", &job]).refused(1).contains("is ready: it runs by itself"));
     assert!(crier(&w, &["jobs", "cancel", &gone]).refused(1).contains("is dead: only what has not begun"));
@@ -182,16 +184,16 @@ async fn what_has_not_begun_is_cancelled_by_a_filter(w: TestWorker) {
     w.claim(&[running.id], "w").await;
     let lane = format!("account:{one}");
     let args = ["jobs", "cancel", "--kind", "publish_target", "--lane", &lane];
-    let said = crier(&w, &args);
-    assert_eq!(said.done(), "Running, and not cancelled: 1. What has begun goes on.\nCancelled: 1.\n");
+    let output = crier(&w, &args);
+    assert_eq!(output.done(), "Running, and not cancelled: 1. What has begun goes on.\nCancelled: 1.\n");
     assert_eq!(w.job_of(later).await.state, State::Cancelled);
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     assert_eq!(w.job_of(now[0]).await.state, State::Running);
     assert_eq!(w.job_of(now[1]).await.state, State::Ready, "another lane's");
-    let said = crier(&w, &["jobs", "cancel", "--kind", "publish_target", "--state", "scheduled"]);
-    assert!(said.done().ends_with("Cancelled: 0.\n"));
-    let said = crier(&w, &["jobs", "cancel", "--older-than", "1d", "--state", "ready"]);
-    assert!(said.done().ends_with("Cancelled: 1.\n"), "{said:?}");
+    let output = crier(&w, &["jobs", "cancel", "--kind", "publish_target", "--state", "scheduled"]);
+    assert!(output.done().ends_with("Cancelled: 0.\n"));
+    let output = crier(&w, &["jobs", "cancel", "--older-than", "1d", "--state", "ready"]);
+    assert!(output.done().ends_with("Cancelled: 1.\n"), "{output:?}");
     assert_eq!(w.job_of(now[1]).await.state, State::Cancelled);
 }
 
@@ -235,13 +237,13 @@ async fn all_that_is_known_of_a_publish_is_shown(w: TestWorker) {
     assert!(text.done().contains(&format!("subject          target {target} of post {post}")), "{}", text.out);
     assert!(text.done().contains("trace            request-1"), "{}", text.out);
     assert!(text.done().contains("retried"), "{}", text.out);
-    assert!(!text.done().contains("Fresh bread"), "what somebody wrote stays out: {}", text.out);
+    assert!(!text.done().contains("Fresh bread"), "a user's text must not be shown: {}", text.out);
     w.sql(format!("DELETE FROM posts WHERE id = {post}")).await;
     assert_eq!(crier(&w, &["jobs", "show", &id, "--json"]).json()["subject"], "gone");
 }
 
 async fn all_that_is_known_of_a_delivery_is_shown(w: TestWorker) {
-    // Nobody listens there.
+    // No server listens there.
     let webhook = w.listen_at("http://127.0.0.1:9/hook").await;
     w.publish_one().await;
     w.run_jobs().await;
@@ -254,7 +256,7 @@ async fn all_that_is_known_of_a_delivery_is_shown(w: TestWorker) {
     assert!(shown["attempts"][0]["error"].is_string());
 }
 
-/// Ctrl-C in the middle.
+/// Interrupts the command with Ctrl-C.
 async fn a_retry_that_is_broken_off_leaves_every_job_whole(w: TestWorker) {
     let died = dead(&w, 400).await;
     let dir = tempfile::tempdir().unwrap();
@@ -271,7 +273,7 @@ async fn a_retry_that_is_broken_off_leaves_every_job_whole(w: TestWorker) {
     retry.wait().unwrap();
     let revived = is_whole(&w, &died).await;
     assert_eq!(revived % 50, 0, "in whole batches");
-    // What is left can be run again by the same command.
+    // The same command can run the remaining jobs again.
     crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]).done();
     assert_eq!(is_whole(&w, &died).await, 400);
     assert!(jobs::is_running(&mut w.conn().await, Kind::PublishTarget, died[0].1).await.is_ok_and(|running| !running));

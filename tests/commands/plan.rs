@@ -1,4 +1,4 @@
-//! `crier plan`: what is used of the AI's credits, and where months begin.
+//! `crier plan`: used AI credits, and where months begin.
 
 use crier_common::domain::ai::Operation;
 use crier_common::store::ai_credits::{self, Want};
@@ -17,7 +17,7 @@ on_both!(
 
 async fn credits_are_told_by_workspace_and_by_brand(s: TestStore) {
     let w = s.world().await;
-    // Commands live by the clock of the machine.
+    // Commands use the machine's clock.
     let now = crier_common::clock::Clock::system().now();
     s.clock.advance(now - s.now());
     for (operation, credits, paid) in
@@ -64,7 +64,7 @@ async fn a_time_zone_is_set_with_the_plan(s: TestStore) {
     assert_eq!(zone, "Europe/Berlin", "what is not named stays");
 }
 
-/// Runs `crier` with these arguments and a file of plans.
+/// Runs `crier` with these arguments and a plans file.
 fn with_plans(s: &TestStore, plans: &std::path::Path, args: &[&str]) -> Said {
     let dir = tempfile::tempdir().unwrap();
     run(command(s, args)
@@ -77,10 +77,10 @@ fn with_plans(s: &TestStore, plans: &std::path::Path, args: &[&str]) -> Said {
 async fn what_is_wrong_with_a_plans_file_is_told(s: TestStore) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plans.toml");
-    let told = |bytes: &[u8]| {
+    let error_of = |bytes: &[u8]| {
         std::fs::write(&file, bytes).unwrap();
-        let said = with_plans(&s, &file, &["plan", "list"]);
-        let err = said.refused(2).to_owned();
+        let output = with_plans(&s, &file, &["plan", "list"]);
+        let err = output.refused(2).to_owned();
         assert!(err.contains("CRIER_PLANS_FILE: ") && err.contains("plans.toml: "), "{err}");
         assert!(!err.contains("panicked"), "{err}");
         err
@@ -97,13 +97,13 @@ async fn what_is_wrong_with_a_plans_file_is_told(s: TestStore) {
         ("[plans.a]\n[plans.a]", "line 2 is no TOML"),
         ("", "write at least one table such as [plans.unlimited]"),
     ] {
-        let err = told(text.as_bytes());
+        let err = error_of(text.as_bytes());
         assert!(err.contains(words), "{text}: {err}");
     }
-    assert!(told(b"[plans.a]\n# \xff\n").contains("UTF-8"));
+    assert!(error_of(b"[plans.a]\n# \xff\n").contains("UTF-8"));
     for path in [dir.path().to_owned(), dir.path().join("plans.toml/x"), dir.path().join("absent")] {
-        let said = with_plans(&s, &path, &["plan", "list"]);
-        let err = said.refused(2);
+        let output = with_plans(&s, &path, &["plan", "list"]);
+        let err = output.refused(2);
         assert!(err.contains("CRIER_PLANS_FILE: ") && err.contains("name a TOML file"), "{err}");
     }
     std::fs::write(&file, "[plans.solo]\nbrands = 1\n").unwrap();
@@ -120,12 +120,12 @@ async fn nothing_starts_without_the_plans_in_use(s: TestStore) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plans.toml");
     std::fs::write(&file, "[plans.solo]\n").unwrap();
-    let told = |said: Said| {
-        let err = said.refused(2).to_owned();
+    let refused = |output: Said| {
+        let err = output.refused(2).to_owned();
         assert!(err.contains("CRIER_PLANS_FILE: it lacks plans that workspaces are on: pro."), "{err}");
     };
     for args in [["serve"], ["migrate"]] {
-        told(with_plans(&s, &file, &args));
+        refused(with_plans(&s, &file, &args));
     }
     if s.is_postgres() {
         let redis = servers::redis().await;
@@ -138,10 +138,10 @@ async fn nothing_starts_without_the_plans_in_use(s: TestStore) {
                 .env("CRIER_PLANS_FILE", &file)
                 .env("CRIER_DATA_DIR", dir.path())
                 .env("CRIER_OPS_ADDR", format!("127.0.0.1:{}", free_port()));
-            told(run(&mut process));
+            refused(run(&mut process));
         }
     }
-    // What the message says helps.
+    // The remedy in the message works.
     with_plans(&s, &file, &["plan", "set", "--user", "ann@example.com", "solo"]).done();
     with_plans(&s, &file, &["migrate"]).done();
 }

@@ -16,7 +16,7 @@ use crate::support::servers::{free_port, signal};
 
 const SECRET: &str = "whsec_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN";
 
-/// The command, listening.
+/// The running command.
 struct Listening {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -24,7 +24,7 @@ struct Listening {
     dir: tempfile::TempDir,
 }
 
-/// Not yet started; one that does not end by itself is ended, so that a test fails and does not hang.
+/// The command, not yet started; `timeout` kills it if it does not exit, so that a test fails instead of hanging.
 fn command(dir: &tempfile::TempDir, args: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after", "1", "90"]).arg(program("crier")).args(["webhooks", "listen"]).args(args);
@@ -36,7 +36,7 @@ fn command(dir: &tempfile::TempDir, args: &[&str]) -> Command {
 impl Listening {
     fn start(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // An installation's configuration, and a wrong one: nothing of it matters here.
+        // An installation's configuration, and an invalid one: the command ignores it.
         std::fs::write(dir.path().join("crier.toml"), "database_url = 5").unwrap();
         let mut child = command(&dir, args).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -47,7 +47,7 @@ impl Listening {
         Self { child, stderr, addr, dir }
     }
 
-    /// Sends these bytes; gives the whole answer. Where more was sent than is read, it may be lost with the connection.
+    /// Sends these bytes; returns the whole response, which may be lost if the server does not read all bytes.
     fn send(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.addr).unwrap();
         let _ = stream.write_all(bytes);
@@ -61,7 +61,7 @@ impl Listening {
         self.send(&[head.as_bytes(), body].concat())
     }
 
-    /// Waits for its end.
+    /// Waits for the command to exit.
     fn end(mut self) -> Said {
         let (mut out, mut err) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -84,7 +84,7 @@ fn objects(out: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// An endpoint at a port of this machine for `brand.created`: its id and its secret.
+/// Registers an endpoint for `brand.created` at a local port; returns its id and its secret.
 async fn register(crier: &Installation, port: u16) -> (i64, String) {
     let url = format!("http://127.0.0.1:{port}/");
     let made = crier.write("/webhooks", json!({ "url": url, "events": ["brand.created"] })).await;
@@ -105,25 +105,29 @@ async fn real_deliveries_are_shown_and_their_signatures_checked() {
         Listening::start(&["--port", &failing, "--secret", &refused, "--status", "503", "--json", "--count", "2"]);
     let brand = crier.brand().await;
 
-    let said = right.end();
-    let [shown] = objects(said.done()).try_into().unwrap();
+    let output = right.end();
+    let [shown] = objects(output.done()).try_into().unwrap();
     let headers = &shown["headers"];
     assert_eq!((&shown["method"], &shown["path"], &shown["signature"]), (&json!("POST"), &json!("/"), &json!("ok")));
     assert_eq!((&shown["again"], &headers["x-webhook-event"]), (&json!(false), &json!("brand.created")));
     let body = shown["body"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(body).unwrap()["data"]["brand_id"], brand);
     let guide = page::read("docs/webhooks.md").to_lowercase();
-    let told = |name: &&String| name.starts_with("x-webhook-") && guide.contains(&format!("\n| `{name}` |"));
-    assert_eq!(headers.as_object().unwrap().keys().filter(told).count(), 5, "the guide has them all: {headers}");
+    let documented = |name: &&String| name.starts_with("x-webhook-") && guide.contains(&format!("\n| `{name}` |"));
+    assert_eq!(
+        headers.as_object().unwrap().keys().filter(documented).count(),
+        5,
+        "the guide lists them all: {headers}"
+    );
     let at = headers["x-webhook-timestamp"].as_str().unwrap().parse().unwrap();
     assert_eq!(headers["x-webhook-signature"], sign(&SecretString::from(secret), at, body.as_bytes()));
 
-    let said = wrong.end();
-    let out = said.done();
+    let output = wrong.end();
+    let out = output.done();
     assert!(out.contains("  brand.created  delivery ") && out.contains("POST /\nSIGNATURE WRONG: "), "{out}");
     assert!(out.contains("does not match the body; is --secret this endpoint's") && out.contains("\"brand_id\": "));
 
-    // The status that it was told is what Crier hears; a delivery that comes back is known again.
+    // Crier receives the configured status; a repeated delivery is recognized.
     let path = format!("/webhooks/{webhook}/deliveries");
     let delivery = until("a refused delivery", || async {
         let first = crier.read(&path).await?["data"][0].clone();
@@ -131,8 +135,8 @@ async fn real_deliveries_are_shown_and_their_signatures_checked() {
     })
     .await;
     crier.write(&format!("{path}/{}/retry", delivery["id"]), json!({})).await;
-    let said = again.end();
-    let shown = objects(said.done());
+    let output = again.end();
+    let shown = objects(output.done());
     let what: Vec<_> = shown.iter().map(|one| (&one["headers"]["x-webhook-delivery-id"], &one["again"])).collect();
     let id = json!(delivery["id"].to_string());
     assert_eq!(what, [(&id, &json!(false)), (&id, &json!(true))]);
@@ -160,8 +164,8 @@ fn whatever_comes_is_shown_or_refused_and_breaks_nothing() {
     let whole = [&b"\"large\""[..], &large[8..]].concat();
     assert!(listening.post("", &whole).starts_with("HTTP/1.1 204 "));
 
-    let said = listening.end();
-    let out = said.done();
+    let output = listening.end();
+    let out = output.done();
     for expected in [
         "  (none)  delivery (none)  event (none)  POST /hook?a=b\nSIGNATURE MISSING: ",
         "SIGNATURE WRONG: the signature header has no valid t and v1; ",
@@ -172,9 +176,14 @@ fn whatever_comes_is_shown_or_refused_and_breaks_nothing() {
     ] {
         assert!(out.contains(expected), "{expected}: {out}");
     }
-    assert!(!out.contains(|c: char| c.is_control() && c != '\n'), "nobody but us commands the terminal");
-    assert!(said.err.contains(" sent no whole HTTP request: "), "{}", said.err);
-    assert_eq!(said.err.matches("POST /hook?a=b: refused, the body is larger than 1 MiB\n").count(), 1, "{}", said.err);
+    assert!(!out.contains(|c: char| c.is_control() && c != '\n'), "control characters must be removed");
+    assert!(output.err.contains(" sent no whole HTTP request: "), "{}", output.err);
+    assert_eq!(
+        output.err.matches("POST /hook?a=b: refused, the body is larger than 1 MiB\n").count(),
+        1,
+        "{}",
+        output.err
+    );
 }
 
 #[test]
@@ -182,13 +191,13 @@ fn at_the_start_it_says_how_to_register_it() {
     let listening = Listening::start(&["--port", "0"]);
     let url = format!("http://{}/", listening.addr);
     signal(&listening.child, "INT");
-    let said = listening.end();
-    assert_eq!((said.done(), said.err.contains("CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8")), ("", true));
-    let curl = said.err.lines().find(|line| line.starts_with("  curl -X POST \"$API/webhooks\" ")).unwrap();
+    let output = listening.end();
+    assert_eq!((output.done(), output.err.contains("CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8")), ("", true));
+    let curl = output.err.lines().find(|line| line.starts_with("  curl -X POST \"$API/webhooks\" ")).unwrap();
     let (_, body) = curl.rsplit_once("-d '").unwrap();
     let body: Value = serde_json::from_str(body.trim_end_matches('\'')).unwrap();
     assert_eq!(body, json!({ "url": url, "events": ["post.published", "post.failed"] }));
-    assert!(said.err.contains("--secret whsec_"), "{}", said.err);
+    assert!(output.err.contains("--secret whsec_"), "{}", output.err);
 }
 
 #[test]
@@ -205,10 +214,10 @@ fn who_is_slow_is_sent_away_and_holds_up_nobody() {
     let mut rest = Vec::new();
     let _ = head.read_to_end(&mut rest);
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{rest:?}");
-    // The other one is still at it, and is not waited for.
+    // The other connection is still open; the command does not wait for it.
     signal(&listening.child, "TERM");
-    let said = listening.end();
-    assert_eq!(objects(said.done()).len(), 1);
+    let output = listening.end();
+    assert_eq!(objects(output.done()).len(), 1);
     drop(body);
 }
 

@@ -1,5 +1,5 @@
-//! `kill -9` while the AI's provider is asked, and at whatever comes after: the credits come back unless there is an answer,
-//! the key is free again, and nothing is stored that nobody knows of.
+//! `kill -9` during the call to the AI provider, and at any later point: the credits are released unless there is a
+//! response, the key is free again, and nothing is stored without a record.
 
 use std::time::Duration;
 
@@ -27,11 +27,11 @@ async fn credits_outlive_a_kill(ai: AiServer, mut crier: Installation) {
     assert_eq!((crier.number(HELD).await, crier.number(USED).await), (1, 15));
     let api = crier.of("api");
     crier.kill(&api);
-    assert!(asking.await.expect("no panic").is_none(), "nobody answers");
+    assert!(asking.await.expect("no panic").is_none(), "there is no response");
     hold.let_go();
     crier.start_all().await;
     assert_eq!(crier.number(HELD).await, 1, "its lease is not over yet");
-    // What a minute would do.
+    // Expires the leases, which would take a minute.
     crier.execute("UPDATE ai_reservations SET lease_until = '2026-01-01T00:00:00+00:00'").await;
     crier.execute("UPDATE idempotency_keys SET lease_until = '2026-01-01T00:00:00+00:00'").await;
     until("the credits are back", || async { (crier.number(HELD).await == 0).then_some(()) }).await;
@@ -47,7 +47,8 @@ const ALL_DEAD: [&str; 2] = [
     "UPDATE ai_reservations SET lease_until = '2026-01-01T00:00:00+00:00'",
     "UPDATE idempotency_keys SET lease_until = '2026-01-01T00:00:00+00:00' WHERE lease_until IS NOT NULL",
 ];
-/// After the provider's answer: what comes then is looking at the picture, storing its row and its bytes, and the answer.
+/// Milliseconds after the provider's response. The next steps are checking the picture, storing its row and its bytes,
+/// and the response.
 const MOMENTS: [u64; 6] = [0, 5, 20, 40, 80, 160];
 
 async fn pictures_outlive_kills(ai: AiServer, mut crier: Installation) {
@@ -65,7 +66,7 @@ async fn pictures_outlive_kills(ai: AiServer, mut crier: Installation) {
         });
         hold.asked().await;
         hold.let_go();
-        // The moment of the kill is the fault itself: it falls into whatever step the request is at.
+        // The moment of the kill is the fault itself: it hits whatever step the request has reached.
         tokio::time::sleep(Duration::from_millis(moment)).await;
         crier.kill(&api);
         asking.await.expect("no panic");
@@ -83,7 +84,7 @@ async fn pictures_outlive_kills(ai: AiServer, mut crier: Installation) {
         let asked = ai.asked().await.len();
         let (status, answer) = crier.call("POST", &path, Some(body.clone()), &key).await.expect("an answer");
         assert_eq!((status, &answer["data"]["credits_used"]), (201, &json!(240)), "{moment} ms: {answer}");
-        assert_eq!(ai.asked().await.len() - asked, usize::from(!answered), "what was answered is not asked again");
+        assert_eq!(ai.asked().await.len() - asked, usize::from(!answered), "an answered request is not repeated");
         assert_eq!((crier.number(HELD).await, crier.number(USED).await), (0, 240 * round));
         assert_eq!(crier.number("SELECT count(*) FROM media").await, round);
         every_file_has_its_row(&crier).await;

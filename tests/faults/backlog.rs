@@ -1,5 +1,5 @@
-//! Thousands of jobs due at one moment. Each is run once and to its end, the bell and the worker's memory stay within their
-//! bounds, and other kinds of jobs go on meanwhile.
+//! Thousands of jobs due at once. Each runs once, to its end; the notifier and the worker's memory stay within their
+//! limits, and other kinds of jobs continue meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::support::process::Installation;
 use crate::support::servers::RedisServer;
 use crate::support::sites::Sites;
 
-/// How long a post may take while the machine is at work.
+/// The maximum duration of a post while the machine is busy.
 const SOON: Duration = Duration::from_secs(5);
-/// In MiB; a worker that holds nothing has a tenth of it.
+/// In MiB; an idle worker uses a tenth of it.
 const MEMORY: u64 = 200;
 const NOT_DONE: &str = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state <> 'done'";
 const ONCE: &str = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1 AND fence = 1";
 
-/// The worker is through with `count` jobs, and was through with a post long before.
+/// Asserts that the worker finishes `count` jobs, and finishes a post long before that.
 async fn is_worked_off(crier: &mut Installation, sites: &Sites, count: i64, mut sample: impl AsyncFnMut()) {
     let brand = crier.brand().await;
     let account = crier.connect(brand, sites, 1).await[0];
@@ -54,7 +54,7 @@ async fn embedded() {
     is_worked_off(&mut crier, &Sites::start(), 10_000, async || {}).await;
 }
 
-/// More of them than the bell holds, which fills while the worker is away.
+/// More jobs than the capacity of the notifier, which fills while the worker is down.
 #[tokio::test]
 async fn split() {
     let redis = RedisServer::start();
@@ -73,7 +73,7 @@ async fn split() {
         assert!(rung <= room, "{rung}");
         rung
     };
-    until("a full bell", || async { (is_within_bounds().await == room).then_some(()) }).await;
+    until("a full notifier", || async { (is_within_bounds().await == room).then_some(()) }).await;
     assert_eq!(crier.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, over, "they wait for room");
     crier.start_all().await;
     let count = i64::try_from(room).expect("few") + over;

@@ -1,5 +1,6 @@
-//! Ids that mean nothing, or too much: rung fifty times, of jobs that have ended or wait, of nothing at all, rubbish. The
-//! law, on both bells: the worker goes on, each job runs once, and what was not to be run is as it was.
+//! Ids that are meaningless or repeated: notified fifty times, of jobs that have ended or wait, nonexistent, or
+//! garbage. Invariant, on both notifiers: the worker continues, each job runs once, and jobs that must not run are
+//! unchanged.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ on_both!(
     what_redis_has_no_room_for_is_rung_for_again,
 );
 
-/// Writes down which jobs it ran.
+/// Records which jobs ran.
 #[derive(Default)]
 struct Tally(Mutex<Vec<i64>>);
 
@@ -47,7 +48,7 @@ impl Job for Tally {
     }
 }
 
-/// A worker that listens; it takes no-ops alone.
+/// A listening worker that handles only no-ops.
 struct Listening {
     s: TestStore,
     bell: Arc<dyn Transport>,
@@ -75,7 +76,7 @@ impl Listening {
         self.bell.ring(&ids.into_iter().map(|id| Ring { kind: Kind::Noop, id }).collect::<Vec<_>>());
     }
 
-    /// Rings until a new job, and with it all that was rung before, has been heard.
+    /// Notifies until a new job, and therefore everything notified before, has been processed.
     async fn settled(&self, subject: i64) -> i64 {
         let last = self.s.job(Kind::Noop, subject, None).await;
         until("the worker goes on", async || {
@@ -86,7 +87,7 @@ impl Listening {
         last
     }
 
-    /// Stops in order, and gives what ran.
+    /// Stops cleanly, and returns what ran.
     async fn ran(self) -> (TestStore, Vec<i64>) {
         self.stop.cancel();
         self.worker.await.unwrap();
@@ -96,7 +97,7 @@ impl Listening {
     }
 }
 
-/// Looks until it is so: another task, or Redis, is about to do it.
+/// Polls until the condition holds, while another task or Redis makes progress.
 async fn until(what: &str, so: impl AsyncFn() -> bool) {
     let begun = Instant::now();
     while !so().await {
@@ -106,7 +107,7 @@ async fn until(what: &str, so: impl AsyncFn() -> bool) {
 }
 
 async fn carries_nonsense(s: TestStore, bell: Arc<dyn Transport>) {
-    // One in each state that means no run.
+    // One in each state that must not run.
     let mut idle = Vec::new();
     for (subject, set) in (0..).zip([
         "state = 'done', finished_at = created_at",
@@ -123,7 +124,7 @@ async fn carries_nonsense(s: TestStore, bell: Arc<dyn Transport>) {
     let paused = s.job(Kind::PublishTarget, 1, None).await;
     s.write(async |tx| operate::pause_kind(tx, Kind::PublishTarget).await).await;
     idle.push(paused);
-    // Of a kind that this worker does not take, on the list of one that it does.
+    // Of a kind that this worker does not handle, on the list of one that it does.
     let foreign = s.job(Kind::DeliverWebhook, 1, None).await;
     let mut good = Vec::new();
     for subject in 100..110 {
@@ -158,7 +159,7 @@ async fn the_bell_in_memory_carries_nonsense(s: TestStore) {
     carries_nonsense(s, Arc::new(MemoryBell::default())).await;
 }
 
-/// A bell over a Redis database of its own, and a connection to do mischief by.
+/// A notifier on its own Redis database, and a connection to tamper with it.
 async fn redis_bell() -> (Arc<RedisBell>, MultiplexedConnection) {
     let url = servers::redis().await;
     let bell = RedisBell::start(&SecretString::from(url.as_str()), "test", CancellationToken::new()).unwrap();
@@ -196,14 +197,14 @@ async fn a_key_of_another_type_in_redis_is_replaced(s: TestStore) {
     let last = l.settled(2).await;
     let kind: String = redis::cmd("TYPE").arg(LIST).query_async(&mut redis).await.unwrap();
     assert_ne!(kind, "string");
-    assert!(bell.room().await.is_some(), "the other kinds are rung for again, too");
+    assert!(bell.room().await.is_some(), "the other kinds are notified again, too");
     l.ring([id]);
     until("it is heard", async || l.s.state(id).await == State::Done).await;
     let (_, ran) = l.ran().await;
     assert_eq!(ran, [id, last]);
 }
 
-/// The transport as a store's bell.
+/// The transport as a store's notifier.
 struct Heard(Arc<dyn Transport>);
 
 impl Bell for Heard {
@@ -220,9 +221,9 @@ async fn what_redis_has_no_room_for_is_rung_for_again(s: TestStore) {
     bell.ring(&[Ring { kind: Kind::Noop, id }, Ring { kind: Kind::DeliverWebhook, id: 7 }]);
     until("it was pushed", async || redis.clone().llen::<_, i64>("test:bell:deliver_webhook").await.unwrap() == 1)
         .await;
-    assert_eq!(redis.llen::<_, i64>(LIST).await.unwrap(), full, "no more than it takes");
+    assert_eq!(redis.llen::<_, i64>(LIST).await.unwrap(), full, "no more than its capacity");
     assert_eq!(redis.lpos::<_, _, Option<i64>>(LIST, id, redis::LposOptions::default()).await.unwrap(), None);
-    // Somebody has heard most of it; what was dropped is found in the record.
+    // Most of it has been consumed; the dropped id is found in the database.
     let _: () = redis.ltrim(LIST, 0, 40).await.unwrap();
     let store = Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(Heard(bell.clone())));
     s.advance(11);

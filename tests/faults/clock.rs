@@ -1,5 +1,5 @@
-//! A clock that is set, by an hour and either way, and a scheduler that was away. The law: what is due by the clock goes out,
-//! once; nothing goes out early; what runs is not run a second time with effect; nothing is lost.
+//! A clock that is set by an hour in either direction, and a scheduler that was down. Invariant: what is due by the
+//! clock is published once; nothing is published early; a running job does not take effect twice; nothing is lost.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::job::{Kind, State};
@@ -39,7 +39,7 @@ async fn missed_ticks_are_made_up_for(w: TestWorker) {
     assert_eq!(texts.len(), 20, "each once");
 }
 
-/// Law: each post is called for once, and at no time that the clock has not shown as past its own.
+/// Invariant: each post is called once, and not before the clock has passed its time.
 async fn posts_go_out_at_their_time_by_the_clock(w: TestWorker) {
     let mut posts: Vec<(DateTime<Utc>, i64)> = Vec::new();
     for minutes in [30, 50, 70, 90, 150] {
@@ -56,7 +56,7 @@ async fn posts_go_out_at_their_time_by_the_clock(w: TestWorker) {
         assert_eq!(w.fake.posts().len(), out, "once each");
         out
     };
-    // Forward over two of them, back to before any, and on again.
+    // Forward past two of them, back before all of them, and forward again.
     w.clock.set(HOUR);
     w.run_jobs().await;
     assert_eq!(due().await, 2);
@@ -72,7 +72,7 @@ async fn posts_go_out_at_their_time_by_the_clock(w: TestWorker) {
     assert_eq!(w.fake.count("publish"), 5);
 }
 
-/// A post in the middle of its call, and its worker, which lives.
+/// A post in the middle of its call, whose worker is alive.
 struct InCall {
     w: TestWorker,
     gate: std::sync::Arc<Gate>,
@@ -91,8 +91,8 @@ async fn in_call(w: TestWorker) -> InCall {
 }
 
 impl InCall {
-    /// Time passes as it does: the scheduler looks each second, a beat comes every eight. What it rings for is run by
-    /// another process.
+    /// Simulates time: the scheduler ticks each second, a heartbeat comes every eight. Another process runs the
+    /// notified jobs.
     async fn lives_on(&self, seconds: i64) {
         let other = self.w.engine_for(self.w.another().await, Kind::ALL);
         for second in 1..=seconds {
@@ -118,7 +118,7 @@ impl InCall {
     }
 }
 
-/// All leases seem over at once, and their holders are alive.
+/// All leases seem expired at once, but their holders are alive.
 async fn what_runs_when_the_clock_is_set_forward_runs_once(w: TestWorker) {
     let running = in_call(w).await;
     running.w.clock.set(HOUR);
@@ -135,8 +135,8 @@ async fn what_runs_when_the_clock_is_set_back_runs_once(w: TestWorker) {
     running.ends_once().await;
 }
 
-/// Law: a job whose worker is gone is run by another: after a step forward at most a lease later, after one back once the
-/// clock is there again.
+/// Invariant: another worker runs the job of a dead one: after a step forward at most a lease later, after a step back
+/// once the clock has caught up.
 async fn who_died_is_rescued_however_the_clock_was_set(w: TestWorker) {
     for step in [HOUR, -HOUR] {
         let (_, target) = w.publish_one().await;
@@ -154,7 +154,8 @@ async fn who_died_is_rescued_however_the_clock_was_set(w: TestWorker) {
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (2, 2));
 }
 
-/// Law: after a retry's pause and a rate limit's the platform is called once, when the clock is past the time, and not before.
+/// Invariant: after a retry pause or a rate limit the platform is called once, when the clock is past the time, and not
+/// before.
 async fn pauses_end_by_the_clock(w: TestWorker) {
     let until = w.later(1_800);
     w.fake.says([Say::Refuse(rate_limited(until)), Say::Refuse(transient())]);
@@ -165,7 +166,8 @@ async fn pauses_end_by_the_clock(w: TestWorker) {
     w.run_jobs().await;
     assert_eq!(w.fake.count("publish"), 2);
     w.clock.set(-HOUR);
-    // A minute is enough for the retry, but the clock went back: neither is due, nor is the paused lane's other post.
+    // A minute would be enough for the retry, but the clock went back: neither post is due, nor is the paused lane's
+    // other post.
     w.advance(60);
     let (_, behind) = w.publish_one().await;
     w.run_jobs().await;
@@ -181,7 +183,7 @@ async fn pauses_end_by_the_clock(w: TestWorker) {
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (5, 3));
 }
 
-/// Law: a request that is repeated within a day is answered as the first time, and done once.
+/// Invariant: a request that is repeated within a day gets the first response, and is executed once.
 async fn answers_are_kept_however_the_clock_is_set(app: TestApp) {
     let t = app.tenant("pro").await;
     let body = json!({ "name": "Bakery Two" });
@@ -192,7 +194,7 @@ async fn answers_are_kept_however_the_clock_is_set(app: TestApp) {
         app.clock.set(step);
         let mut again = send().await;
         if again.status == 429 {
-            // After a step back all of a client's allowance may seem used up; a minute gives it back.
+            // After a step back a client's rate limit may seem exhausted; a minute restores it.
             app.advance(60);
             again = send().await;
         }

@@ -1,5 +1,5 @@
-//! Clients that connect and say nothing, more of them than the process may open files: the law is that others are served,
-//! posts go out once, and the log stays quiet.
+//! Clients that connect and send nothing, more of them than the process may open files. Invariant: others are served,
+//! posts are published once, and the log stays quiet.
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use crate::support::client::texts;
 use crate::support::process::Installation;
 
-/// As many files as the process may have open.
+/// The limit of open files of the process.
 const DESCRIPTORS: u32 = 256;
 const IDLE: usize = 600;
 const POSTS: usize = 20;
@@ -24,7 +24,7 @@ async fn idle_connections_hold_up_nothing() {
     for (n, batch) in texts.chunks(2).enumerate() {
         for _ in 0..IDLE / (POSTS / 2) {
             let mut client = TcpStream::connect(&address).await.expect("the listener takes it");
-            // Some never say a word, some stop in the middle of a head.
+            // Some send nothing, some stop in the middle of a head.
             if n % 2 == 0 {
                 let _ = client.write_all(b"GET / HTTP/1.1\r\nhost: ").await;
             }

@@ -1,5 +1,5 @@
-//! A worker or a scheduler that is killed, at each point of its work. The law: what was accepted is not lost; the platform
-//! holds a post once, or is asked before it is sent again, or a person is told that it may be out there.
+//! A worker or a scheduler that is killed at each point of its work. Invariant: accepted posts are not lost; the
+//! platform has a post once, or is asked before it is sent again, or a user learns that it may exist.
 
 use std::panic::AssertUnwindSafe;
 
@@ -27,7 +27,7 @@ worker_on_both!(
     a_scheduler_in_the_middle_of_a_rescue,
 );
 
-/// What is true of a post that went out once.
+/// Asserts that a post was published once.
 pub(super) async fn is_out_once(w: &TestWorker, post: i64, target: i64) {
     let ended = w.target(target).await;
     assert_eq!((ended.status, w.post_status(post).await), (TargetStatus::Published, PostStatus::Published));
@@ -44,7 +44,7 @@ async fn is_unknown(w: &TestWorker, post: i64, target: i64, sent: usize) {
     assert_eq!((w.fake.count("publish"), w.events().await), (sent, vec!["post.failed".to_owned()]));
 }
 
-/// A worker that runs the post's job, and what holds it.
+/// Publishes with a worker that is killed at the gate; returns the post and its target.
 pub(super) async fn publish_to(w: &TestWorker, say: impl FnOnce(std::sync::Arc<Gate>) -> Say) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
@@ -63,7 +63,7 @@ async fn between_commit_and_ring(w: TestWorker) {
     let (post, target) = w.publish_one().await;
     w.s.bell.take();
     w.run_jobs().await;
-    assert_eq!(w.target(target).await.status, TargetStatus::Pending, "it may yet be heard");
+    assert_eq!(w.target(target).await.status, TargetStatus::Pending, "the notification may still arrive");
     w.advance(10);
     w.run_to_the_end().await;
     is_out_once(&w, post, target).await;
@@ -101,7 +101,7 @@ async fn after_the_platform_took_it(w: TestWorker) {
     is_out_once(&w, post, target).await;
 }
 
-/// The platform has answered, and the worker dies before that is stored.
+/// The platform has responded, and the worker dies before the result is stored.
 async fn answered_and_died(w: &TestWorker) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
@@ -110,7 +110,7 @@ async fn answered_and_died(w: &TestWorker) -> (i64, i64) {
     let doomed = w.doomed().await;
     doomed.start(w.rung());
     gate.entered().await;
-    // On SQLite nobody else writes now; on Postgres nobody writes of this post.
+    // Blocks the write: on SQLite all writes, on Postgres those of this post.
     let mut tx = w.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
     gate.let_through();
@@ -140,7 +140,7 @@ async fn in_the_call_where_the_platform_cannot_tell(w: TestWorker) {
     let (post, target) = publish_to(&w, Say::Hang).await;
     w.run_to_the_end().await;
     is_unknown(&w, post, target, 1).await;
-    // A person who looked and found nothing says so.
+    // A user who found nothing there publishes it again.
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
@@ -151,7 +151,7 @@ async fn before_the_call_is_marked_where_the_platform_cannot_tell(w: TestWorker)
     before_the_call_is_marked(w).await;
 }
 
-/// Law: what a dying scheduler had made ready and not committed is rung for by another, once.
+/// Invariant: jobs that a dying scheduler promoted without committing are notified by another, once.
 async fn a_scheduler_in_the_middle_of_ringing(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..20 {
@@ -169,7 +169,7 @@ async fn a_scheduler_in_the_middle_of_ringing(w: TestWorker) {
     });
     assert_eq!(reached.await.unwrap(), 20, "it holds all of them");
     doomed.kill().await;
-    // The database sees that the connection is gone in its own time.
+    // The database detects the broken connection only after a while.
     let mut rung = Vec::new();
     while rung.len() < 20 {
         w.scheduler.tick().await.unwrap();
@@ -180,7 +180,8 @@ async fn a_scheduler_in_the_middle_of_ringing(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND attempt = 0").await, 20);
 }
 
-/// Law: a crash is counted once, and a dead job's subject is told once, though the first who began to do so dies.
+/// Invariant: a crash is counted once, and a dead job's subject is notified once, even if the first scheduler to do so
+/// dies.
 async fn a_scheduler_in_the_middle_of_a_rescue(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, poisoned) = w.publish_one().await;
@@ -189,7 +190,7 @@ async fn a_scheduler_in_the_middle_of_a_rescue(w: TestWorker) {
     w.claim(&ids, "gone").await;
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
     w.advance(LEASE_OVER);
-    // The rescue comes as far as the subject's row (on SQLite to the door), and waits there.
+    // The rescue reaches the subject's row (on SQLite the write lock) and waits there.
     let mut tx = w.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
     let doomed = w.doomed().await;
@@ -211,7 +212,7 @@ async fn a_scheduler_in_the_middle_of_a_rescue(w: TestWorker) {
     assert_eq!((w.state(ids[0]).await, w.show(ids[0]).await.crashes), (State::Dead, 3));
     assert_eq!((w.state(ids[1]).await, w.show(ids[1]).await.crashes), (State::Ready, 1));
     assert_eq!(w.target(poisoned).await.error.unwrap().code, "internal");
-    assert_eq!(w.events().await, ["post.failed"], "told once");
+    assert_eq!(w.events().await, ["post.failed"], "one event");
     w.run_to_the_end().await;
     assert_eq!((w.target(fine).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }

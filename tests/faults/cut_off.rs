@@ -1,5 +1,6 @@
-//! The platform's answer is cut off: the connection breaks after the post was sent. The law: a post that the platform took
-//! is not sent again; it is found there, at the right time, or a person decides where the platform cannot tell.
+//! The platform's response is cut off: the connection breaks after the post was sent. Invariant: a post that the
+//! platform accepted is not sent again; it is found there, at the right time, or a user decides if the platform cannot
+//! be asked.
 
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
@@ -56,7 +57,7 @@ async fn not_there_counts_only_when_the_call_is_over(w: TestWorker) {
     w.fake.says([Say::Refuse(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
-    // Somebody brings the job forward.
+    // The job runs earlier than scheduled.
     w.sql("UPDATE jobs SET state = 'ready'").await;
     w.engine.run(w.job_of(target).await.id).await;
     assert_eq!((w.fake.count("reconcile"), w.fake.count("publish")), (1, 1));
@@ -119,7 +120,7 @@ async fn a_platform_that_cannot_tell_this_time_leaves_it_to_a_person(w: TestWork
     let (post, target) = w.publish_one().await;
     w.run_to_the_end().await;
     ends_unknown(&w, post, target).await;
-    // Published again by a person, it is sent without asking again.
+    // Published again by a user, it is sent without asking again.
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (2, 1));
@@ -135,7 +136,7 @@ async fn a_person_s_wish_after_that_keeps_the_marker(w: TestWorker) {
     w.publish_again(post).await;
     w.run_jobs().await;
     let calls = w.fake.calls();
-    assert_eq!((calls.len(), &calls[0].marker), (2, &calls[1].marker), "a record key makes a double impossible");
+    assert_eq!((calls.len(), &calls[0].marker), (2, &calls[1].marker), "a record key prevents a duplicate");
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
 }
 

@@ -1,5 +1,5 @@
-//! A database that refuses for a while: locked, its connections cut, its disk full. The law: nothing is half-written, nobody
-//! is told what is not so, and when it is back all goes on without being done twice.
+//! A database that fails for a while: locked, its connections cut, its disk full. Invariant: nothing is partially
+//! written, no wrong result is reported, and after recovery everything continues without being done twice.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ worker_on_both!(
     a_beat_that_is_refused_is_made_later,
 );
 
-/// Another process holds what all need: on SQLite the file, on Postgres the table. Who waits is not patient.
+/// Another process holds what all need: on SQLite the file, on Postgres the table. On SQLite, waiting times out
+/// quickly.
 async fn locked(w: &TestWorker) -> Tx {
     if !w.is_postgres() {
         w.sql("PRAGMA busy_timeout = 10").await;
@@ -38,7 +39,7 @@ async fn locked(w: &TestWorker) -> Tx {
     tx
 }
 
-/// On Postgres: ends so many connections in the middle of a transaction. On SQLite they are refused by themselves.
+/// On Postgres: terminates `count` connections that wait for a lock. On SQLite, their statements fail by themselves.
 async fn cut(w: &TestWorker, count: i64) {
     const CUT: &str = "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock') cut";
     let mut ended = 0;
@@ -68,7 +69,7 @@ async fn an_end_is_stored_once_the_database_is_back(w: TestWorker) {
     assert_eq!((w.fake.posts().len(), w.events().await.len(), w.attempts(post).await.len()), (1, 1, 1));
 }
 
-/// Law: a claim that came to nothing uses up no attempt, and the id is rung for again.
+/// Invariant: a failed claim uses up no attempt, and the id is notified again.
 async fn a_claim_that_is_refused_is_made_later(w: TestWorker) {
     let engine = scripted(&w, []);
     let ids = [noop(&w, 1).await, noop(&w, 2).await];
@@ -93,7 +94,7 @@ async fn a_claim_that_is_refused_is_made_later(w: TestWorker) {
     }
 }
 
-/// Jobs in the middle of their runs, and what holds them.
+/// Starts jobs that wait at a gate in the middle of their runs.
 async fn running(
     w: &TestWorker,
 ) -> (crier_worker::engine::Engine, Vec<i64>, Vec<JoinHandle<bool>>, std::sync::Arc<Gate>) {
@@ -130,7 +131,7 @@ async fn an_end_that_is_refused_is_stored_later(w: TestWorker) {
     assert!(engine.held().is_empty());
 }
 
-/// Law: a beat that failed loses nothing as long as one comes before the lease is over.
+/// Invariant: a failed heartbeat loses nothing as long as one succeeds before the lease expires.
 async fn a_beat_that_is_refused_is_made_later(w: TestWorker) {
     let (engine, ids, runs, gate) = running(&w).await;
     w.advance(20);
@@ -147,7 +148,7 @@ async fn a_beat_that_is_refused_is_made_later(w: TestWorker) {
     have_ended_once(&w, &ids, runs).await;
 }
 
-/// What stood in the pool may have been cut as well.
+/// Other pooled connections may have been cut as well.
 async fn beat_again(w: &TestWorker, engine: &crier_worker::engine::Engine) -> u64 {
     for _ in 0..12 {
         match heartbeat::beat(engine, &w.store).await {
@@ -155,10 +156,10 @@ async fn beat_again(w: &TestWorker, engine: &crier_worker::engine::Engine) -> u6
             Err(error) => assert!(error.is_passing(), "{error}"),
         }
     }
-    panic!("it does not come back")
+    panic!("the database does not recover")
 }
 
-/// No page more than there are, on the connection that writes; one that takes its place has room again.
+/// Allows no new pages on the writing connection; a connection that replaces it has room again.
 async fn fill(s: &TestStore) {
     s.sql("PRAGMA max_page_count = 1").await;
 }
@@ -170,7 +171,7 @@ async fn make_room(s: &TestStore) {
 const LARGE: usize = 100_000;
 const ENDPOINTS: usize = 100;
 
-/// A write that needs room, in the middle of a unit of work that needs little.
+/// A write that needs space, in the middle of a unit of work that needs little.
 async fn large_write(s: &TestStore, workspace: i64) -> Result<()> {
     let mut tx = s.begin().await?;
     let job = NewJob::new(Kind::Noop, 77, tx.now);
@@ -179,7 +180,7 @@ async fn large_write(s: &TestStore, workspace: i64) -> Result<()> {
     tx.commit().await
 }
 
-/// Law: with the disk full a write fails whole and says that it may be tried again; reading goes on.
+/// Invariant: with a full disk a write fails completely, with a retryable error; reads continue.
 #[tokio::test]
 async fn a_full_disk_refuses_whole_units_of_work() {
     let s = TestStore::sqlite().await;
@@ -189,7 +190,7 @@ async fn a_full_disk_refuses_whole_units_of_work() {
         let error: StoreError = large_write(&s, workspace).await.unwrap_err();
         assert!(error.is_unavailable() && error.is_passing(), "{error:?}");
         assert_eq!(s.number("SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM users)").await, 0);
-        assert_eq!(s.bell.take(), Vec::<i64>::new(), "nobody is rung for");
+        assert_eq!(s.bell.take(), Vec::<i64>::new(), "no job is notified");
         s.db().ping().await.unwrap();
     }
     make_room(&s).await;
@@ -197,11 +198,11 @@ async fn a_full_disk_refuses_whole_units_of_work() {
     assert_eq!(s.number("SELECT count(*) FROM jobs").await, 1);
 }
 
-/// Law: an end that finds no room is kept by its worker, and stored once when there is some.
+/// Invariant: the worker keeps a result that finds no space, and stores it once when there is some.
 #[tokio::test]
 async fn an_end_that_finds_no_room_is_stored_later() {
     let w = TestWorker::over(TestStore::sqlite().await).await;
-    // So many endpoints that the end does not fit into what is left of the last pages.
+    // So many endpoints that the result does not fit into the free space of the last pages.
     for _ in 0..ENDPOINTS {
         w.listen_at("http://127.0.0.1:1/").await;
     }
@@ -213,7 +214,7 @@ async fn an_end_that_finds_no_room_is_stored_later() {
     gate.entered().await;
     fill(&w).await;
     gate.let_through();
-    // One runtime, one thread: the end is on its way to the database before this goes on.
+    // One runtime, one thread: the write has reached the database before this continues.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -226,7 +227,7 @@ async fn an_end_that_finds_no_room_is_stored_later() {
     assert_eq!((w.attempts(post).await.len(), w.fake.count("publish")), (1, 1));
 }
 
-/// Law: a client is told that nothing was done, and why is none of its business; the same request is done later.
+/// Invariant: a client learns that nothing was done, but not the cause; the same request succeeds later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_finds_no_room_is_refused_whole() {
     let app = TestApp::start(TestStore::sqlite().await).await;

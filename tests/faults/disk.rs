@@ -1,5 +1,6 @@
-//! The disk of the files, or that of temporary ones, is full. The law: an upload is refused whole, and may be sent again; an
-//! import is tried again; nothing half-written is left, and no room is taken; with space there is no trace of it.
+//! The disk for files, or the one for temporary files, is full. Invariant: an upload is rejected completely and can be
+//! repeated; an import is retried; nothing partial is left, and no storage usage is counted; with free space there is
+//! no trace of it.
 
 use crier_common::http::Answer;
 use serde_json::Value;
@@ -9,17 +10,17 @@ use crate::support::picture;
 use crate::support::process::Installation;
 use crate::support::source::{Say, Source, ok};
 
-/// What fits into one file meanwhile.
+/// The maximum file size meanwhile, in bytes.
 const SPACE: u32 = 200_000;
 
-/// A picture that does not fit, and is held in memory until it is stored.
+/// A picture that does not fit, and is kept in memory until it is stored.
 fn large() -> Vec<u8> {
     let large = picture::noise(350);
     assert!((SPACE as usize..500_000).contains(&large.len()), "{}", large.len());
     large
 }
 
-/// One that waits in a temporary file until it is looked at.
+/// A picture that is kept in a temporary file until it is processed.
 fn larger() -> Vec<u8> {
     let larger = picture::noise(600);
     assert!(larger.len() > 600_000, "{}", larger.len());
@@ -33,7 +34,7 @@ fn is_away(answer: &Answer) {
     assert!(!body["error"]["message"].as_str().unwrap().contains("os error"), "{body}");
 }
 
-/// No room is taken, and the only files are those that assets show.
+/// Asserts the number of pictures, and that only their files count as storage usage.
 async fn holds(crier: &Installation, pictures: i64) {
     assert_eq!(crier.number("SELECT count(*) FROM media").await, pictures);
     let bytes = "SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
@@ -52,7 +53,7 @@ async fn a_full_disk_refuses_uploads_and_puts_imports_off() {
     for refused in [large(), larger()] {
         is_away(&crier.upload(brand, &refused).await.unwrap_err());
         holds(&crier, 0).await;
-        assert_eq!(crier.readiness("crier-api").await.unwrap().0, 200, "all else goes on");
+        assert_eq!(crier.readiness("crier-api").await.unwrap().0, 200, "everything else works");
     }
     crier.upload(brand, &picture::png(9, 9)).await.expect("there is room for a small one");
     holds(&crier, 1).await;

@@ -1,5 +1,5 @@
-//! The first start, ended at each of its steps. The law: whatever ended it, the next start goes on from there, and one key is
-//! shown that works; nothing is there twice, and nothing of it can be read by other users.
+//! The first start, interrupted at each of its steps. Invariant: whatever interrupted it, the next start continues, and
+//! one working key is shown; nothing exists twice, and no other user can read any of it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -19,13 +19,13 @@ use crate::support::picture;
 use crate::support::process::{Installation, program};
 use crate::support::servers::{self, free_port};
 
-/// An empty place to start in.
+/// An empty directory to start in.
 struct Place {
     dir: tempfile::TempDir,
     port: u16,
 }
 
-/// A start that is under way; killed with this value.
+/// A starting process; killed when dropped.
 struct Start {
     child: Child,
     lines: Receiver<String>,
@@ -52,7 +52,7 @@ impl Place {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// `crier`, by these words of a shell; `"$0"` is the program.
+    /// Starts `crier` with this shell command; `"$0"` is the program.
     fn start(&self, how: &str) -> Start {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.dir.path().join("log"));
         let mut child = Command::new("sh")
@@ -81,7 +81,7 @@ impl Place {
         self.start("exec setpriv --pdeathsig KILL \"$0\"")
     }
 
-    /// Whether the API answers with a key.
+    /// Lists the brands; asserts that the API accepts the key.
     async fn brands(&self, key: &str) -> Value {
         let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
         let url = format!("http://127.0.0.1:{}/api/public/v1/brands", self.port);
@@ -105,7 +105,7 @@ impl Place {
         counts
     }
 
-    /// A start without any fault shows a key, and all is there once; the next one shows none.
+    /// Asserts that a start without faults shows a key and that everything exists once.
     async fn starts_in_the_end(&self) {
         let mut start = self.start_now();
         let key = start.end_or_key().await.unwrap_or_else(|status| panic!("it ended ({status:?}): {}", self.log()));
@@ -115,7 +115,7 @@ impl Place {
         self.is_whole();
     }
 
-    /// No draft is left, and all is its owner's.
+    /// Asserts that no draft is left, and that only the owner has access.
     fn is_whole(&self) {
         let entries = std::fs::read_dir(self.data()).expect("the data directory");
         let names: Vec<_> =
@@ -142,7 +142,7 @@ impl Start {
         }
     }
 
-    /// The key that it shows, or the status with which it ends.
+    /// Returns the key that it shows, or the exit status.
     async fn end_or_key(&mut self) -> Result<String, Option<i32>> {
         until("a key or the end", || {
             let ended = self.child.try_wait().expect("a child");
@@ -153,7 +153,7 @@ impl Start {
     }
 }
 
-/// What in a directory others may read, with its mode.
+/// Returns what other users can access in a directory, with its mode.
 fn open_to_others(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).expect("a directory") {
@@ -173,14 +173,14 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
 }
 
-/// No file can grow past so many bytes, as where the disk is full by then: the key's, the database's, its log's.
+/// Limits the file size, as if the disk were full at that byte: in the key, the database, or its log.
 #[tokio::test]
 async fn a_disk_that_is_full_at_any_byte_is_made_up_for() {
     let place = Place::new();
     for bytes in [0, 1, 20, 45, 100, 4_096, 20_000, 70_000, 200_000] {
         let how = format!("trap '' XFSZ; exec prlimit --fsize={bytes}:unlimited setpriv --pdeathsig KILL \"$0\"");
         let mut start = place.start(&how);
-        // Where it waits for the database to be well again, it is killed.
+        // If it waits for the database to recover, it is killed.
         let end = tokio::time::timeout(Duration::from_secs(5), start.end_or_key()).await;
         assert!(!matches!(end, Ok(Ok(_))), "{bytes} bytes are too few to start with");
         drop(start);
@@ -189,7 +189,7 @@ async fn a_disk_that_is_full_at_any_byte_is_made_up_for() {
                 .filter(|e| e.as_ref().is_ok_and(|e| e.file_name().to_string_lossy().starts_with("secret.key.")))
                 .count()
         });
-        assert_eq!(drafts, 0, "of {bytes} bytes a draft is left");
+        assert_eq!(drafts, 0, "a draft is left after {bytes} bytes");
     }
     place.starts_in_the_end().await;
 }
@@ -205,7 +205,7 @@ async fn a_start_that_is_killed_at_any_step_is_made_up_for() {
     let mut start = place.start_now();
     let shown = start.end_or_key().await;
     drop(start);
-    // Unless one of those was so fast that it was shown before it was killed.
+    // Unless one of those starts was fast enough to show the key before it was killed.
     if let Ok(key) = shown {
         let start = place.start_now();
         until("the key works", || async {
@@ -237,14 +237,14 @@ async fn what_stands_in_the_way_can_be_taken_away() {
     place.starts_in_the_end().await;
 }
 
-/// The key was made in the start that never listened, and shown to no one.
+/// The key was created in the start that never listened, and not shown.
 #[tokio::test]
 async fn the_key_is_shown_by_the_first_start_that_can_show_it() {
     let place = Place::new();
     let taken = TcpListener::bind(("127.0.0.1", place.port)).unwrap();
     assert_eq!(place.start_now().end_or_key().await, Err(Some(1)));
     drop(taken);
-    // Stdout is full.
+    // Writes to stdout fail.
     let start = place.start("exec setpriv --pdeathsig KILL \"$0\" >/dev/full");
     until_true("it said so", || place.log().contains("the first key could not be shown")).await;
     drop(start);
@@ -263,7 +263,7 @@ async fn what_is_kept_is_closed_to_other_users() {
     place.starts_in_the_end().await;
     assert!(place.log().contains("is open to other users of this machine (mode 0755)"), "{}", place.log());
     assert_eq!(std::fs::metadata(place.data()).unwrap().mode() & 0o777, 0o755, "the operator made it");
-    // As an earlier version left them.
+    // As an earlier version created them.
     let modes = BTreeMap::from([("secret.key", 0o644), ("crier.db", 0o644), ("files", 0o755), ("files/media", 0o755)]);
     for (name, mode) in &modes {
         set_mode(&place.data().join(name), *mode);

@@ -1,5 +1,5 @@
-//! SIGSTOP: a worker that stands still past its lease in the middle of its calls, and wakes when another has taken over.
-//! Every post goes out once and is told of once, and what the sleeper brings home changes nothing.
+//! SIGSTOP: a worker that is frozen past its lease in the middle of its calls, and wakes when another has taken over.
+//! Every post is published and reported once, and the results of the frozen worker are discarded.
 
 use crate::support::client::{texts, until, until_true};
 use crate::support::process::Installation;
@@ -15,7 +15,8 @@ async fn a_worker_sleeps_past_its_lease() {
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 4).await;
     crier.listen(&receiver.url()).await;
-    // Taken before it falls asleep; taken while it sleeps; never taken, so that another has to send it again.
+    // Accepted before the freeze; accepted during the freeze; never accepted, so that another worker has to send it
+    // again.
     sites.say(|text, times| match times {
         1 if text.contains("number 000") || text.contains("number 001") => Then::TakeAndHold,
         1 if text.contains("number 002") || text.contains("number 003") => Then::Hold,
@@ -36,7 +37,7 @@ async fn a_worker_sleeps_past_its_lease() {
         .await;
     assert_eq!(crier.metric("crier-worker", LOST).await, Some(6.0));
     crier.until_ready("crier-worker").await;
-    // It is as good as any other from now on.
+    // It works normally from now on.
     assert_eq!(crier.terminate("crier-worker#2").await, Some(0));
     let late = crier.post(brand, accounts[0], "after all of that").await;
     crier.all_published(brand, &[late]).await;

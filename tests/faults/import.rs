@@ -1,5 +1,5 @@
-//! `kill -9` of a worker that imports pictures: every import that was accepted is completed, and makes one asset; nothing is
-//! in the storage that no row knows.
+//! `kill -9` of a worker that imports pictures: every accepted import is completed, with one asset; the storage
+//! contains nothing without a row.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::support::process::Installation;
 use crate::support::source::{Say, cut_off, ok};
 
 const BRANDS: usize = 3;
-/// Of each brand, at each of two kills. Four at once is what a brand's lane lets run.
+/// Imports per brand, at each of two kills. A brand's lane runs four at once.
 const IMPORTS: usize = 4;
 
-/// A picture of its own for each address.
+/// Returns a different picture for each path.
 fn answer(path: &str) -> Vec<u8> {
     let number: u32 = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
     ok(&picture::png(300 + number, 200))
@@ -27,7 +27,7 @@ async fn every_import_ends_once(mut crier: Installation) {
     for _ in 0..BRANDS {
         brands.push(crier.brand().await);
     }
-    // Every second one is in the middle of its download, the others are through or nearly so.
+    // Every second import is in the middle of its download, the others are finished or nearly so.
     source.rule(|path| match path.len() % 2 {
         0 => Say::Stall(cut_off(&answer(path))),
         _ => Say::This(answer(path)),
@@ -43,7 +43,7 @@ async fn every_import_ends_once(mut crier: Installation) {
     crier.kill(&worker);
     source.rule(|path| Say::This(answer(path)));
     crier.start_all().await;
-    // The moment of the second kill is the fault itself: it falls into whatever step each of these is at.
+    // The moment of the second kill is the fault itself: it hits whatever step each of these has reached.
     for number in BRANDS * IMPORTS..2 * BRANDS * IMPORTS {
         let brand = brands[number % BRANDS];
         imports.push((brand, crier.import(brand, &source.url(&format!("/d{number:03}.png"))).await));
@@ -60,21 +60,21 @@ async fn every_import_ends_once(mut crier: Installation) {
     }
     let all = i64::try_from(imports.len()).unwrap();
     assert_eq!((assets.len(), crier.number("SELECT count(*) FROM media").await), (imports.len(), all));
-    let told = "SELECT count(DISTINCT CAST(payload AS text)) FROM events WHERE name = 'media.completed'";
-    assert_eq!((crier.number(told).await, crier.number("SELECT count(*) FROM events").await), (all, all));
+    let reported = "SELECT count(DISTINCT CAST(payload AS text)) FROM events WHERE name = 'media.completed'";
+    assert_eq!((crier.number(reported).await, crier.number("SELECT count(*) FROM events").await), (all, all));
     let dead = "SELECT count(*) FROM jobs WHERE kind = 'import_media' AND state <> 'done'";
     assert_eq!(crier.number(dead).await, 0);
     every_file_has_its_row(&crier).await;
     crier.assert_all_run();
 }
 
-/// What has no row the sweep would never find.
+/// Asserts that every file has a row: the sweep would never find one without.
 pub async fn every_file_has_its_row(crier: &Installation) {
     let rows: String = crier.value("SELECT string_agg(key || ' ' || thumbnail_key, ' ') FROM files").await;
     let known: BTreeSet<&str> = rows.split(' ').collect();
     let stored = names(&crier.files());
     for name in &stored {
-        // A file that was being written has a number behind its name.
+        // A partially written file has a number after its name.
         assert!(known.contains(name.split('#').next().unwrap()), "{name}");
     }
     let shown: String =

@@ -1,4 +1,4 @@
-//! `kill -9` of any process at any moment: every post that was accepted is published, and published once.
+//! `kill -9` of any process at any moment: every accepted post is published, and published once.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use crate::support::sites::{Sites, Then};
 
 const POSTS: usize = 60;
 
-/// Posts while one process after another is killed, at moments that differ from round to round.
+/// Creates posts while one process after another is killed, at moments that differ from round to round.
 async fn every_post_goes_out_once(mut crier: Installation, rounds: usize) {
     let handle = "kill9";
     let (brand, account) = crier.sandbox(handle).await;
     let texts = texts("post", POSTS);
     let mut posts = Vec::new();
     for (round, batch) in texts.chunks(POSTS / rounds).enumerate() {
-        // Half of them are accepted before the kill, the rest while it happens and after.
+        // Half of them are accepted before the kill, the rest during it and after.
         let (before, after) = batch.split_at(batch.len() / 2);
         for text in before {
             posts.push(crier.post(brand, account, text).await);
         }
         let names = crier.names();
-        // The moment of the kill is the fault itself: it falls into claims, calls and settles alike.
+        // The moment of the kill is the fault itself: it hits claims, calls and settles alike.
         tokio::time::sleep(Duration::from_millis(7) * (u32::try_from(round).expect("few") + 1)).await;
         crier.kill(names[round % names.len()]);
         crier.start_all().await;
@@ -37,12 +37,12 @@ async fn every_post_goes_out_once(mut crier: Installation, rounds: usize) {
     }
 }
 
-/// A worker dies in the middle of a hundred calls: half of the posts had been taken by their sites, half had not. Every post
-/// ends published, is on its site once, and is told of by one event.
+/// A worker dies in the middle of a hundred calls: half of the posts had been accepted by their sites, half had not.
+/// Every post is published, exists on its site once, and is reported by one event.
 async fn a_hundred_calls(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
-    // Four jobs of an account run at once, no more.
+    // An account runs at most four jobs at once.
     let accounts = crier.connect(brand, &sites, 26).await;
     crier.listen(&receiver.url()).await;
     sites.say(|text, _| match ["0 ends", "2 ends", "4 ends", "6 ends", "8 ends"] {
@@ -50,7 +50,7 @@ async fn a_hundred_calls(mut crier: Installation) {
         even if even.iter().any(|end| text.contains(end)) => Then::TakeAndHold,
         _ => Then::Lose,
     });
-    // Let go all at once, however slowly the machine takes them in.
+    // Released all at once, however slowly the machine accepts them.
     crier.command(&["jobs", "pause", "publish_target"]);
     let in_flight = texts("post", 100);
     let mut posts = crier.post_all(brand, &accounts[..25], &in_flight).await;
@@ -68,7 +68,7 @@ async fn a_hundred_calls(mut crier: Installation) {
         crier.start_one("crier-worker#2").await;
         crier.kill(&worker);
         sites.release();
-        // The other worker goes on at once, and takes over what the dead one left when its leases have run out.
+        // The other worker continues at once, and takes over the jobs of the dead one when its leases have expired.
         posts.extend(crier.post_all(brand, &accounts[25..], &others).await);
         crier.all_published(brand, &posts[100..]).await;
     }
@@ -80,7 +80,7 @@ async fn a_hundred_calls(mut crier: Installation) {
     crier.assert_all_run();
 }
 
-/// Long enough for a hundred calls to be begun, short enough for "not there" to be believed when the leases are over.
+/// Long enough to start a hundred calls, short enough for "not found" to be trusted when the leases expire.
 const HUNDRED: [(&str, &str); 2] = [("CRIER_WORKER_CONCURRENCY", "128"), ("CRIER_PLATFORM_TIMEOUT", "18s")];
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! A job that kills its process whenever it runs. It ends dead after the third time, its post fails and says so, and those
-//! that died beside it go out once each.
+//! A job that kills its process whenever it runs. It is dead after the third time, its post fails and reports that, and
+//! the posts of jobs that died with it are published once each.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn kills_three_times(mut crier: Installation) {
         if round < 3 {
             until_true("its siblings' calls", || sites.held(&about) == 4).await;
         } else {
-            // The third time it runs alone: in a span in which all of them would have been called, none is.
+            // The third time it runs alone: all its siblings would have been called within this time.
             tokio::time::sleep(Duration::from_secs(2)).await;
             assert_eq!(sites.calls(&about).len(), 0, "it runs alone");
         }
@@ -55,13 +55,13 @@ async fn kills_three_times(mut crier: Installation) {
     receiver.heard_once("post.failed", &[killer]).await;
     receiver.heard_once("post.published", &posts).await;
     assert_eq!(crier.number("SELECT count(*) FROM events").await, 13);
-    // Nothing of it comes back to life.
+    // No job is revived.
     until("the end of all jobs", || async { (crier.number(LEFT).await == 0).then_some(()) }).await;
     assert_eq!(sites.calls(KILLER).len(), 3);
     crier.assert_all_run();
 }
 
-/// "Not there" is believed twice this long after a call: before the lease of a dead worker is over.
+/// "Not found" is trusted twice this long after a call: before the lease of a dead worker expires.
 const TIMEOUT: [(&str, &str); 1] = [("CRIER_PLATFORM_TIMEOUT", "14s")];
 
 #[tokio::test]

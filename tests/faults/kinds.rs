@@ -1,4 +1,5 @@
-//! Workers that take one kind of job each: while those of one kind are away, the others go on, and nothing is forgotten.
+//! Workers that handle one kind of job each: while the worker of one kind is down, the others continue, and nothing is
+//! lost.
 
 use crate::support::client::texts;
 use crate::support::process::Installation;
@@ -23,8 +24,8 @@ async fn webhooks_wait_for_their_worker_and_posts_do_not() {
     let second = texts("second", 12);
     let later = crier.post_all(brand, &accounts, &second).await;
     crier.all_published(brand, &later).await;
-    let heard = receiver.heard().await;
-    assert!(later.iter().all(|post| !heard.contains_key(post)), "{heard:?}");
+    let received = receiver.heard().await;
+    assert!(later.iter().all(|post| !received.contains_key(post)), "{received:?}");
 
     crier.start_one_with("crier-worker#2", &webhooks).await;
     posts.extend(later);

@@ -1,6 +1,6 @@
-//! Faults. Each test states a law of conservation and checks it from outside: what the API says, what the platform holds,
-//! what the rows say. Some are done to real processes, most to a worker whose clock, platform and bell are in the test's
-//! hand, so that the fault comes at an exact moment.
+//! Fault tests. Each test states an invariant and checks it from outside: API responses, the platform's posts, database
+//! rows. Some use real processes, most use a worker whose clock, platform and notifier the test controls, so that the
+//! fault happens at an exact moment.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod ai;

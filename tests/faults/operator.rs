@@ -1,5 +1,5 @@
-//! The operator's commands while jobs run: what is paused waits, what is cancelled says so, what is run again goes out, and
-//! everything goes out once.
+//! The operator's commands while jobs run: paused jobs wait, cancelled ones are reported, retried ones run, and
+//! everything is published once.
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ async fn commands_under_load(mut crier: Installation) {
     let waiting = crier.post_all(brand, &accounts, &paused).await;
     until("what runs to end", || async { (crier.number(RUNNING).await == 0).then_some(()) }).await;
 
-    // Two are cancelled, and their posts say so at once: webhooks are not paused.
+    // Two are cancelled, and their posts are reported at once: webhooks are not paused.
     let mut cancelled = Vec::new();
     for post in &waiting[..2] {
         let detail = crier.read(&format!("/brands/{brand}/posts/{post}")).await.expect("a post");
@@ -42,7 +42,7 @@ async fn commands_under_load(mut crier: Installation) {
     assert!(paused.iter().all(|text| sites.calls(text).is_empty()), "a paused kind was run");
     assert_eq!(jobs(&crier, "cancelled").len(), 2);
 
-    // One of the two is run again.
+    // One of the two is retried.
     crier.command(&["jobs", "retry", &cancelled[0].to_string()]);
     crier.command(&["jobs", "resume", "publish_target"]);
     posts.extend(crier.post_all(brand, &accounts, &late).await);

@@ -1,5 +1,6 @@
-//! Code of a kind that panics: in its run, in its end, in what counts its end, in what says when to try again. The law: the
-//! job comes to an end and its subject is told, once; who shared its batch goes out once and counts no crash.
+//! Code of a kind that panics: in its run, while storing its result, while observing it, while computing the retry
+//! pause. Invariant: the job ends and its subject is notified, once; the others in its batch are published once and
+//! count no crash.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +35,7 @@ enum Where {
     Pause,
 }
 
-/// A kind that panics at one subject, whenever it is run.
+/// A kind that panics for one subject, whenever it runs.
 struct Panics {
     kind: Arc<dyn Job>,
     at: Where,
@@ -83,7 +84,7 @@ impl Ending for PanickingEnd {
     }
 }
 
-/// Spoils the transaction that the ends share, so that each is stored alone.
+/// Fails the shared transaction, so that each result is stored alone.
 struct SpoilsOnce(Box<dyn Ending>, AtomicBool);
 
 #[async_trait]
@@ -104,8 +105,8 @@ impl Ending for SpoilsOnce {
     }
 }
 
-/// Three targets of a post run at once, and the middle one's code panics. Gives the worker, the post and
-/// its targets after all have ended.
+/// Runs three targets of a post at once; the middle one's code panics. Returns the worker, the post and its targets
+/// after all have ended.
 async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
@@ -118,14 +119,14 @@ async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
     for i in [0, 2] {
         assert_eq!(w.target(targets[i]).await.status, TargetStatus::Published);
         let job = w.show(ids[i]).await;
-        assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0), "it does not suffer from the other");
+        assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0), "it is unaffected");
     }
     w.run_to_the_end().await;
     assert!(w.engine.held().is_empty());
     let mut markers: Vec<_> = w.fake.posts().into_iter().map(|posted| posted.marker).collect();
     markers.sort();
     markers.dedup();
-    assert_eq!(markers.len(), w.fake.posts().len(), "each is out there once");
+    assert_eq!(markers.len(), w.fake.posts().len(), "each is published once");
     (w, post, targets)
 }
 
@@ -145,7 +146,7 @@ async fn in_the_run(w: TestWorker) {
     assert_eq!((w.job_of(targets[1]).await.attempt, w.fake.posts().len()), (8, 2));
 }
 
-/// Its call was made, so the platform holds it; no end of its own can be stored. It is dead, and no crash.
+/// Its call was made, so the platform has the post, but its result cannot be stored. It is dead, without a crash.
 async fn in_the_end(w: TestWorker) {
     let (w, post, targets) = story(w, Where::End).await;
     is_told_as_failed(&w, post, targets[1], "the end of its run could not be stored").await;

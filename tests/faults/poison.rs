@@ -1,5 +1,5 @@
-//! A job that kills its process. The law: after the third time it is dead and its subject is told, once; who ran beside it
-//! is run to its own end.
+//! A job that kills its process. Invariant: after the third time it is dead and its subject is notified, once; jobs
+//! that ran next to it run to their own end.
 
 use crier_common::domain::failure::Category;
 use crier_common::domain::job::State;
@@ -23,7 +23,7 @@ async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
     for crash in 1..=3 {
-        // The crash may come before or after the post was taken; if it was, the platform hangs when it is asked.
+        // The crash may come before or after the post was accepted; later reconciliations return `Absent`.
         let gate = Gate::new();
         w.fake.says([if accepted { Say::AcceptAndHang(gate.clone()) } else { Say::Hang(gate.clone()) }]);
         if crash > 1 {
@@ -55,7 +55,7 @@ async fn again_and_again_is_poison(w: TestWorker) {
     );
     assert_eq!((w.post_status(post).await, w.events().await), (PostStatus::Failed, vec!["post.failed".to_owned()]));
     w.run_to_the_end().await;
-    assert_eq!(w.fake.count("publish"), 3, "it is left alone");
+    assert_eq!(w.fake.count("publish"), 3, "it is not run again");
 }
 
 async fn poison_that_went_out_is_found_when_published_again(w: TestWorker) {
@@ -70,7 +70,8 @@ async fn poison_that_went_out_is_found_when_published_again(w: TestWorker) {
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
-/// Law: of three that ran in the processes that died, the one that killed them is dead; the others go out once each.
+/// Invariant: of three jobs that ran in the processes that died, the one that killed them is dead; the others are
+/// published once each.
 async fn who_ran_beside_a_killer_is_unharmed(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
@@ -85,7 +86,7 @@ async fn who_ran_beside_a_killer_is_unharmed(w: TestWorker) {
         doomed.start(ids[1]);
         doomed.start(ids[2]);
         if crash < 3 {
-            // Who is at two crashes is let in alone: nobody runs beside it at the third.
+            // A job with two crashes runs alone: no job runs next to it the third time.
             gate.entered().await;
             gate.entered().await;
         }
@@ -100,8 +101,8 @@ async fn who_ran_beside_a_killer_is_unharmed(w: TestWorker) {
     }
     let killer = w.show(ids[0]).await;
     assert_eq!((killer.state, killer.last_error.as_deref()), (State::Dead, Some("poison")));
-    let told = w.target(targets[0]).await;
-    assert_eq!((told.status, told.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
+    let failed = w.target(targets[0]).await;
+    assert_eq!((failed.status, failed.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
     w.run_to_the_end().await;
     for target in &targets[1..] {
         assert_eq!(w.target(*target).await.status, TargetStatus::Published);
@@ -122,7 +123,7 @@ async fn a_suspect_runs_alone(w: TestWorker) {
     let mut runs = vec![start(&engine, ids[0])];
     first.entered().await;
     runs.push(start(&engine, ids[1]));
-    // It was claimed, found to be a suspect, and given back: a crash of the first would not count against it.
+    // It was claimed, recognized as a suspect, and released: a crash of the first job would not count against it.
     w.until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
     w.until(async || w.state(ids[1]).await == State::Ready).await;
     assert_eq!(w.show(ids[1]).await.attempt, 0);
@@ -131,7 +132,7 @@ async fn a_suspect_runs_alone(w: TestWorker) {
     assert_eq!(engine.held(), [ids[1]]);
     runs.push(start(&engine, ids[2]));
     tokio::task::yield_now().await;
-    assert_eq!(w.state(ids[2]).await, State::Ready, "nobody is claimed beside it");
+    assert_eq!(w.state(ids[2]).await, State::Ready, "no job is claimed next to it");
     alone.let_through();
     after.entered().await;
     after.let_through();

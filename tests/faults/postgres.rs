@@ -1,5 +1,5 @@
-//! Postgres restarted under load, in order and by a crash. Whatever was acknowledged is there and goes out once; nothing is
-//! there that nobody asked for; while it is away the answer is 503, and says nothing of what is behind it.
+//! Postgres restarted under load, cleanly and by a crash. Acknowledged posts exist and are published once; no other
+//! posts exist; during the outage the response is 503 and exposes no internals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::support::process::Installation;
 use crate::support::servers::PostgresServer;
 use crate::support::sites::Sites;
 
-/// Clients that write one post after the other, each under a key of its own until it is acknowledged.
+/// Clients that create one post after the other, each under its own key until it is acknowledged.
 struct Load {
     brand: i64,
     accounts: Vec<i64>,
@@ -65,7 +65,7 @@ impl Load {
                     check_refusal(&answer);
                     self.refused.fetch_add(1, Ordering::SeqCst);
                 }
-                // The first try under this key has not ended yet.
+                // The first request with this key has not ended yet.
                 409 => assert_eq!(answer["error"]["code"], "idempotency_in_progress", "{answer}"),
                 _ => panic!("{status} {answer}"),
             }
@@ -74,7 +74,7 @@ impl Load {
     }
 }
 
-/// The contract's error, and not a word of the database's.
+/// Asserts the documented error, without internals of the database.
 fn check_refusal(answer: &Value) {
     let error = &answer["error"];
     assert_eq!((&error["type"], &error["code"]), (&"api_error".into(), &"service_unavailable".into()), "{answer}");

@@ -1,5 +1,5 @@
-//! Redis emptied, frozen, and gone. It is a doorbell: every post that is accepted goes out once, whatever becomes of it,
-//! and no request waits for it.
+//! Redis emptied, frozen, and stopped. It only carries notifications: every accepted post is published once in any
+//! case, and no request waits for it.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::support::process::Installation;
 use crate::support::servers::RedisServer;
 use crate::support::sites::Sites;
 
-/// FLUSHALL with jobs rung for and jobs still to come, while nobody runs them.
+/// FLUSHALL with notified jobs and scheduled jobs, while no worker runs.
 #[tokio::test]
 async fn emptied() {
     let redis = RedisServer::start();
@@ -29,10 +29,10 @@ async fn emptied() {
         posts.push(crier.schedule(brand, *account, text, last).await);
     }
     let rung = async || redis.ask::<u64>(&["LLEN", "crier:bell:publish_target"]).await;
-    until("a bell for each that is ready", || async { (rung().await >= 30).then_some(()) }).await;
+    until("a notification for each ready job", || async { (rung().await >= 30).then_some(()) }).await;
     let () = redis.ask(&["FLUSHALL"]).await;
-    // Those that come due are rung for, and forgotten as well.
-    until("the others are rung for", || async { (Clock::system().now() > last && rung().await >= 20).then_some(()) })
+    // Jobs that become due are notified, and those notifications are lost as well.
+    until("the others are notified", || async { (Clock::system().now() > last && rung().await >= 20).then_some(()) })
         .await;
     let () = redis.ask(&["FLUSHALL"]).await;
     assert_eq!(sites.posts().len(), 0);
@@ -44,7 +44,7 @@ async fn emptied() {
     crier.assert_all_run();
 }
 
-/// What the worker and the scheduler say about themselves; the API needs no queue.
+/// Waits for this readiness of the worker and the scheduler; the API needs no queue.
 async fn readiness_is(crier: &Installation, status: u16) {
     for name in ["crier-worker", "crier-scheduler"] {
         until(&format!("{name} says {status}"), || async {
@@ -56,12 +56,12 @@ async fn readiness_is(crier: &Installation, status: u16) {
     assert_eq!(crier.readiness("crier-api").await.map(|(status, _)| status), Some(200));
 }
 
-/// Posts, each of which must be accepted without delay.
+/// Creates posts, each of which must be accepted without delay.
 async fn accepted(crier: &Installation, brand: i64, accounts: &[i64], texts: &[String], posts: &mut Vec<i64>) {
     for (text, account) in texts.iter().zip(accounts.iter().cycle()) {
         let asked = Instant::now();
         posts.push(crier.post(brand, *account, text).await);
-        // Redis is waited for for a tenth of a second at most; the rest is for a busy machine.
+        // A request waits for Redis at most a tenth of a second; the rest allows for a busy machine.
         assert!(asked.elapsed() < Duration::from_secs(5), "{text}: accepted after {:?}", asked.elapsed());
     }
 }
@@ -89,7 +89,7 @@ async fn frozen_and_gone() {
     readiness_is(&crier, 503).await;
     for text in &texts[30..] {
         accepted(&crier, brand, accounts, std::slice::from_ref(text), &mut posts).await;
-        // The fault is a span of time: longer than any of the pauses between tries to connect.
+        // The outage must last longer than any pause between reconnects.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert!(gone.elapsed() >= Duration::from_secs(30));

@@ -1,5 +1,5 @@
-//! Workers and schedulers come and go under load. Nothing is lost, nothing goes out twice, and a worker that is asked to end
-//! uses up nobody's attempt.
+//! Workers and schedulers start and stop under load. Nothing is lost or published twice, and an orderly stop of a
+//! worker uses up no attempt.
 
 use crate::support::client::{texts, until_true};
 use crate::support::process::Installation;
@@ -45,7 +45,7 @@ async fn workers_and_schedulers_come_and_go() {
     let (more, ()) = tokio::join!(client.post_all(brand, &accounts, &killed), killing);
     posts.extend(more);
     for target in crier.all_published(brand, &posts).await {
-        // The second try of those that were in the dead one's hands found out what had become of the first.
+        // The second attempt at posts of the dead worker reconciled the first.
         assert!(target["attempts"].as_i64().is_some_and(|attempts| attempts <= 3), "{target}");
     }
     sites.each_once(&[orderly, killed].concat());

@@ -1,5 +1,5 @@
-//! Schedulers that die, stop and come back. Every post goes out once, none of them before its time, and those that the
-//! fault did not touch in time.
+//! Schedulers that die, stop and return. Every post is published once, not before its time, and posts unaffected by the
+//! fault are on time.
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use crier_common::clock::Clock;
@@ -16,7 +16,7 @@ async fn until_time(at: DateTime<Utc>) {
     until_true("a time", || now() >= at).await;
 }
 
-/// Schedules three of the texts for every second from `first` on, later where the machine is slow to take them in.
+/// Schedules three of the texts for every second from `first` on, later if the machine is slow to accept them.
 async fn schedule(
     crier: &Installation,
     brand: i64,
@@ -33,7 +33,7 @@ async fn schedule(
     posts
 }
 
-/// How late each first call was; none was early.
+/// Returns how late each first call was; asserts that no call was early.
 fn lateness(sites: &Sites, texts: &[String], posts: &[(i64, DateTime<Utc>)]) -> Vec<TimeDelta> {
     let late = |(text, (_, at)): (&String, &(i64, DateTime<Utc>))| {
         let called = sites.calls(text)[0].at;
@@ -52,7 +52,7 @@ async fn three_at_once() {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 6).await;
-    // Those of one account are asked to come again, which the schedulers have to see to as well.
+    // One account gets a retry request, which the schedulers have to handle as well.
     sites.say(|text, times| match times {
         1 if text.contains("again") => Then::Later(2),
         _ => Then::Take,
@@ -73,7 +73,7 @@ async fn three_at_once() {
     crier.all_published(brand, &all).await;
     sites.each_once(&[texts.clone(), again.clone()].concat());
     let late = lateness(&sites, &texts, &posts);
-    // What the dead one had made ready without ringing for it is rung for ten seconds later; no other waits.
+    // Jobs that the dead one promoted without notifying are notified ten seconds later; no other job waits.
     let hit = late.iter().filter(|late| **late > TimeDelta::seconds(8)).count();
     assert!(hit <= 3 && late.iter().all(|late| *late < TimeDelta::seconds(30)), "{late:?}");
     lateness(&sites, &again, &repeated);

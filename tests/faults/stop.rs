@@ -1,4 +1,4 @@
-//! SIGTERM: an orderly stop in the middle of work. Every process ends with status 0, and every post goes out once.
+//! SIGTERM: an orderly stop in the middle of work. Every process exits with status 0, and every post is published once.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ async fn stops_in_order(mut crier: Installation) {
     }
 }
 
-/// The grace is longer than a lease: the call that runs is waited for and its job kept, and nobody else takes it.
+/// The grace period is longer than a lease: the worker waits for the running call and keeps its job, and no other
+/// worker takes it.
 async fn drains_for_longer_than_a_lease(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
@@ -43,7 +44,7 @@ async fn drains_for_longer_than_a_lease(mut crier: Installation) {
         crier.start_one("crier-worker#2").await;
     }
     crier.signal(&worker, "TERM");
-    // The lease is 30 s: without a heartbeat it would have run out, and the job would be in other hands.
+    // The lease is 30 s: without a heartbeat it would have expired, and another worker would have the job.
     tokio::time::sleep(Duration::from_secs(36)).await;
     assert_eq!((sites.held("a long call"), sites.calls("a long call").len()), (1, 1));
     sites.release();
@@ -55,8 +56,8 @@ async fn drains_for_longer_than_a_lease(mut crier: Installation) {
     crier.assert_all_run();
 }
 
-/// The grace is over in the middle of an upload: nothing is in doubt, so the post goes on as if it had not begun. Each of
-/// the stops would count as a crash else, and the third as poison.
+/// The grace period ends in the middle of an upload: the outcome is known, so the job is handed back as if it had not
+/// started. Otherwise each of the stops would count as a crash, and the third as poison.
 async fn hands_back_what_uploads(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;

@@ -1,5 +1,6 @@
-//! Much at once: many jobs due together, several schedulers, a bell with little room, or a bell that is away. The law: each
-//! job is rung for once and run once; never is more rung than there is room; no kind waits for another.
+//! Load peaks: many jobs due together, several schedulers, a notifier with little capacity or one that is unavailable.
+//! Invariant: each job is notified once and runs once; never more are notified than there is capacity for; no kind
+//! waits for another.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,7 @@ worker_on_both!(
     a_bell_that_is_away_holds_nothing_up,
 );
 
-/// A bell that takes so many ids of each kind, and keeps them until the test takes them out.
+/// A notifier with this capacity per kind, which keeps the ids until the test takes them.
 struct SmallBell {
     capacity: usize,
     inside: Mutex<HashMap<Kind, Vec<i64>>>,
@@ -36,14 +37,14 @@ impl SmallBell {
         Arc::new(Self { capacity, inside: Mutex::default() })
     }
 
-    /// The ids that stand longest.
+    /// Takes the oldest ids.
     fn take(&self, kind: Kind, most: usize) -> Vec<i64> {
         let mut inside = self.inside.lock().unwrap();
         let of_kind = inside.entry(kind).or_default();
         of_kind.drain(..most.min(of_kind.len())).collect()
     }
 
-    /// The ids that stand there, but for the first ones.
+    /// Returns the stored ids after the first `from`.
     fn after(&self, kind: Kind, from: usize) -> Vec<i64> {
         self.inside.lock().unwrap().get(&kind).map(|ids| ids[from..].to_vec()).unwrap_or_default()
     }
@@ -55,7 +56,7 @@ impl Bell for SmallBell {
         for ring in rings {
             let of_kind = inside.entry(ring.kind).or_default();
             of_kind.push(ring.id);
-            assert!(of_kind.len() <= self.capacity, "more is rung than there is room for");
+            assert!(of_kind.len() <= self.capacity, "more jobs are notified than there is capacity for");
         }
     }
 }
@@ -79,8 +80,8 @@ impl Transport for SmallBell {
 
 const SURGE: usize = 10_000;
 
-/// Law: each of 10,000 runs once, those rung for together in the order of their priority; who comes due behind them and is
-/// of another kind is rung for in the next tick.
+/// Invariant: each of 10,000 runs once, and jobs notified together are in priority order; a job of another kind that
+/// becomes due behind them is notified in the next tick.
 async fn ten_thousand_due_at_once_pass_through_a_small_bell(w: TestWorker) {
     let bell = SmallBell::of(1_000);
     let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), bell.clone());
@@ -90,7 +91,7 @@ async fn ten_thousand_due_at_once_pass_through_a_small_bell(w: TestWorker) {
     );
     let first = w.job_at(Kind::Noop, 0, None, w.later(1)).await;
     let last = w.job_at(Kind::DeliverWebhook, 1, None, w.later(60)).await;
-    // As many as a table of numbers gives, all due a little after the first.
+    // Copies of the first job, due at the same time.
     w.sql(format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {SURGE}) \
          INSERT INTO jobs (kind, subject_id, state, priority, run_at, max_attempts, dispatched_at, created_at) \
@@ -108,11 +109,11 @@ async fn ten_thousand_due_at_once_pass_through_a_small_bell(w: TestWorker) {
         in_order(&w, &new).await;
         rung += new.len();
         if ticks == 2 {
-            assert_eq!(bell.take(Kind::DeliverWebhook, 9), [last], "another kind is not held up");
+            assert_eq!(bell.take(Kind::DeliverWebhook, 9), [last], "another kind is not delayed");
         }
-        let heard = bell.take(Kind::Noop, 700);
-        let ran = futures::future::join_all(heard.iter().map(|id| engine.run(*id))).await;
-        assert!(ran.iter().all(|ran| *ran), "each id means a run");
+        let taken = bell.take(Kind::Noop, 700);
+        let ran = futures::future::join_all(taken.iter().map(|id| engine.run(*id))).await;
+        assert!(ran.iter().all(|ran| *ran), "each id leads to a run");
     }
     for id in bell.take(Kind::Noop, SURGE) {
         assert!(engine.run(id).await);
@@ -121,7 +122,7 @@ async fn ten_thousand_due_at_once_pass_through_a_small_bell(w: TestWorker) {
     assert_eq!((rung, w.number(done).await), (SURGE, i64::try_from(SURGE).unwrap()));
 }
 
-/// What is rung for together comes by priority.
+/// Asserts that jobs notified together are in priority order.
 async fn in_order(w: &TestWorker, ids: &[i64]) {
     let list = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
     let sorted: String = w
@@ -132,7 +133,7 @@ async fn in_order(w: &TestWorker, ids: &[i64]) {
     assert_eq!(sorted, list);
 }
 
-/// Schedulers of so many processes, each with its own connections, and the one bell of the test.
+/// Returns schedulers of `count` processes, each with its own connections, and the test's notifier.
 async fn schedulers(w: &TestWorker, count: usize) -> Vec<Scheduler> {
     let mut all = Vec::new();
     for _ in 0..count {
@@ -163,7 +164,7 @@ async fn schedulers_at_once_ring_for_a_job_once(w: TestWorker) {
     assert_eq!(rung, ids);
 }
 
-/// Law: one crash is one crash, whoever finds it.
+/// Invariant: one crash is counted once, whichever scheduler finds it.
 async fn schedulers_at_once_rescue_a_job_once(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..250 {
@@ -175,7 +176,7 @@ async fn schedulers_at_once_rescue_a_job_once(w: TestWorker) {
     tick_at_once(&schedulers(&w, 3).await, 12).await;
     let mut rung = w.s.bell.take();
     rung.sort_unstable();
-    assert_eq!(rung, ids, "each is rung for once");
+    assert_eq!(rung, ids, "each is notified once");
     let once = "SELECT count(*) FROM jobs WHERE state = 'ready' AND crashes = 1 AND attempt = 1 AND fence = 2";
     assert_eq!(w.number(once).await, 250);
 }
@@ -198,7 +199,7 @@ async fn no_more_is_made_ready_than_the_bell_takes(w: TestWorker) {
     assert_eq!(w.s.bell.take().len(), 0);
     w.advance(10);
     rescue::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.s.bell.take().len(), 0, "nor is anything rung for again");
+    assert_eq!(w.s.bell.take().len(), 0, "nothing is notified again either");
     w.bell.set(room(|_| 1_000));
     dispatch::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.bell.take().len(), 30);
@@ -243,7 +244,7 @@ async fn a_bell_that_is_away_holds_nothing_up(w: TestWorker) {
     assert_eq!((w.state(id).await, w.s.bell.take()), (State::Ready, vec![id]));
     w.advance(10);
     w.scheduler.tick().await.unwrap();
-    assert!(w.s.bell.take().is_empty(), "it is rung for again once the bell is back");
+    assert!(w.s.bell.take().is_empty(), "it is notified again once the notifier is back");
     w.bell.set(room(|_| 10));
     w.scheduler.tick().await.unwrap();
     assert_eq!(w.s.bell.take(), [id]);

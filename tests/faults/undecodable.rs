@@ -1,5 +1,5 @@
-//! What cannot be read: a subject that is gone, a kind of a newer version, JSON that is none of ours, secrets that do not
-//! open. The law: it comes to an end and is told, or is left alone as it is; everything beside it goes on.
+//! Unreadable data: a subject that is deleted, a kind of a newer version, invalid JSON, secrets that cannot be
+//! decrypted. Invariant: the job ends and is reported, or is left unchanged; everything else continues.
 
 use crier_common::domain::job::{Kind, State};
 use crier_common::domain::post::{PostStatus, TargetStatus};
@@ -19,7 +19,7 @@ worker_on_both!(
     an_error_of_the_database_is_told_when_no_try_is_left,
 );
 
-/// Law: nothing is called for it, and no job of it stays.
+/// Invariant: the platform is not called for it, and no job of it remains.
 async fn a_subject_that_is_gone(w: TestWorker) {
     let (_, gone) = w.publish_one().await;
     let (whole, _) = w.publish_one().await;
@@ -34,12 +34,12 @@ async fn a_subject_that_is_gone(w: TestWorker) {
     assert_eq!((w.target(fine).await.status, w.fake.count("publish")), (TargetStatus::Published, 1));
 }
 
-/// Law: every row of a kind that this version does not know is afterwards what it was, and every other job has ended.
+/// Invariant: every row of a kind that this version does not know is unchanged, and every other job has ended.
 async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     let lane = format!("account:{}", w.account.id);
     let rows =
         [("scheduled", false, "NULL"), ("ready", false, "NULL"), ("ready", true, "NULL"), ("running", false, "run_at")];
-    // First, and older than all that is known: whoever takes a batch meets them.
+    // First, and older than all known jobs, so that every batch contains them.
     for (subject, (state, waiting, lease)) in rows.iter().enumerate() {
         let now = w.clock.now().to_rfc3339();
         w.sql(format!(
@@ -68,7 +68,7 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     let vanished = w.job(Kind::Noop, 1, None).await;
     w.claim(&[vanished], "gone").await;
     w.advance(LEASE_OVER);
-    // Claims that meet them: by an id that is no business of this version, beside others in one batch.
+    // Claims that include them: ids of unknown kinds, next to others in one batch.
     let mut ids: Vec<i64> = vec![1, 2, 3, 4];
     ids.extend(w.s.bell.take());
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
@@ -77,7 +77,7 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     measure::run(&w.scheduler).await.unwrap();
     clean_up::run(&w.scheduler).await.unwrap();
     let listed = operate::list(&mut w.conn().await, &Filter::default(), 100).await.unwrap();
-    assert_eq!(listed.len(), 8, "what is known is listed");
+    assert_eq!(listed.len(), 8, "known kinds are listed");
     w.run_to_the_end_of_known_kinds().await;
     for target in targets {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
@@ -87,7 +87,7 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
 }
 
 impl TestWorker {
-    /// What [`TestWorker::run_to_the_end`] does, where jobs stand that nobody will ever run.
+    /// Like [`TestWorker::run_to_the_end`], with jobs that are never run.
     async fn run_to_the_end_of_known_kinds(&self) {
         for _ in 0..5 {
             self.run_jobs().await;
@@ -96,7 +96,7 @@ impl TestWorker {
     }
 }
 
-/// Three targets on three accounts, the middle one's options being none of ours.
+/// Creates three targets on three accounts; the middle one's options are invalid.
 async fn three_with_an_unreadable_one(w: &TestWorker) -> (i64, Vec<i64>) {
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
@@ -105,11 +105,11 @@ async fn three_with_an_unreadable_one(w: &TestWorker) -> (i64, Vec<i64>) {
     (post, targets)
 }
 
-/// How its post ends: the others are out, once each, and this one is told.
+/// Asserts the end of its post: the others are published, once each, and this one is reported.
 async fn ends_without_it(w: &TestWorker, post: i64, targets: &[i64]) {
     w.run_to_the_end().await;
-    let told = format!("SELECT status || ' ' || attempts FROM post_targets WHERE id = {}", targets[1]);
-    assert_eq!(w.value::<String>(told).await, "failed 0");
+    let stored = format!("SELECT status || ' ' || attempts FROM post_targets WHERE id = {}", targets[1]);
+    assert_eq!(w.value::<String>(stored).await, "failed 0");
     for target in [targets[0], targets[2]] {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
         assert_eq!((w.job_of(target).await.attempt, w.job_of(target).await.crashes), (1, 0));
@@ -138,7 +138,7 @@ async fn a_target_that_cannot_be_read_is_told_when_its_worker_died(w: TestWorker
     ends_without_it(&w, post, &targets).await;
 }
 
-/// A post whose target's account holds secrets that are another's: they do not open there.
+/// Publishes on two accounts, of which the first has the secrets of the second: they cannot be decrypted there.
 async fn sealed_for_another(w: &TestWorker) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let other = w.another_account("b").await.id;
@@ -154,8 +154,8 @@ async fn secrets_that_do_not_open_spoil_no_other_account(w: TestWorker) {
     let (closed, fine) = sealed_for_another(&w).await;
     w.run_to_the_end().await;
     assert_eq!((w.target(fine).await.status, w.job_of(fine).await.attempt), (TargetStatus::Published, 1));
-    let (told, job) = (w.target(closed).await, w.job_of(closed).await);
-    assert_eq!((told.status, told.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
+    let (failed, job) = (w.target(closed).await, w.job_of(closed).await);
+    assert_eq!((failed.status, failed.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
     assert_eq!((job.state, job.attempt, w.fake.count("publish")), (State::Dead, 8, 1));
     assert_eq!(w.events().await, ["post.published", "post.failed"]);
 }
@@ -174,7 +174,7 @@ async fn one_job_that_cannot_be_rescued_holds_up_no_other(w: TestWorker) {
     let ids = w.s.bell.take();
     w.claim(&ids, "gone").await;
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
-    // Its subject cannot be told: what is stored of its post cannot be read.
+    // Its subject cannot be notified: the stored data of its post cannot be read.
     w.sql(format!("UPDATE posts SET media = '{{}}' WHERE id = {post}")).await;
     w.advance(LEASE_OVER);
     rescue::run(&w.scheduler).await.unwrap_err();
@@ -190,7 +190,7 @@ async fn an_error_of_the_database_is_told_when_no_try_is_left(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (_, target) = w.publish_one().await;
     let id = w.rung();
-    // The account's secrets cannot be opened: no try will ever get further.
+    // The account's secrets cannot be decrypted: no attempt gets further.
     w.sql("UPDATE social_accounts SET secrets = secrets || secrets").await;
     w.sql(format!("UPDATE jobs SET attempt = 6 WHERE id = {id}")).await;
     w.engine.run(id).await;

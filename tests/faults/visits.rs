@@ -1,5 +1,5 @@
-//! Visits of link-in-bio pages are counted in memory: an orderly stop loses none, however many replicas counted; `kill -9`
-//! loses those of the last seconds and counts none twice.
+//! Visits of link-in-bio pages are counted in memory: an orderly stop loses no visit, on any number of replicas; `kill
+//! -9` loses those of the last seconds and counts no visit twice.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::servers::free_port;
 
 const VISITS: i64 = 40;
 
-/// A page with a link: its address in the API, and the paths of page and link.
+/// Creates a page with a link; returns its path in the API, and the paths of page and link.
 async fn page(crier: &Client) -> (String, [String; 2]) {
     let brand = crier.brand().await;
     let path = format!("/brands/{brand}/link-in-bio");
@@ -19,7 +19,7 @@ async fn page(crier: &Client) -> (String, [String; 2]) {
     (format!("{path}/{}", id(&page)), ["/@visited".to_owned(), format!("/@visited/l/{link}")])
 }
 
-/// So many visits of each; the link leads elsewhere, and nobody goes there.
+/// Visits page and link `times` times each; the link's redirect is not followed.
 async fn visit(crier: &Client, url: &str, paths: &[String; 2], times: i64) {
     for _ in 0..times {
         for (path, status) in paths.iter().zip([200, 302]) {

@@ -1,5 +1,6 @@
-//! A worker that is frozen past its lease and wakes: before it prepares, in the call, before it stores the end. The law: what
-//! it does after it woke changes nothing, here or on the platform; one that is merely slow is not taken for frozen.
+//! A worker that is frozen past its lease and wakes: before it prepares, in the call, before it stores the result.
+//! Invariant: what it does afterwards changes nothing, here or on the platform; a worker that is only slow is not
+//! treated as frozen.
 
 use std::time::Duration;
 
@@ -25,8 +26,7 @@ worker_on_both!(
     a_drain_longer_than_the_lease_loses_nothing,
 );
 
-/// Law: one that sleeps in the middle of a transaction does not keep the rows that it holds from the others. On SQLite all are
-/// one process.
+/// Invariant: a process that is frozen in a transaction does not keep its row locks. On SQLite all are one process.
 #[tokio::test]
 async fn who_sleeps_in_a_transaction_gives_back_what_it_holds() {
     let w = TestWorker::over(TestStore::postgres().await).await;
@@ -34,8 +34,8 @@ async fn who_sleeps_in_a_transaction_gives_back_what_it_holds() {
     let (post, target) = w.publish_one().await;
     let mut asleep = w.another().await.begin().await.unwrap();
     posts::lock(&mut asleep, post).await.unwrap();
-    let patience = Duration::from_secs(60);
-    tokio::time::timeout(patience, w.run_jobs()).await.expect("the row is free long before it wakes");
+    let timeout = Duration::from_secs(60);
+    tokio::time::timeout(timeout, w.run_jobs()).await.expect("the row is free long before it wakes");
     w.run_to_the_end().await;
     is_out_once(&w, post, target).await;
     let error = asleep.commit().await.expect_err("its transaction is over");
@@ -50,7 +50,7 @@ async fn a_frozen_worker_writes_nothing(w: TestWorker) {
     let (frozen, id) = (w.engine.clone(), w.rung());
     let run = tokio::spawn(async move { frozen.run(id).await });
     gate.entered().await;
-    // Its heartbeat stops; another takes the job, and finds that it must wait for the call to be over.
+    // Its heartbeat stops; another worker takes the job, and finds that it must wait until the call is over.
     w.advance(LEASE_OVER);
     w.run_jobs().await;
     assert_eq!(w.job_of(target).await.state, State::Scheduled);
@@ -66,7 +66,7 @@ async fn a_frozen_worker_writes_nothing(w: TestWorker) {
 }
 
 async fn a_frozen_worker_calls_nobody_when_it_wakes(w: TestWorker) {
-    // It claimed, and was frozen before it prepared; another has done the job meanwhile.
+    // It claimed, and was frozen before it prepared; another worker has done the job meanwhile.
     let (post, target) = w.publish_one().await;
     let frozen = w.claim(&[w.rung()], "frozen").await.remove(0);
     w.advance(LEASE_OVER);
@@ -84,7 +84,7 @@ async fn a_frozen_worker_does_not_send_again_what_it_found_missing(w: TestWorker
     let (post, target) = publish_to(&w, Say::Hang).await;
     w.advance(CALL_OVER);
     w.scheduler.tick().await.unwrap();
-    // It asks, is told "not there", and is frozen before it sends again; another asks as well, and sends.
+    // It asks, gets "not found", and is frozen before it sends again; another worker asks as well, and sends.
     let gate = Gate::new();
     w.fake.hold_answer(gate.clone());
     let (frozen, id) = (w.engine.clone(), w.job_of(target).await.id);
@@ -107,12 +107,12 @@ async fn is_out_once_but_for_deliveries(w: &TestWorker, post: i64, target: i64) 
     assert_eq!((w.post_status(post).await, w.events().await.len()), (PostStatus::Published, 1));
 }
 
-/// Law: of two ends of one job the later one counts for nothing, row for row.
+/// Invariant: of two results of one job the later one has no effect on any row.
 async fn a_frozen_worker_stores_no_second_end(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
     let frozen = w.claim(&[w.rung()], "frozen").await.remove(0);
-    // It called, and the platform took the post; it is frozen with the answer in its hands.
+    // It called, and the platform accepted the post; it is frozen before it stores the response.
     let ending = w.handler(Kind::PublishTarget).run(&Run::new(frozen.clone())).await.unwrap();
     w.advance(LEASE_OVER);
     w.run_to_the_end().await;
@@ -150,7 +150,7 @@ async fn a_frozen_run_that_ends_leaves_its_successor_held(w: TestWorker) {
     assert_eq!((w.state(id).await, w.show(id).await.crashes), (State::Done, 1));
 }
 
-/// Law: what a worker holds while it drains is nobody else's, however long that takes: it runs once and counts no crash.
+/// Invariant: the jobs of a draining worker stay its own, however long that takes: they run once and count no crash.
 async fn a_drain_longer_than_the_lease_loses_nothing(w: TestWorker) {
     let gate = Gate::new();
     w.fake.says([Say::Wait(gate.clone())]);
@@ -164,7 +164,7 @@ async fn a_drain_longer_than_the_lease_loses_nothing(w: TestWorker) {
         w.advance(20);
         assert_eq!(heartbeat::beat(&w.engine, &w.store).await.unwrap(), 1);
         w.scheduler.tick().await.unwrap();
-        assert!(w.s.bell.take().is_empty() && !other.run(id).await, "nobody can rescue it");
+        assert!(w.s.bell.take().is_empty() && !other.run(id).await, "no other worker can take it");
     }
     gate.let_through();
     w.engine.idle().await;

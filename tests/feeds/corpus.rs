@@ -1,7 +1,7 @@
-//! What is made of each document in `corpus/`, as a snapshot; and of some that are too large to lie there.
+//! Parses each document in `corpus/` and compares the result with a snapshot; also some documents too large to store.
 //!
-//! **To add a document:** a file there; then `INSTA_UPDATE=always ./scripts/test -q --test it -- feeds::corpus`, and a look at
-//! the new snapshot.
+//! **To add a document:** add a file there, run `INSTA_UPDATE=always ./scripts/test -q --test it -- feeds::corpus`, and
+//! review the new snapshot.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn each_document_gives_what_it_gave() {
     }
 }
 
-/// Nothing of what would run, and nothing of what stands in a file or in a network, whatever the document.
+/// No document yields executable content, or content of a file or of the network.
 #[test]
 fn no_document_gives_what_does_harm() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/feeds/corpus");
@@ -50,8 +50,8 @@ fn no_document_gives_what_does_harm() {
     }
 }
 
-/// However long it is, it takes no longer than its length: 100,000 articles, elements nested 100,000 deep, entities, tags
-/// with thousands of attributes, HTML that makes huge trees of itself.
+/// Parsing takes linear time: 100,000 articles, elements nested 100,000 deep, entities, tags with thousands of
+/// attributes, HTML that expands into huge trees.
 #[test]
 fn a_document_that_is_to_do_harm_does_none() {
     let item = |n: usize| format!("<item><guid>{n}</guid><title>Title {n}</title></item>");
@@ -85,7 +85,7 @@ fn a_document_that_is_to_do_harm_does_none() {
 }
 
 proptest::proptest! {
-    /// Documents that were cut, repeated and shaken.
+    /// Truncated, repeated and corrupted documents.
     #[test]
     fn any_document_is_survived(
         which in proptest::prelude::any::<proptest::sample::Index>(),

@@ -1,4 +1,4 @@
-//! One fetch at a time, over a real connection: conditions, redirects, the guard, limits, the search for a page's feed.
+//! Single fetches over a real connection: conditional requests, redirects, the guard, limits, feed discovery.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn guard() -> Guard {
     Guard::new(vec!["127.0.0.1/32".parse().unwrap()])
 }
 
-/// A feed as it is stored.
+/// A stored feed.
 fn feed(url: impl Into<String>, kind: FeedType) -> Feed {
     Feed {
         id: 1,
@@ -48,7 +48,7 @@ async fn fetch(feed: &Feed) -> Result<Found, Failure> {
 async fn document(feed: &Feed) -> Document {
     match fetch(feed).await.unwrap() {
         Found::Feed(document) => *document,
-        Found::Unchanged => panic!("it was not known"),
+        Found::Unchanged => panic!("unexpected 304"),
     }
 }
 
@@ -92,7 +92,7 @@ async fn conditions_go_to_the_address_that_gave_them_and_to_no_other() {
     );
     server.says("/feed", Answer::redirect(302, "/other"));
     server.says("/other", Answer::status(304));
-    assert_eq!(fails(&f).await.why, "The server answered 304.", "an answer to a question that was not asked");
+    assert_eq!(fails(&f).await.why, "The server answered 304.", "the request was not conditional");
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn redirects_are_followed_but_not_for_ever() {
 #[tokio::test]
 async fn no_redirect_leads_past_the_guard() {
     let (server, inside) = (Server::start().await, Server::start().await);
-    // Another loopback address than the one that is let through.
+    // A loopback address other than the allowed one.
     let port = inside.base.rsplit(':').next().unwrap().to_owned();
     let private = [
         "http://127.0.0.2:PORT/",
@@ -140,7 +140,7 @@ async fn no_redirect_leads_past_the_guard() {
             fails(&feed(server.url("/feed"), FeedType::Rss)).await.why.contains("must begin with https:// or http://")
         );
     }
-    // What is told of an address has no secret of it.
+    // Error messages contain no secrets of an address.
     server.says("/feed", Answer::redirect(302, "http://ann:s3cret@10.0.0.1/feed.xml?token=s3cret#s3cret"));
     let why = fails(&feed(server.url("/feed"), FeedType::Rss)).await.why;
     assert!(why.contains("http://10.0.0.1/feed.xml?…") && !why.contains("s3cret") && !why.contains("ann"), "{why}");
@@ -167,7 +167,7 @@ async fn an_answer_has_a_size_before_and_after_it_is_unpacked() {
     };
     server.says("/feed", zipped(rss(&[("1", "One"), ("2", "Two")]).as_bytes()));
     assert_eq!(document(&f).await.parsed.articles.len(), 2);
-    // 64 MiB in 64 KiB.
+    // 64 MiB compressed to 64 KiB.
     server.says("/feed", zipped(&padded(64 << 20)));
     assert_eq!(fails(&f).await.why, "The feed is larger than 5 MiB.");
 }
@@ -227,15 +227,15 @@ async fn a_page_leads_to_its_feed() {
     assert_eq!(found.found_url, server.url("/blog/posts.xml"));
     assert_eq!(found.validator_url.as_ref(), Some(&found.found_url));
     assert_eq!(server.paths(), ["/blog", "/blog/", "/blog/posts.xml"]);
-    // From now on it is asked directly.
+    // From now on the found feed is fetched directly.
     let f = Feed { found_url: Some(found.found_url), ..f };
     assert_eq!(Some(document(&f).await.found_url), f.found_url);
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
-    // A page in its place is no way to another page.
+    // A page that replaces the found feed does not lead to another page.
     server.says("/blog/posts.xml", Answer::ok(page("/blog/")));
     assert!(fails(&f).await.nothing_there);
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
-    // Nor is a page in the place of a feed that was one itself: a site that is being mended, or wants to know who asks.
+    // Neither does a page that replaces a feed's own URL: the site may be under maintenance or check for bots.
     let f = feed(server.url("/category.xml"), FeedType::Rss);
     server.says("/category.xml", Answer::ok(rss(&[("1", "One")])));
     let f = Feed { found_url: Some(document(&f).await.found_url), ..f };
@@ -259,16 +259,16 @@ async fn a_site_of_wordpress_has_its_feed_where_all_have() {
     server.says("/blog?feed=rss2", Answer::status(404));
     server.says("/blog/?feed=rss2", Answer::ok(rss(&[("1", "One")])));
     let found = fetch(&site("/blog")).await;
-    assert!(found.is_err(), "`/blog` itself is asked, and does not know");
+    assert!(found.is_err(), "only `/blog` itself is queried");
     server.says("/blog?feed=rss2", Answer::ok(rss(&[("1", "One")])));
     assert_eq!(document(&site("/blog")).await.found_url, server.url("/blog?feed=rss2"));
-    // What the page names comes first.
+    // A feed that the page names comes first.
     server.says("/blog", Answer::ok(page("/named")));
     server.says("/named", Answer::ok(rss(&[("1", "One")])));
     assert_eq!(document(&site("/blog")).await.found_url, server.url("/named"));
-    // A feed is a feed.
+    // A URL that is a feed itself is used as it is.
     assert_eq!(document(&site("/named")).await.found_url, server.url("/named"));
-    // Others are not guessed.
+    // For feeds of other types no URL is guessed.
     server.says("/blog", Answer::ok("<!doctype html><html>"));
     server.asked();
     fails(&feed(server.url("/blog"), FeedType::Rss)).await;

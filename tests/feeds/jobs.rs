@@ -1,4 +1,4 @@
-//! `fetch_feed` from the row to the row: what a fetch writes, when the next one is, and what happens to a feed that changes
+//! `fetch_feed` end to end: what a fetch writes, when the next one is due, and what happens to a feed that changes
 //! meanwhile.
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ async fn titles(w: &TestWorker, id: i64) -> Vec<String> {
     all(w, id).await.into_iter().map(|a| a.title.unwrap_or_default()).collect()
 }
 
-/// Lets the feed come due, and what is due be done.
+/// Advances the clock until the feed is due, and runs the due jobs.
 async fn next(w: &TestWorker, id: i64) {
     let at = feed(w, id).await.next_fetch_at;
     w.clock.advance(at - w.clock.now());
@@ -60,7 +60,7 @@ async fn next(w: &TestWorker, id: i64) {
     w.run_jobs().await;
 }
 
-/// Minutes until it is due.
+/// Minutes until the feed is due.
 async fn wait(w: &TestWorker, id: i64) -> i64 {
     (feed(w, id).await.next_fetch_at - w.now()).num_minutes()
 }
@@ -90,7 +90,7 @@ async fn a_feed_is_read_and_then_asked_for_what_is_new(w: TestWorker) {
     assert!(server.asked()[0].to_ascii_lowercase().contains("if-none-match: \"1\""));
     let read = feed(&w, id).await;
     assert_eq!((read.status, read.last_fetched_at, read.articles_count), (FeedStatus::Active, Some(w.now()), 2));
-    assert_eq!(read.etag.as_deref(), Some("\"1\""), "its condition stays");
+    assert_eq!(read.etag.as_deref(), Some("\"1\""), "its ETag is kept");
     assert!((13..=16).contains(&wait(&w, id).await));
     assert_eq!(all(&w, id).await.iter().map(|a| a.updated_at).max(), before.iter().map(|a| a.updated_at).max());
     let traced =
@@ -108,10 +108,10 @@ async fn what_changes_in_a_feed_changes_here(w: TestWorker) {
     next(&w, id).await;
     let after = all(&w, id).await;
     assert_eq!(titles(&w, id).await, ["Third", "First, mended", "Second"]);
-    assert_eq!((after[1].id, after[1].published_at), (before[0].id, before[0].published_at), "it is the same one");
+    assert_eq!((after[1].id, after[1].published_at), (before[0].id, before[0].published_at), "it is the same article");
     assert_eq!((after[1].updated_at, after[1].created_at), (w.now(), before[0].created_at));
-    assert_eq!(after[2].updated_at, before[1].updated_at, "what did not change is not touched");
-    // What a feed no longer shows stays.
+    assert_eq!(after[2].updated_at, before[1].updated_at, "unchanged articles are not updated");
+    // Articles that a feed no longer contains are kept.
     server.says("/feed", Answer::ok(rss(&[])));
     next(&w, id).await;
     assert_eq!((feed(&w, id).await.articles_count, all(&w, id).await.len()), (3, 3));
@@ -150,7 +150,7 @@ async fn a_failing_feed_is_asked_less_and_less_often_until_it_is_well(w: TestWor
         next(&w, id).await;
         let f = feed(&w, id).await;
         assert_eq!((f.status, f.last_error.as_deref()), (FeedStatus::Failing, Some("The server answered 500.")));
-        assert_eq!((f.articles_count, f.last_fetched_at), (1, Some(w.now())), "what there was stays");
+        assert_eq!((f.articles_count, f.last_fetched_at), (1, Some(w.now())), "existing articles are kept");
         let waits = wait(&w, id).await;
         assert!((minutes * 9 / 10 - 1..=minutes * 11 / 10).contains(&waits), "{minutes}: {waits}");
     }
@@ -160,7 +160,7 @@ async fn a_failing_feed_is_asked_less_and_less_often_until_it_is_well(w: TestWor
     assert_eq!((f.status, f.last_error, f.failures), (FeedStatus::Active, None, 0));
     assert!((13..=16).contains(&wait(&w, id).await));
     let ended = w.number("SELECT count(*) FROM jobs WHERE kind = 'fetch_feed' AND state <> 'done'").await;
-    assert_eq!(ended, 0, "a failed fetch is no failed job");
+    assert_eq!(ended, 0, "a failed fetch does not fail the job");
 }
 
 async fn a_server_that_asks_for_patience_is_given_it(w: TestWorker) {
@@ -171,7 +171,7 @@ async fn a_server_that_asks_for_patience_is_given_it(w: TestWorker) {
     assert_eq!(wait(&w, id).await, 180);
     server.says("/feed", Answer::status(503).with("Retry-After", "1"));
     next(&w, id).await;
-    assert!((27..=33).contains(&wait(&w, id).await), "no sooner than it would be asked anyway");
+    assert!((27..=33).contains(&wait(&w, id).await), "not before the usual time");
     server.says("/feed", Answer::status(429).with("Retry-After", "9999999999"));
     next(&w, id).await;
     assert_eq!(wait(&w, id).await, 1_440);
@@ -218,7 +218,7 @@ async fn a_feed_that_a_page_named_is_looked_for_again_when_it_is_lost(w: TestWor
     assert_eq!((f.status, f.found_url, f.articles_count), (FeedStatus::Active, Some(server.url("/new.xml")), 2));
 }
 
-/// A fetch that has asked, and gets its answer when the gate is opened.
+/// A fetch that has sent its request and gets the response when the gate is opened.
 async fn in_flight(w: &TestWorker, server: &Server, id: i64) -> (Arc<Semaphore>, tokio::task::JoinHandle<bool>) {
     let gate = Arc::new(Semaphore::new(0));
     server.says("/feed", Answer::Held(gate.clone(), Box::new(Answer::ok(rss(&[("old", "Of the old URL")])))));
@@ -248,7 +248,7 @@ async fn a_url_that_changes_during_the_fetch_leaves_nothing_of_the_old_one(w: Te
     let (jobs, attempts) =
         (w.number("SELECT count(*) FROM jobs"), w.number("SELECT CAST(max(attempt) AS bigint) FROM jobs"));
     assert_eq!((jobs.await, attempts.await), (1, 1), "the same job, and no attempt of it was used up");
-    // A change while nothing runs: the articles of the old URL go at once.
+    // A change while no fetch runs: the articles of the old URL are deleted at once.
     let url = server.url("/nowhere");
     w.write(async |tx| feeds::move_to(tx, id, &url, "another host", None).await).await;
     let f = feed(&w, id).await;
@@ -267,7 +267,7 @@ async fn a_feed_that_is_deleted_during_the_fetch_is_gone(w: TestWorker) {
     assert!(run.await.unwrap());
     assert_eq!(w.number("SELECT count(*) FROM articles").await, 0);
     assert_eq!(w.value::<String>("SELECT state FROM jobs").await, "cancelled");
-    // One that is deleted before it begins.
+    // A feed that is deleted before its fetch begins.
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await;
     w.run_jobs().await;
@@ -275,7 +275,7 @@ async fn a_feed_that_is_deleted_during_the_fetch_is_gone(w: TestWorker) {
     assert!(server.asked().is_empty());
 }
 
-/// Past the lease of the job that runs; what is rescued then is done.
+/// Advances past the running job's lease, and checks that the rescued job does the work.
 async fn rescued(w: &TestWorker, server: &Server, id: i64) {
     server.says("/feed", Answer::ok(rss(&[("a", "First"), ("b", "Second")])));
     w.clock.advance(TimeDelta::minutes(10));
@@ -336,9 +336,9 @@ async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker)
     }
     let waiting = "SELECT count(*) FROM jobs WHERE state = 'ready'";
     tasks::feeds::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.number(waiting).await, 250, "each has the job of its making, and is not due");
+    assert_eq!(w.number(waiting).await, 250, "each has its first job, and is not due");
     w.sql("UPDATE jobs SET state = 'done'").await;
-    // A night in which no scheduler ran.
+    // Nine hours without a scheduler.
     w.clock.advance(TimeDelta::hours(9));
     let kept = ids[7];
     w.job(Kind::FetchFeed, kept, None).await;
@@ -347,7 +347,7 @@ async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker)
         async move { tasks::feeds::run(&scheduler).await.unwrap() }
     })
     .await;
-    assert_eq!(w.number(waiting).await, 250, "each one, once: the one that had a job keeps it");
+    assert_eq!(w.number(waiting).await, 250, "one job each; an existing job is kept");
     assert_eq!(w.number("SELECT count(DISTINCT subject_id) FROM jobs WHERE state = 'ready'").await, 250);
     assert_eq!(feed(&w, ids[0]).await.next_fetch_at, w.now() + EVERY);
     let lanes = w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND lane = 'host:host3.invalid'").await;

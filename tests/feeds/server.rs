@@ -1,4 +1,4 @@
-//! A web server that gives each path the answer that the test says, and writes down what it was asked.
+//! A web server that returns a configured response for each path, and records the requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,14 +7,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// What a path answers.
+/// The response of a path.
 #[derive(Clone)]
 pub enum Answer {
-    /// Status, headers and body, as they go out.
+    /// Status, headers and body.
     Full(u16, Vec<(&'static str, String)>, Vec<u8>),
-    /// Nothing, ever.
+    /// Never responds.
     Never,
-    /// The same as another once the gate has a permit for it.
+    /// Sends another response once the gate has a permit.
     Held(Arc<Semaphore>, Box<Answer>),
 }
 
@@ -42,7 +42,7 @@ impl Answer {
 #[derive(Default)]
 struct State {
     answers: HashMap<String, Answer>,
-    /// Each request's head, as it came.
+    /// The raw head of each request.
     asked: Vec<String>,
 }
 
@@ -70,22 +70,22 @@ impl Server {
         format!("{}{path}", self.base)
     }
 
-    /// What a path answers from now on; all others answer 404.
+    /// Sets the response of a path; all other paths return 404.
     pub fn says(&self, path: &str, answer: Answer) {
         self.state.lock().unwrap().answers.insert(path.to_owned(), answer);
     }
 
-    /// The requests since the last call: their heads.
+    /// Returns the heads of the requests since the last call.
     pub fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().unwrap().asked)
     }
 
-    /// How many requests there were since the last call of the others.
+    /// The number of requests since the last call of `asked` or `paths`.
     pub fn requests(&self) -> usize {
         self.state.lock().unwrap().asked.len()
     }
 
-    /// The paths that were asked for since the last call.
+    /// Returns the paths requested since the last call.
     pub fn paths(&self) -> Vec<String> {
         self.asked().iter().map(|head| head.split(' ').nth(1).unwrap_or_default().to_owned()).collect()
     }
@@ -99,16 +99,16 @@ async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
     }
     let head = String::from_utf8_lossy(&got).into_owned();
     let path = head.split(' ').nth(1)?.to_owned();
-    let mut said = {
+    let mut response = {
         let mut state = state.lock().unwrap();
         state.asked.push(head);
         state.answers.get(&path).cloned().unwrap_or_else(|| Answer::status(404))
     };
-    while let Answer::Held(gate, then) = said {
+    while let Answer::Held(gate, then) = response {
         gate.acquire().await.ok()?.forget();
-        said = *then;
+        response = *then;
     }
-    let Answer::Full(status, headers, body) = said else { return std::future::pending().await };
+    let Answer::Full(status, headers, body) = response else { return std::future::pending().await };
     let mut out = format!("HTTP/1.1 {status} x\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {
         out += &format!("{name}: {value}\r\n");
@@ -129,7 +129,7 @@ pub fn rss(items: &[(&str, &str)]) -> String {
     format!("<?xml version=\"1.0\"?><rss version=\"2.0\"><channel><title>Its own title</title>{items}</channel></rss>")
 }
 
-/// A page that names a feed.
+/// A page that links to a feed.
 pub fn page(href: &str) -> String {
     format!("<!doctype html><html><head><link rel=\"alternate\" type=\"application/rss+xml\" href=\"{href}\"></head>")
 }

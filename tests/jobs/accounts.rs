@@ -1,4 +1,4 @@
-//! `publish_target` and the account's access: tokens that ran out, are refused, or are renewed by two at once.
+//! `publish_target` and account credentials: tokens that expired, are rejected, or are refreshed concurrently.
 
 use chrono::TimeDelta;
 use crier_common::domain::account::AccountStatus;
@@ -41,7 +41,7 @@ async fn an_expired_token_is_renewed_once_and_stored_sealed(w: TestWorker) {
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
     let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
     assert_eq!(calls, ["publish", "refresh", "publish"]);
-    assert_eq!(w.attempts(post).await.len(), 1, "it is one try");
+    assert_eq!(w.attempts(post).await.len(), 1, "it is one attempt");
     assert_eq!(token(&w).await, "token-1");
     let sealed: Vec<u8> = w.value("SELECT secrets FROM social_accounts").await;
     assert!(!sealed.windows(7).any(|part| part == b"token-1"), "it is sealed");
@@ -63,8 +63,8 @@ async fn expired(w: &TestWorker, target: i64) {
     let error = found.error.unwrap();
     assert_eq!((found.status, error.category), (TargetStatus::Failed, Category::AuthExpired));
     assert_eq!((error.code.as_str(), found.next_attempt_at), ("account_expired", None));
-    let told: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
-    assert!(told.contains("account_expired"), "{told}");
+    let last_error: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
+    assert!(last_error.contains("account_expired"), "{last_error}");
     let payload: String = w.value("SELECT payload FROM events").await;
     assert!(payload.contains("post.failed") && payload.contains("account_expired"), "{payload}");
 }
@@ -80,7 +80,7 @@ async fn a_refresh_that_is_refused_expires_the_account(w: TestWorker) {
 }
 
 async fn a_passing_failure_of_a_refresh_expires_nothing(w: TestWorker) {
-    // One of unknown end, too: a refresh publishes nothing.
+    // Also one with unknown outcome: a refresh publishes nothing.
     w.fake.cannot_tell();
     w.fake.wants_token("token-1");
     w.fake.refreshes([Err(transient()), Err(unknown()), Err(CallError::network("No connection."))]);
@@ -141,7 +141,7 @@ async fn a_refresh_whose_worker_died_is_taken_over(w: TestWorker) {
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, w.fake.count("refresh")), (TargetStatus::Published, 1));
 
-    // While it is held, nobody else has it.
+    // While the refresh lease is held, no other run gets it.
     let held = async |lease: i64| {
         w.write(async |tx| accounts::begin_refresh(tx, w.account.id, TimeDelta::seconds(lease)).await).await
     };
@@ -153,7 +153,7 @@ async fn a_refresh_whose_worker_died_is_taken_over(w: TestWorker) {
     assert_eq!(held(60).await, Some(version));
 }
 
-/// A run that calls, and the account is connected again meanwhile; then the platform tells it that it refuses the old token.
+/// Reconnects the account during a publish call; then the platform rejects the old token. Returns the target.
 async fn connected_again_in_the_call(w: &TestWorker) -> i64 {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
@@ -176,7 +176,7 @@ async fn a_refusal_of_earlier_credentials_expires_nothing(w: TestWorker) {
         (waiting.status, waiting.error.unwrap().code.as_str()),
         (TargetStatus::Publishing, "credentials_replaced")
     );
-    // The new ones are tried.
+    // The new credentials are used.
     w.fake.wants_token("token-9");
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
@@ -209,7 +209,7 @@ async fn tokens_got_with_earlier_credentials_are_not_stored(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM social_accounts WHERE refreshing_until IS NOT NULL").await, 0);
 }
 
-/// Publishes with a worker that dies after the platform took the post.
+/// Publishes with a worker that dies after the platform accepted the post.
 async fn accepted_and_died(w: &TestWorker) -> i64 {
     let gate = Gate::new();
     w.fake.says([Say::AcceptAndHang(gate.clone())]);
@@ -240,7 +240,7 @@ async fn a_refusal_while_asking_keeps_the_call_open(w: TestWorker) {
     let failed = w.target(target).await;
     assert!(failed.status == TargetStatus::Failed && failed.call_started_at.is_some());
 
-    // Connected again, and published again by a person: the platform is asked first, and has it.
+    // Reconnected, and published again by a user: the platform is asked first, and has the post.
     w.s.account(w.world, "demo", "token-2").await;
     w.publish_again(failed.post_id).await;
     w.run_to_the_end().await;
@@ -248,7 +248,7 @@ async fn a_refusal_while_asking_keeps_the_call_open(w: TestWorker) {
 }
 
 async fn a_crash_in_the_second_call_counts_from_its_own_beginning(w: TestWorker) {
-    // The first call waits long before the token is refused; the second is the one that the worker dies in.
+    // The first call takes long before the token is rejected; the worker dies in the second.
     let (first, second) = (Gate::new(), Gate::new());
     w.fake.says([Say::WaitAndRefuse(first.clone(), auth_expired()), Say::Hang(second.clone())]);
     let (_, target) = w.publish_one().await;

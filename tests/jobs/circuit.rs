@@ -1,4 +1,4 @@
-//! Endpoints that fail, hang or come back: how much of the worker they hold, and that the others notice nothing.
+//! Endpoints that fail, hang or recover: how many worker slots they use, and that the other endpoints are unaffected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ worker_on_both!(
     hanging_endpoints_give_their_places_back,
 );
 
-/// How many places the endpoint's lane has, while it is narrow.
+/// Returns the number of slots of the endpoint's lane, while it is narrowed.
 async fn places(w: &TestWorker, webhook: &Webhook) -> Option<i64> {
     let lane = format!("endpoint:{}", webhook.id);
     operate::lane(&mut w.conn().await, &lane, w.clock.now()).await.unwrap().places
@@ -40,7 +40,7 @@ async fn waiting(w: &TestWorker) -> i64 {
 
 const BACKLOG: i64 = 40;
 
-/// An endpoint that has failed until its circuit opened, with a backlog.
+/// Creates an endpoint with a backlog whose failures have opened its circuit.
 async fn opened(w: &TestWorker) -> (Receiver, Webhook) {
     let (receiver, webhook, _) = told(w).await;
     for _ in 1..BACKLOG {
@@ -62,7 +62,7 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
     w.run_jobs().await;
     assert_eq!(receiver.requests().await.len(), failed, "not in the pause");
     assert_eq!(w.number("SELECT sum(attempts) FROM webhook_deliveries").await, i64::from(OPENS_AT));
-    // The pauses grow as long as it fails, and few are tried after each.
+    // The pauses grow while it fails, and few attempts follow each.
     receiver.answers(std::iter::repeat_n(500, 4));
     w.advance(1);
     w.scheduler.tick().await.unwrap();
@@ -73,7 +73,7 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
     }
     let requests = receiver.requests().await.len();
     assert_eq!((requests, places(&w, &webhook).await), (failed + 1, Some(PLACES)), "the first failure pauses it again");
-    // It is well again: the next one that is let through frees the others, and what failed comes at its own time.
+    // Healthy again: the next attempt releases the others, and failed deliveries follow at their own times.
     receiver.forget_answers();
     w.advance(30);
     w.run_jobs().await;
@@ -83,10 +83,11 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
     let done = "SELECT count(*) FROM webhook_deliveries WHERE status = 'succeeded' AND attempts <= 2";
     assert_eq!((w.number(done).await, waiting(&w).await), (BACKLOG, 0));
     let paused = "SELECT (SELECT count(*) FROM narrow_lanes) + (SELECT count(*) FROM paused_lanes)";
-    assert_eq!(w.number(paused).await, 0, "nothing is left of it");
+    assert_eq!(w.number(paused).await, 0, "no lane stays narrowed or paused");
 }
 
-/// Law: the promised times hold for an endpoint that gets little: eight failures open nothing.
+/// Invariant: the documented retry times hold for an endpoint with few deliveries: eight failures do not open the
+/// circuit.
 async fn one_delivery_alone_keeps_its_times(w: TestWorker) {
     let (receiver, webhook, id) = told(&w).await;
     receiver.answers([500; 8]);
@@ -113,7 +114,7 @@ async fn an_endpoint_switched_off_and_on_starts_with_a_closed_circuit(w: TestWor
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     assert_eq!(places(&w, &webhook).await, None);
     w.run_jobs().await;
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await, 0, "what waited is given up");
+    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await, 0, "waiting deliveries have failed");
     w.write(async |tx| webhooks::update(tx, &webhook).await).await;
     let id = tell(&w).await;
     w.run_jobs().await;
@@ -131,8 +132,8 @@ async fn a_disabled_endpoint_s_backlog_is_given_up_at_once(w: TestWorker) {
     assert!(!webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap().is_active);
 }
 
-/// Two endpoints take connections and never answer, with more deliveries each than this worker has places: a third hears
-/// of its events all the same.
+/// Two endpoints accept connections and never respond, with more deliveries each than this worker has slots: a third
+/// endpoint still receives its events.
 async fn hanging_endpoints_give_their_places_back(w: TestWorker) {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
@@ -155,7 +156,7 @@ async fn hanging_endpoints_give_their_places_back(w: TestWorker) {
         emit().await;
     }
     let all_hang = || async {
-        // In the scheduler's place: the database may be too busy to let an id be claimed.
+        // Renotifies like the scheduler: the database may have been too busy for a claim.
         let mut tx = store.begin().await.unwrap();
         dispatch::ring_unheard(&mut tx, Kind::DeliverWebhook, w.later(1), 100).await.unwrap();
         tx.commit().await.unwrap();
@@ -165,7 +166,7 @@ async fn hanging_endpoints_give_their_places_back(w: TestWorker) {
     let live = Receiver::start().await;
     w.listen_at(&live.url()).await;
     emit().await;
-    until("the third is told", || async { (live.requests().await.len() == 1).then_some(()) }).await;
+    until("the third endpoint is called", || async { (live.requests().await.len() == 1).then_some(()) }).await;
     stop.cancel();
     worker.await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! The engine: drain, hand-back, batches, and what goes wrong beside what goes well.
+//! The engine: drain, hand-back, batches, and failures next to successes.
 
 use crier_common::domain::job::{Kind, LEASE, Outcome, State};
 use crier_common::domain::post::TargetStatus;
@@ -51,7 +51,7 @@ async fn a_claim_under_way_when_the_drain_begins_is_handed_back(w: TestWorker) {
     run.await.unwrap();
     let job = w.show(id).await;
     assert_eq!((job.state, job.attempt, job.crashes), (State::Ready, 0, 0));
-    // Whoever comes next has it at once.
+    // The next worker gets it at once.
     w.scheduler.tick().await.unwrap();
     assert_eq!(w.s.bell.take(), [id]);
 }
@@ -97,14 +97,14 @@ async fn jobs_that_come_together_end_together(w: TestWorker) {
         ids.push(noop(&w, subject).await);
     }
     let ran = futures::future::join_all(ids.iter().chain(&ids).map(|id| engine.run(*id))).await;
-    assert_eq!(ran.iter().filter(|ran| **ran).count(), 60, "each once, however often it was rung");
+    assert_eq!(ran.iter().filter(|ran| **ran).count(), 60, "each once, however often it was notified");
     for (subject, id) in ids.iter().enumerate() {
         assert_eq!(w.state(*id).await, if subject == 7 { State::Dead } else { State::Done });
     }
 }
 
 async fn one_bad_end_spoils_no_other(w: TestWorker) {
-    // The second time is alone; the database is back for the third.
+    // The second failure affects only this job; the third write succeeds.
     assert_eq!(three_with_a_bad_one(&w, 2, Refusal::Passing).await, [State::Done; 3]);
 }
 
@@ -114,7 +114,7 @@ async fn an_end_that_is_refused_ends_its_job_all_the_same(w: TestWorker) {
         assert_eq!(three_with_a_bad_one(&w, times, how).await, [State::Done, State::Dead, State::Done]);
         w.advance(LEASE_OVER);
         w.scheduler.tick().await.unwrap();
-        assert_eq!(w.number("SELECT count(*) FROM jobs WHERE crashes > 0").await, 0, "it is no crash");
+        assert_eq!(w.number("SELECT count(*) FROM jobs WHERE crashes > 0").await, 0, "no crash is counted");
         let why: String = w.value("SELECT last_error FROM jobs WHERE state = 'dead'").await;
         assert_eq!(why, "the end of its run could not be stored");
     }
@@ -143,7 +143,7 @@ async fn the_heartbeat_renews_what_runs(w: TestWorker) {
         w.run_jobs().await;
     }
     assert_eq!(w.job_of(target).await.crashes, 0);
-    // While draining, too.
+    // Also while draining.
     w.engine.drain();
     w.advance(20);
     assert_eq!(heartbeat::beat(&w.engine, &w.store).await.unwrap(), 1);

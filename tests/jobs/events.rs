@@ -1,5 +1,5 @@
-//! Who hears how a post ended, and in which words: every member of its brand who asked for it, and nobody else.
-//! `tests/api/webhooks/events.rs` has the same for what the API does.
+//! The recipients and payloads of post results: every member of its brand who subscribed, and no other user.
+//! `tests/api/webhooks/events.rs` does the same for the API's events.
 
 use crier_common::domain::access::Role;
 use crier_common::domain::event::EventName;
@@ -16,19 +16,19 @@ worker_on_both!(
 
 const POSTS: [EventName; 2] = [EventName::PostPublished, EventName::PostFailed];
 
-/// An endpoint of a user; none is ever called here.
+/// Creates an endpoint of a user; it is never called here.
 async fn listening(w: &TestWorker, user: i64, events: &[EventName]) -> i64 {
     w.webhook(user, events).await.id
 }
 
-/// The payloads of an endpoint's deliveries, byte for byte as they are sent, oldest first.
+/// Returns the payloads of an endpoint's deliveries, exactly as sent, oldest first.
 async fn heard(w: &TestWorker, webhook: i64) -> Vec<String> {
     let page = PageOf { page: 1, per_page: 100 };
     let found = deliveries::list(&mut w.conn().await, webhook, Default::default(), page).await.unwrap();
     found.rows.into_iter().rev().map(|delivery| delivery.payload).collect()
 }
 
-/// Runs the publish that is due, and no delivery.
+/// Runs the due publish, and no delivery.
 async fn publish(w: &TestWorker, target: i64) {
     let id = w.rung_for_target(target).await;
     assert!(w.engine.run(id).await);
@@ -55,7 +55,7 @@ async fn how_a_post_ended_is_told_to_the_members_and_to_nobody_else(w: TestWorke
     let [editor, outsider, left] = ["bob@example.com", "carl@example.com", "dora@example.com"];
     let [editor, outsider, left] =
         [w.user(workspace, editor).await, w.user(workspace, outsider).await, w.user(workspace, left).await];
-    // The outsider has a brand of his own in the same workspace.
+    // The outsider owns another brand in the same workspace.
     w.brand(workspace, outsider).await;
     w.member(brand, editor, Role::Editor).await;
     w.member(brand, left, Role::Admin).await;

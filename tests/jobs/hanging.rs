@@ -1,4 +1,4 @@
-//! Sites that take connections and never answer: what they hold up, and what they leave marked.
+//! Sites that accept connections and never respond: what they delay, and what they leave marked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use crate::support::store::cipher;
 
 worker_on_both!(hanging_sites_give_their_places_back, a_run_that_fails_after_a_refusal_leaves_no_call_open);
 
-/// Two accounts' sites hang, with more posts than this worker has places: the post of a third goes out all the same.
+/// The sites of two accounts hang, with more posts than this worker has slots: the post of a third account is still
+/// published.
 async fn hanging_sites_give_their_places_back(w: TestWorker) {
     let gate = Gate::new();
     w.fake.says((0..8).map(|_| Say::Hang(gate.clone())));
@@ -55,8 +56,8 @@ async fn hanging_sites_give_their_places_back(w: TestWorker) {
     worker.await.unwrap();
 }
 
-/// The platform turned the call away, and the database fails before the run has renewed the access: nothing is in doubt,
-/// so the next run calls again, although this platform cannot be asked.
+/// The platform rejected the call, and the database fails before the run has refreshed the token. The outcome is known,
+/// so the next run calls again, although this platform cannot be reconciled.
 async fn a_run_that_fails_after_a_refusal_leaves_no_call_open(w: TestWorker) {
     w.fake.cannot_tell();
     let refused = Failure::of(Category::AuthExpired, "The token is not valid.");

@@ -1,4 +1,4 @@
-//! How late a post is: the time for which Crier itself held it back does not count.
+//! The lateness of a post: time during which Crier itself held it back does not count.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::failure::Category;
@@ -27,7 +27,7 @@ async fn missed(w: &TestWorker, target: i64) -> bool {
     w.target(target).await.error.is_some_and(|error| error.category == Category::Missed)
 }
 
-/// A post whose platform asks for a pause of so many hours, and one that waits behind it.
+/// Creates a post whose platform requests a pause of `hours` hours, and one that waits behind it.
 async fn behind_a_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
     w.fake.says([Say::Refuse(rate_limited(w.later(hours * HOUR)))]);
     let first = w.publish_one().await.1;
@@ -39,7 +39,7 @@ async fn behind_a_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
 
 async fn a_wait_for_a_long_rate_limit_never_ends_in_missed(w: TestWorker) {
     let mut made = behind_a_rate_limit(&w, 30).await.to_vec();
-    // One that comes due while they wait, and a second pause before all of them are out.
+    // One becomes due while they wait, and a second pause begins before all of them are published.
     w.advance(20 * HOUR);
     made.push(w.publish_one().await.1);
     w.advance(10 * HOUR);
@@ -69,7 +69,7 @@ async fn what_is_late_after_a_pause_is_missed(w: TestWorker) {
 async fn what_is_late_before_a_pause_stays_so(w: TestWorker) {
     let late = w.publish_one().await.1;
     w.s.bell.take();
-    // Nothing runs for a day; then another post of the account is told to wait.
+    // Nothing runs for a day; then another post of the account is rate limited.
     w.advance(24 * HOUR + 1);
     w.fake.says([Say::Refuse(rate_limited(w.later(30 * HOUR)))]);
     w.publish_one().await;
@@ -78,7 +78,7 @@ async fn what_is_late_before_a_pause_stays_so(w: TestWorker) {
     assert!(missed(&w, late).await);
 }
 
-/// Four jobs of the account's lane that run, and a post behind them.
+/// Creates jobs that fill the account's lane, and a post behind them. Returns the jobs and the post's target.
 async fn behind_a_full_lane(w: &TestWorker) -> (Vec<i64>, i64) {
     let mut queue = Vec::new();
     for subject in 0..130 {
@@ -105,7 +105,7 @@ async fn a_wait_in_a_full_lane_is_no_lateness(w: TestWorker) {
         running.extend(w.claim(&w.s.bell.take(), "w").await);
         assert_eq!(running.len(), 4);
     }
-    // Then what is left of them is taken back, and the post has its turn.
+    // Then the rest is cancelled, and the post has its turn.
     for job in running {
         assert!(w.settle(&job, Outcome::Done).await);
     }
@@ -120,7 +120,7 @@ async fn a_full_lane_is_no_excuse_while_nothing_runs(w: TestWorker) {
     ready.push(w.job_of(last).await.id);
     let running = w.claim(&ready, "gone").await;
     assert_eq!((running.len(), w.job_of(last).await.waiting), (4, true));
-    // All that ran is gone, and comes back a day later.
+    // The workers die, and others start a day later.
     w.advance(24 * HOUR + 1);
     w.sql("UPDATE jobs SET state = 'cancelled' WHERE subject_id >= 1000000 AND state = 'ready'").await;
     w.run_to_the_end().await;

@@ -1,5 +1,6 @@
-//! Jobs from the bell to the record, on both engines: what each kind does, how it fails, and that no crash loses or doubles
-//! anything. All of it is driven by hand ([`crate::support::jobs::TestWorker`]): no test waits for a time to pass.
+//! Jobs from the notification to the stored result, on both engines: what each kind does, how it fails, and that no
+//! crash loses or duplicates anything. All of it is driven manually ([`crate::support::jobs::TestWorker`]): no test
+//! waits for real time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod accounts;

@@ -1,4 +1,4 @@
-//! What users are told by mail: that an endpoint of theirs was disabled.
+//! Mails to users: a notice that an endpoint was disabled.
 
 use chrono::TimeDelta;
 use crier_common::domain::event::EventName;
@@ -24,7 +24,7 @@ on_both!(
     an_endpoint_that_is_switched_on_and_fails_again_is_told_of_again,
 );
 
-/// An endpoint that answers everything with this status.
+/// Starts an endpoint that responds to everything with this status.
 async fn receiver(status: u16) -> MockServer {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(status)).mount(&server).await;
@@ -36,7 +36,7 @@ async fn tell(w: &TestWorker) {
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, Some("request-1")).await).await;
 }
 
-/// A worker with a mail server, and an endpoint that has one delivery to get and answers it with this status.
+/// A worker with a mail server, and an endpoint that has one pending delivery and responds with this status.
 async fn failing(s: TestStore, status: u16) -> (TestWorker, MailServer, MockServer, Webhook) {
     let mails = MailServer::start().await;
     let w = TestWorker::with_mailer(s, mails.mailer()).await;
@@ -50,7 +50,7 @@ async fn is_active(w: &TestWorker, webhook: &Webhook) -> bool {
     webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap().is_active
 }
 
-/// The text of the one mail that came.
+/// Returns the text of the only mail.
 fn text(server: &MailServer) -> String {
     let [mail] = &server.mails()[..] else { panic!("one mail: {:?}", server.mails()) };
     mail.split_once("\n\n").unwrap().1.to_owned()
@@ -93,7 +93,7 @@ async fn an_endpoint_that_answers_410_is_told_of_once(s: TestStore) {
 async fn an_endpoint_without_a_success_for_five_days_is_told_of_once(s: TestStore) {
     let (w, server, _receiver, webhook) = failing(s, 500).await;
     let made = w.now();
-    // The first attempt comes late: what is to be repeated begins with the delivery, not with its failure.
+    // The first attempt is late: recovery starts at the delivery, not at its failure.
     w.advance(90);
     w.run_jobs().await;
     let begun = w.now();
@@ -130,7 +130,7 @@ async fn two_attempts_that_end_together_tell_once(s: TestStore) {
     for job in &claimed {
         endings.push(w.handler(Kind::DeliverWebhook).run(&Run::new(job.clone())).await.unwrap());
     }
-    // Both attempts were under way when the first of them found the endpoint gone.
+    // Both attempts were in flight when the first one got 410.
     for (job, ending) in claimed.iter().zip(&endings) {
         let mut tx = w.begin().await.unwrap();
         let outcome = ending.write(&mut tx, job).await.unwrap();
@@ -147,7 +147,7 @@ async fn an_endpoint_that_is_off_already_is_not_told_of(s: TestStore) {
     let (w, server, _receiver, webhook) = failing(s, 410).await;
     let claimed = w.claim(&[w.rung()], "w").await.remove(0);
     let ending = w.handler(Kind::DeliverWebhook).run(&Run::new(claimed.clone())).await.unwrap();
-    // Its owner is faster.
+    // Its owner disables it first.
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     let mut tx = w.begin().await.unwrap();
     let outcome = ending.write(&mut tx, &claimed).await.unwrap();
@@ -187,7 +187,7 @@ async fn an_endpoint_that_is_switched_on_and_fails_again_is_told_of_again(s: Tes
     w.run_jobs().await;
     let mails = server.mails();
     assert_eq!(mails.len(), 2);
-    assert!(mails[1].contains("did not arrive: 1."), "the one before belongs to the outage before: {}", mails[1]);
+    assert!(mails[1].contains("did not arrive: 1."), "the earlier one belongs to the earlier outage: {}", mails[1]);
     let id = |mail: &str| mail.lines().find(|line| line.starts_with("Message-ID")).unwrap().to_owned();
     assert_ne!(id(&mails[0]), id(&mails[1]));
 }

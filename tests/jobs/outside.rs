@@ -1,4 +1,4 @@
-//! What a platform answers, however odd it is: the job ends, and its neighbours do not notice.
+//! Odd platform responses: the job ends, and other jobs are unaffected.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ fn odd() -> Published {
     }
 }
 
-/// Ended at the first run, without a crash, and told.
-async fn is_out(w: &TestWorker, target: i64, tries: i32) {
+/// Asserts that the target was published in this attempt, without a crash, and reported.
+async fn is_out(w: &TestWorker, target: i64, attempts: i32) {
     let (ended, job) = (w.target(target).await, w.job_of(target).await);
     assert_eq!((ended.status, ended.url), (TargetStatus::Published, None));
     assert_eq!(ended.external_id, Some(format!("post {}", "9".repeat(507))));
-    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, tries, 0));
+    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, attempts, 0));
     let payload: String = w.value("SELECT payload FROM events").await;
     assert!(
         payload.len() < 2_000 && payload.contains("post.published") && !payload.contains("javascript"),
@@ -83,15 +83,15 @@ async fn an_odd_failure_is_stored_as_far_as_it_can_be(w: TestWorker) {
     assert!(error.message.starts_with("No Bcc: xxx") && error.message.len() == 1_000, "{}", error.message.len());
     assert_eq!(error.platform_code.unwrap().chars().filter(|c| c.is_control()).count(), 0);
     assert_eq!((job.crashes, w.events().await), (0, vec!["post.failed".to_owned()]));
-    // The account is told as well.
+    // The account stores the error as well.
     w.fake.says([Say::Refuse(CallError::Reauth(failure(Category::AuthExpired)))]);
     w.publish_one().await;
     w.run_jobs().await;
-    let told: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
-    assert!(told.contains("No Bcc: xxx") && told.len() < 1_200, "{} bytes", told.len());
+    let last_error: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
+    assert!(last_error.contains("No Bcc: xxx") && last_error.len() < 1_200, "{} bytes", last_error.len());
 }
 
-/// Publishing whose ends the database refuses, but for those without anything from outside.
+/// Publishing whose results the database rejects, except those without external data.
 struct Unstorable(Arc<dyn Job>);
 
 #[async_trait]
@@ -150,7 +150,7 @@ async fn every_end_can_be_stored_in_part(w: TestWorker) {
     let error = w.target(failed).await.error.unwrap();
     assert_eq!((error.code.as_str(), error.platform_code), ("platform_rejected", None));
     assert!(!error.message.contains("It says"), "{}", error.message);
-    // One that is tried again is tried again: at the time that it was told, then after the call must be over.
+    // Retries are kept: at the requested time, then after the call must be over.
     let again = w.publish_one().await.1;
     w.run_jobs().await;
     assert_eq!(w.job_of(again).await.run_at, w.later(60));

@@ -1,4 +1,4 @@
-//! Daily caps: no more than so many calls are begun on an account within any 24 hours, and nothing is lost by waiting.
+//! Daily caps: an account begins at most this many calls within any 24 hours, and waiting loses nothing.
 
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
@@ -26,7 +26,7 @@ on_both![
 
 const DAY: i64 = 86_400;
 
-/// Those of the targets that are out.
+/// Returns the number of published targets.
 async fn out(w: &TestWorker, made: &[(i64, i64)]) -> usize {
     let mut out = 0;
     for (_, target) in made {
@@ -61,7 +61,7 @@ async fn what_is_over_the_cap_waits_until_there_is_room(s: TestStore) {
         assert_eq!(w.post_status(*post).await, PostStatus::Publishing);
         assert!(w.attempts(*post).await.is_empty(), "nothing was tried");
     }
-    // Nothing goes out before the day is over.
+    // Nothing is published before the day is over.
     w.advance(DAY - 1);
     w.run_jobs().await;
     assert_eq!(w.fake.count("publish"), 3);
@@ -70,14 +70,14 @@ async fn what_is_over_the_cap_waits_until_there_is_room(s: TestStore) {
     assert_eq!(out(&w, &made).await, 5);
     let last = w.target(made[4].1).await;
     assert_eq!((last.attempts, last.error, last.next_attempt_at), (1, None, None));
-    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 2, "what left the window is forgotten");
+    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 2, "calls outside the window are deleted");
 }
 
-/// The tests' workers take a post for missed that is a day late: the cap makes them wait for three.
+/// The tests' workers treat a post as missed when it is a day late; the cap makes these wait for three days.
 async fn a_wait_for_the_cap_never_ends_in_missed(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
     let made = publish(&w, 5).await;
-    // One that comes due while the others wait.
+    // More posts become due while the others wait.
     w.run_jobs().await;
     w.advance(1);
     let late = publish(&w, 2).await;
@@ -90,7 +90,7 @@ async fn what_is_late_by_itself_is_missed_all_the_same(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
     let made = publish(&w, 2).await;
     w.run_jobs().await;
-    // No worker runs when the cap lets the second go, nor for a day after.
+    // No worker runs when the cap allows the second post, nor for a day after.
     w.advance(2 * DAY + 1);
     w.run_jobs().await;
     let target = w.target(made[1].1).await;
@@ -99,7 +99,7 @@ async fn what_is_late_by_itself_is_missed_all_the_same(s: TestStore) {
 
 async fn every_try_counts_and_a_renewed_token_does_not(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
-    // The first call is turned away for its token, and made again at once: one.
+    // The first call is rejected for its token and repeated at once: it counts once.
     w.fake.says([Say::Refuse(auth_expired())]);
     w.fake.refreshes([Ok(crier_common::platforms::Refreshed {
         secrets: Some(secrets("token-1")),
@@ -109,7 +109,7 @@ async fn every_try_counts_and_a_renewed_token_does_not(s: TestStore) {
     w.run_jobs().await;
     assert_eq!((w.post_status(first).await, w.fake.count("publish")), (PostStatus::Published, 2));
     assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1);
-    // A try that fails is the second; its retry waits, and is no attempt.
+    // A failed attempt is the second call; its retry waits, and is no attempt.
     w.fake.says([Say::Refuse(transient())]);
     let (second, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -145,7 +145,7 @@ async fn another_account_is_not_held_up(s: TestStore) {
     w.run_jobs().await;
     assert_eq!(w.target(theirs[0]).await.status, TargetStatus::Published);
     assert_eq!(w.fake.count("publish"), 2);
-    // Nor is anything else in the account's own lane.
+    // The account's own lane is not paused either.
     assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0);
 }
 
@@ -165,7 +165,7 @@ async fn workers_at_once_never_exceed_it(s: TestStore) {
         engines.push(w.engine_for(w.another().await, &[Kind::PublishTarget]));
     }
     let ids = w.s.bell.take();
-    // A lane takes four at once: those that have to wait are rung for again.
+    // A lane runs four jobs at once: those that wait are notified again.
     let mut rung = ids;
     while !rung.is_empty() {
         let (engines, ids) = (engines.clone(), rung.clone());
@@ -180,7 +180,7 @@ async fn workers_at_once_never_exceed_it(s: TestStore) {
         rung = w.s.bell.take();
     }
     assert_eq!((out(&w, &made).await, w.fake.count("publish")), (7, 7));
-    // The same, by the count alone.
+    // The same, with the counter alone.
     let other = w.another_account("other").await.id;
     let begun = at_once(40, |_| {
         let store = w.store.clone();

@@ -1,4 +1,4 @@
-//! Pictures on the platforms themselves, from the library to the request, against servers that answer as theirs do.
+//! Pictures on the real connectors, from the library to the request, against servers that respond like the platforms.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,14 +27,14 @@ on_both!(
     what_bluesky_does_not_take_is_converted_and_shrunk,
 );
 
-/// What the server was asked, and what it says to it: by the method and the last part of the path.
+/// A server that records its requests. It selects responses by the method and the last part of the path.
 struct Server {
     mock: MockServer,
     seen: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Server {
-    /// Answers each request by what it is, and how often it was asked so before (from 0).
+    /// Responds by the type of the request and the number of earlier requests of that type (from 0).
     async fn start(answer: impl Fn(&str, usize, &Request) -> ResponseTemplate + Send + Sync + 'static) -> Self {
         let (mock, seen) = (MockServer::start().await, Arc::new(Mutex::new(Vec::<Request>::new())));
         let kept = seen.clone();
@@ -56,7 +56,7 @@ impl Server {
     }
 }
 
-/// `POST media`, `GET posts`, `POST com.atproto.repo.putRecord`; a number at the end is left out.
+/// Returns `POST media`, `GET posts`, `POST com.atproto.repo.putRecord`; a number at the end becomes `/…`.
 fn what(request: &Request) -> String {
     let last = request.url.path_segments().unwrap().rfind(|part| part.parse::<i64>().is_err());
     let of_one = request.url.path().ends_with(|c: char| c.is_ascii_digit());
@@ -71,7 +71,7 @@ fn refused(status: u16, body: Value) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
-/// The worker's account on a platform.
+/// Creates an account on a platform; returns its id.
 async fn connected(w: &TestWorker, platform: Platform, secrets: Value) -> i64 {
     let new = NewAccount {
         platform,
@@ -124,7 +124,7 @@ fn written() -> ResponseTemplate {
 async fn bluesky_gets_each_blob_once(s: TestStore) {
     let server = Server::start(|asked, before, _| match (asked, before) {
         (UPLOAD, n) => ok(json!({ "blob": blob(n) })),
-        // It breaks off, and has taken nothing.
+        // A failure; nothing was accepted.
         (PUT, 0) => ResponseTemplate::new(502),
         (PUT, _) => written(),
         _ => refused(400, json!({ "error": "RecordNotFound", "message": "Could not locate record" })),
@@ -152,7 +152,7 @@ async fn bluesky_gets_each_blob_once(s: TestStore) {
 
 async fn bluesky_s_token_is_renewed_in_the_middle_of_the_uploads(s: TestStore) {
     let server = Server::start(|asked, before, request| match asked {
-        // The old one runs out after the first upload.
+        // The old token expires after the first upload.
         UPLOAD if before > 0 && request.headers["authorization"] == "Bearer old" => {
             refused(400, json!({ "error": "ExpiredToken", "message": "Token has expired" }))
         }
@@ -191,7 +191,7 @@ async fn a_blob_that_bluesky_dropped_is_uploaded_again(s: TestStore) {
     assert_eq!(last["record"]["embed"]["images"][1]["image"], blob(3));
 }
 
-/// Names the n-th upload by 100 + n, and knows those that `has` lets it.
+/// Responds like WordPress: the n-th upload has the id 100 + n, and `has` selects the ids that exist.
 fn site(asked: &str, before: usize, request: &Request, has: impl Fn(i64) -> bool) -> ResponseTemplate {
     let parameter = |name: &str| {
         let found = request.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
@@ -210,7 +210,7 @@ fn site(asked: &str, before: usize, request: &Request, has: impl Fn(i64) -> bool
             ok(ids.map(|id| json!({ "id": id })).collect())
         }
         "GET posts" => ok(json!([])),
-        // It says that it took nothing, once.
+        // The first post is rejected; nothing was accepted.
         _ if before == 0 => refused(429, json!({ "code": "x" })),
         _ => ResponseTemplate::new(201).set_body_json(json!({ "id": 11, "link": "https://b/x/", "slug": "x" })),
     }
@@ -245,7 +245,7 @@ async fn an_upload_that_wordpress_has_is_found_by_its_name(s: TestStore) {
     let server = Server::start(|asked, before, request| {
         let slug = request.url.query_pairs().find(|(key, _)| key == "slug").map(|(_, value)| value.into_owned());
         match (asked, slug) {
-            // Some plugins answer with what is merely alike.
+            // Some plugins return similar slugs as well.
             ("GET media", Some(slug)) => ok(json!([
                 { "id": 54, "source_url": "https://b/54.png", "slug": format!("{slug}-2") },
                 { "id": 55, "source_url": "https://b/55.png", "slug": slug },
@@ -258,7 +258,7 @@ async fn an_upload_that_wordpress_has_is_found_by_its_name(s: TestStore) {
     let ids = pictures(&w, 2).await;
     let (post, target) = w.publish_pictures(account, &ids).await;
     w.run_jobs().await;
-    // Its process died after the upload, before it stored what came back.
+    // The process died after the upload, before it stored the result.
     w.sql(format!("UPDATE post_targets SET uploads = NULL WHERE id = {target}")).await;
     w.run_to_the_end().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -334,7 +334,7 @@ async fn what_bluesky_does_not_take_is_converted_and_shrunk(s: TestStore) {
     })
     .await;
     let (w, account) = bluesky(s, &server).await;
-    // Every pixel another: as large as a picture of its size can be.
+    // Every pixel differs: the file is as large as possible for its dimensions.
     let noise = image::RgbImage::from_fn(900, 800, |x, y| {
         let n = x.wrapping_mul(0x9e37_79b1) ^ y.wrapping_mul(0x85eb_ca6b).rotate_left(13);
         image::Rgb(n.wrapping_mul(0xc2b2_ae35).to_be_bytes()[..3].try_into().unwrap())

@@ -1,4 +1,4 @@
-//! `publish_target` with pictures: loaded, made fit, uploaded once, and only then the call.
+//! `publish_target` with pictures: loaded, converted, uploaded once, and only then the call.
 
 use crier_common::domain::failure::Category;
 use crier_common::domain::job::{Kind, State};
@@ -41,7 +41,7 @@ fn ids(images: &[Image]) -> Vec<i64> {
     images.iter().map(|image| image.id).collect()
 }
 
-/// What the platform called the pictures of a publish.
+/// Returns the platform's names for the pictures of a publish call.
 fn names(images: &[Image]) -> Vec<&str> {
     images.iter().map(|i| i.uploaded.as_ref().and_then(|u| u.name.as_str()).unwrap_or("none")).collect()
 }
@@ -81,7 +81,7 @@ async fn pictures_are_uploaded_in_order_and_then_published(w: TestWorker) {
 
 async fn pictures_that_are_fetched_are_not_loaded(w: TestWorker) {
     let picture = w.picture("one.png", picture::png(40, 30), Some("The first")).await;
-    // It would fail if it were loaded.
+    // Loading it would fail.
     std::fs::remove_dir_all(w.files().join("media")).unwrap();
     let (post, _) = w.publish_pictures(w.account.id, &[picture]).await;
     w.run_jobs().await;
@@ -114,7 +114,7 @@ async fn a_further_try_uploads_nothing_again(w: TestWorker) {
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("upload"), w.fake.count("publish"), w.fake.posts().len()), (3, 2, 1));
     assert_eq!(names(&w.fake.shown()[1]), ["upload-1", "upload-2", "upload-3"]);
-    assert_eq!(w.target(target).await.attempts, 3, "the third asked what became of the second");
+    assert_eq!(w.target(target).await.attempts, 3, "the third attempt reconciled the second");
 }
 
 async fn uploads_that_were_stored_before_a_rate_limit_are_kept(w: TestWorker) {
@@ -150,8 +150,8 @@ async fn an_upload_that_dies_before_it_is_stored_is_made_again(w: TestWorker) {
     doomed.kill().await;
     w.run_to_the_end().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!(ids(&w.fake.uploads()), [all[0], all[1], all[1], all[2]], "what was stored is not uploaded again");
-    assert_eq!((w.fake.count("reconcile"), w.fake.posts().len()), (0, 1), "no call was in doubt");
+    assert_eq!(ids(&w.fake.uploads()), [all[0], all[1], all[1], all[2]], "stored uploads are not repeated");
+    assert_eq!((w.fake.count("reconcile"), w.fake.posts().len()), (0, 1), "no call has an unknown outcome");
 }
 
 async fn a_token_that_runs_out_in_the_middle_is_renewed_once(w: TestWorker) {
@@ -164,7 +164,7 @@ async fn a_token_that_runs_out_in_the_middle_is_renewed_once(w: TestWorker) {
     assert_eq!((w.fake.count("refresh"), ids(&w.fake.uploads())), (1, all.to_vec()));
     assert_eq!(w.attempts(post).await.len(), 1);
 
-    // A second time in one run is a refusal of the credentials.
+    // A second expiry in one run counts as rejected credentials.
     w.fake.says_of_uploads([Upload::Refuse(auth_expired()), Upload::Refuse(auth_expired())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
@@ -226,7 +226,7 @@ async fn uploads_that_are_gone_are_made_anew_once_in_a_run(w: TestWorker) {
     assert_eq!(uploads(&w, target).await[all[2].to_string()], "upload-6");
     assert_eq!(w.target(target).await.attempts, 2);
 
-    // A platform that keeps saying so is not asked for ever.
+    // A platform that keeps reporting this is not retried forever.
     w.fake.says([gone(), gone()]);
     let (_, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
@@ -275,7 +275,7 @@ async fn a_storage_that_is_away_is_tried_again(w: TestWorker) {
     let (post, target) = w.publish_pictures(w.account.id, &[picture]).await;
     let (files, aside) = (w.files().join("media"), w.files().join("aside"));
     std::fs::rename(&files, &aside).unwrap();
-    // In the way, so that it is no missing file.
+    // A file in its place, so that it is not an error about a missing file.
     std::fs::write(&files, "no directory").unwrap();
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -284,7 +284,7 @@ async fn a_storage_that_is_away_is_tried_again(w: TestWorker) {
         (waiting.status, error.category, error.category.retryable()),
         (TargetStatus::Publishing, Category::Media, true)
     );
-    assert!(!error.message.contains("directory"), "nothing of the cause is told: {}", error.message);
+    assert!(!error.message.contains("directory"), "the cause is not exposed: {}", error.message);
     std::fs::remove_file(&files).unwrap();
     std::fs::rename(&aside, &files).unwrap();
     w.run_to_the_end().await;
@@ -324,7 +324,7 @@ async fn a_lost_lease_stores_no_upload(w: TestWorker) {
     let run = crier_worker::engine::Run::new(job);
     let gate = Gate::new();
     w.fake.says_of_uploads([Upload::Wait(gate.clone())]);
-    // Another worker has the job by the time at which the first upload is to be stored.
+    // Another worker has the job by the time the first upload is to be stored.
     let meanwhile = async {
         gate.entered().await;
         w.sql(format!("UPDATE jobs SET fence = fence + 1 WHERE id = {id}")).await;
@@ -336,7 +336,7 @@ async fn a_lost_lease_stores_no_upload(w: TestWorker) {
     assert_eq!(uploads(&w, target).await, serde_json::json!({}));
 }
 
-/// A worker that runs the target's job, and where its run is when it comes to the gate.
+/// Runs the target's job, and stops its worker when the run reaches the gate.
 async fn stopped_at(w: &TestWorker, target: i64, gate: &Gate, meanwhile: impl AsyncFnOnce()) {
     let stopping = w.engine_for(w.store.clone(), Kind::ALL);
     let (engine, id) = (stopping.clone(), w.rung_for_target(target).await);
@@ -364,7 +364,7 @@ async fn a_stop_in_the_middle_of_an_upload_counts_for_nothing(w: TestWorker) {
     assert_eq!((w.attempts(post).await[0].number, w.fake.count("reconcile")), (1, 0));
 }
 
-/// The earlier call stays in doubt, whatever became of the question.
+/// The earlier call stays open, whatever the outcome of the reconciliation.
 async fn a_stop_in_the_middle_of_a_question_counts_for_nothing(w: TestWorker) {
     let gate = Gate::new();
     w.fake.says([Say::AcceptAnd(unknown())]);
@@ -391,10 +391,10 @@ async fn a_stop_after_the_lease_was_lost_takes_nothing_back(w: TestWorker) {
     assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (State::Running, 1));
 }
 
-/// The grace is over while the run still waits for the database.
+/// The grace period ends while the run still waits for the database.
 async fn a_stop_before_the_run_was_counted_takes_nothing_back(w: TestWorker) {
     if !w.is_postgres() {
-        // The claim itself would wait.
+        // On SQLite the claim itself would wait.
         return;
     }
     let (_, target) = w.publish_one().await;

@@ -1,4 +1,4 @@
-//! `publish_target` where nothing is in doubt: it is published, or refused.
+//! `publish_target` with known outcomes: published, or rejected.
 
 use crier_common::domain::failure::Category;
 use crier_common::domain::job::State;
@@ -33,12 +33,12 @@ async fn a_post_is_published(w: TestWorker) {
     assert!(ended.error.is_none() && ended.next_attempt_at.is_none());
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(w.state(id).await, State::Done);
-    let tries = w.attempts(post).await;
-    assert_eq!((tries.len(), tries[0].number, tries[0].outcome), (1, 1, AttemptOutcome::Published));
+    let attempts = w.attempts(post).await;
+    assert_eq!((attempts.len(), attempts[0].number, attempts[0].outcome), (1, 1, AttemptOutcome::Published));
     assert_eq!(w.fake.posts().len(), 1);
     assert_eq!(w.fake.posts()[0].text, "Fresh bread");
 
-    // The event, its delivery and its job came with the same commit, and the bell was rung for it.
+    // The event, its delivery and its job were committed together, and the job was notified.
     assert_eq!(w.events().await, ["post.published"]);
     let payload: String = w.value("SELECT payload FROM events").await;
     let payload: serde_json::Value = serde_json::from_str(&payload).unwrap();
@@ -66,7 +66,7 @@ async fn one_of_two_targets_is_refused(w: TestWorker) {
     let ids = w.s.bell.take();
 
     assert!(w.engine.run(ids[0]).await);
-    assert_eq!(w.post_status(post).await, PostStatus::Publishing, "one target is still to come");
+    assert_eq!(w.post_status(post).await, PostStatus::Publishing, "one target is pending");
     assert!(w.engine.run(ids[1]).await);
     assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);
     assert_eq!(w.target(made[0]).await.status, TargetStatus::Published);
@@ -89,7 +89,7 @@ async fn a_refusal_is_final(w: TestWorker) {
     assert_eq!(w.attempts(post).await[0].status_code, Some(422));
     assert_eq!(w.events().await, ["post.failed"]);
 
-    // A person who publishes again clears it.
+    // Publishing again clears the error.
     w.publish_again(post).await;
     w.engine.run(w.rung_for_target(target).await).await;
     let ended = w.target(target).await;
@@ -119,7 +119,7 @@ async fn an_edited_post_on_two_accounts_ends_once_both_have_ended(w: TestWorker)
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let attempts = (w.target(made[0]).await.attempts, w.target(made[1]).await.attempts);
-    assert_eq!(attempts, (2, 3), "what was published is left alone");
+    assert_eq!(attempts, (2, 3), "published targets are unchanged");
     assert!(w.fake.posts().iter().all(|posted| posted.text == "Better bread"));
 }
 

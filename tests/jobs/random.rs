@@ -1,5 +1,5 @@
-//! One post on three accounts, under whatever the platform answers and wherever a worker dies, in any order: the platform
-//! never holds it twice, and what is told in the end is what the platform holds.
+//! One post on three accounts, with any platform responses and worker deaths in any order: the platform never has a
+//! duplicate, and the final result matches the platform.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -17,7 +17,7 @@ use crate::support::fake_platform::{Gate, Say, auth_expired, permanent, rate_lim
 use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker};
 use crate::support::store::TestStore;
 
-/// What happens to one of the jobs that are rung for, or to all.
+/// What happens to one of the notified jobs, or to all.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Publish,
@@ -25,20 +25,20 @@ enum Step {
     Permanent,
     RateLimited,
     AuthExpired,
-    /// The connection breaks; the platform took it or not.
+    /// The connection breaks; the platform accepted the post or not.
     Broken(bool),
     Panic,
-    /// The worker dies in the middle of the transaction before the call.
+    /// The worker dies inside the transaction before the call.
     DiesBefore,
-    /// In the call; the platform took it or not.
+    /// The worker dies in the call; the platform accepted the post or not.
     DiesIn(bool),
-    /// In the call; the platform takes it so many seconds later.
+    /// The worker dies in the call; the platform accepts the post this many seconds later.
     DiesInAndIsTaken(i64),
-    /// After the answer, before it is stored.
+    /// The worker dies after the response, before it is stored.
     DiesAfter,
-    /// It is frozen after the answer, and stores it when its lease is over.
+    /// The worker is frozen after the response, and stores it after its lease has expired.
     Freezes,
-    /// Time passes, in seconds.
+    /// Advances the clock, in seconds.
     Waits(i64),
 }
 
@@ -60,7 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A story: whether the platform can be asked, and the steps, each with a pick among the jobs that are rung for.
+/// A scenario: whether the platform can be reconciled, and the steps, each with an index into the notified jobs.
 fn story() -> impl Strategy<Value = (bool, Vec<(usize, Step)>)> {
     (prop::bool::weighted(0.7), prop::collection::vec((0_usize..3, step()), 1..25))
 }
@@ -96,7 +96,7 @@ async fn told(w: TestWorker, can_tell: bool, steps: &[(usize, Step)]) {
     for (pick, step) in steps {
         w.scheduler.tick().await.unwrap();
         rung.extend(w.s.bell.take());
-        // The deliveries of events are another story.
+        // Deliveries of events are not part of this test.
         let mut own = Vec::new();
         for id in rung {
             if w.show(id).await.kind == Kind::PublishTarget && !own.contains(&id) {
@@ -114,7 +114,7 @@ async fn told(w: TestWorker, can_tell: bool, steps: &[(usize, Step)]) {
     w.fake.forget();
     w.s.bell.take();
     w.run_to_the_end().await;
-    // What the platform was still at work on is there by now.
+    // Posts that the platform accepts late exist by now.
     w.advance(CALL_OVER);
     agrees(&w, post, &targets, can_tell).await;
 }
@@ -146,7 +146,7 @@ async fn happens(w: &TestWorker, id: i64, step: Step) {
     let (handler, run) = (w.handler(Kind::PublishTarget), Run::new(claimed.clone()));
     let ended = tokio::select! {
         ended = AssertUnwindSafe(handler.run(&run)).catch_unwind() => ended.ok(),
-        // What is in its middle is dropped there: its transaction is rolled back, its call is cut.
+        // The run is dropped here: its transaction is rolled back, and its call is cut.
         () = gate.entered() => None,
     };
     let (Step::Freezes, Some(Ok(ending))) = (step, ended) else { return };
@@ -173,22 +173,22 @@ async fn agrees(w: &TestWorker, post: i64, targets: &[i64], can_tell: bool) {
         match (target.status, target.error.as_ref().map(|error| error.category)) {
             (TargetStatus::Published, None) => {
                 published += 1;
-                assert_eq!(target.external_id, there, "what is told is what is there");
+                assert_eq!(target.external_id, there, "the stored id matches the platform");
             }
-            // It may be there: that is what it says.
+            // The post may exist; these categories allow that.
             (TargetStatus::Failed, Some(Category::OutcomeUnknown | Category::Internal)) => {}
             (TargetStatus::Failed, Some(category)) => {
-                assert_eq!(there, None, "{category} was told, and it is there");
+                assert_eq!(there, None, "{category} was reported, but the post exists");
             }
-            other => panic!("{other:?} is no end"),
+            other => panic!("{other:?} is not final"),
         }
-        // Where the platform can be asked, it is left unknown only when no try is left.
+        // If the platform can be reconciled, the outcome stays unknown only when no attempt is left.
         if can_tell && target.error.as_ref().is_some_and(|error| error.category == Category::OutcomeUnknown) {
-            assert!(target.attempts >= 8, "given up after {} tries", target.attempts);
+            assert!(target.attempts >= 8, "failed after {} attempts", target.attempts);
         }
         let about = |end| format!("payload LIKE '%\"social_account_id\":{}{end}%'", target.account_id);
-        let told = format!("SELECT count(*) FROM events WHERE {} OR {}", about(','), about('}'));
-        assert_eq!(w.number(told).await, 1, "one event for each target");
+        let reported = format!("SELECT count(*) FROM events WHERE {} OR {}", about(','), about('}'));
+        assert_eq!(w.number(reported).await, 1, "one event for each target");
     }
     let events = w.events().await;
     assert_eq!(events.iter().filter(|name| *name == "post.published").count(), published);

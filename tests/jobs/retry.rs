@@ -1,4 +1,4 @@
-//! `publish_target` when the platform fails for the moment, or asks for a pause.
+//! `publish_target` with transient failures and rate limits.
 
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
@@ -31,8 +31,8 @@ async fn eight_tries_with_the_promised_pauses(w: TestWorker) {
         assert_eq!((job.state, job.attempt, Some(job.run_at)), (State::Scheduled, number, waiting.next_attempt_at));
         assert!(waiting.error.unwrap().category.retryable());
         let milliseconds = (job.run_at - w.clock.now()).num_milliseconds();
-        assert!((pause * 800..=pause * 1_200).contains(&milliseconds), "{milliseconds} ms after try {number}");
-        // Not a moment earlier.
+        assert!((pause * 800..=pause * 1_200).contains(&milliseconds), "{milliseconds} ms after attempt {number}");
+        // Not before that time.
         w.clock.advance(job.run_at - w.clock.now() - TimeDelta::microseconds(1));
         w.scheduler.tick().await.unwrap();
         assert_eq!(w.s.bell.take(), Vec::<i64>::new());
@@ -44,7 +44,7 @@ async fn eight_tries_with_the_promised_pauses(w: TestWorker) {
     w.engine.run(rung[0]).await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.attempts, ended.next_attempt_at), (TargetStatus::Failed, 8, None));
-    assert_eq!(ended.error.unwrap().category, Category::PlatformError, "it failed with what the platform said last");
+    assert_eq!(ended.error.unwrap().category, Category::PlatformError, "it failed with the platform's last error");
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     let outcomes: Vec<_> = w.attempts(post).await.iter().map(|a| (a.number, a.outcome)).collect();
     let mut wanted: Vec<_> = (1..=7).map(|n| (n, AttemptOutcome::Retried)).collect();
@@ -62,7 +62,7 @@ async fn a_success_clears_the_error(w: TestWorker) {
     assert!(ended.status == TargetStatus::Published && ended.error.is_none() && ended.attempts == 2);
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let markers: Vec<_> = w.fake.calls().into_iter().map(|call| call.marker).collect();
-    assert!(!markers[0].is_empty() && markers[0] == markers[1], "one marker for all tries");
+    assert!(!markers[0].is_empty() && markers[0] == markers[1], "one marker for all attempts");
 }
 
 async fn a_told_time_is_kept(w: TestWorker) {
@@ -88,10 +88,14 @@ async fn a_rate_limit_pauses_the_account_and_no_other(w: TestWorker) {
     }
     let (_, elsewhere) = w.publish(&[other.id]).await;
     w.run_jobs().await;
-    assert_eq!(w.target(elsewhere[0]).await.status, TargetStatus::Published, "another account goes on");
+    assert_eq!(w.target(elsewhere[0]).await.status, TargetStatus::Published, "another account continues");
     for target in &same {
         let job = w.job_of(*target).await;
-        assert_eq!((job.state, job.waiting, job.attempt), (State::Ready, true, 0), "it waits, and no try is used up");
+        assert_eq!(
+            (job.state, job.waiting, job.attempt),
+            (State::Ready, true, 0),
+            "it waits, and no attempt is used up"
+        );
         assert_eq!(w.target(*target).await.status, TargetStatus::Pending);
     }
     assert_eq!(w.fake.count("publish"), 2);

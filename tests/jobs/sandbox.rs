@@ -1,4 +1,4 @@
-//! The platform inside Crier: the words that choose what happens, and whose a handle is.
+//! The built-in sandbox platform: the keywords that select a behavior, and the ownership of handles.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ fn handle(handle: &str) -> Secrets {
     Secrets::from_json(json!({ "handle": handle }).to_string()).unwrap()
 }
 
-/// What the API does as it saves a connected account.
+/// Claims the handle, as the API does when it saves a connected account.
 async fn claim(s: &TestStore, workspace: i64, learned: &Connected) -> bool {
     let sandbox = connector(s);
     s.write(async |tx| sandbox.claim(tx, workspace, learned).await).await.is_ok()
@@ -72,7 +72,7 @@ async fn connect(w: &TestWorker) -> i64 {
     account.id
 }
 
-/// A worker with the handle connected, and a post that says this.
+/// A worker with the connected handle, and a post with this text.
 async fn posting(s: TestStore, text: &str) -> (TestWorker, i64) {
     let w = TestWorker::with_sandbox(s).await;
     connect(&w).await;
@@ -131,7 +131,7 @@ async fn slow_takes_its_time(s: TestStore) {
     let (w, target) = posting(s, "[slow]").await;
     w.run_jobs().await;
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
-    // However little it is here, it is not less.
+    // The delay is short here, but never shorter than configured.
     let slow = Duration::from_millis(20);
     let sandbox = Sandbox::new(w.store.clone(), "https://crier.example").with_slow(slow);
     let begun = Instant::now();
@@ -146,7 +146,7 @@ async fn expire_expires_until_it_is_connected_again(s: TestStore) {
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "account_expired"));
     assert_eq!(w.account_status().await, AccountStatus::Expired);
-    assert!(connector(&w.s).refresh(&account(&w)).await.is_err(), "a refresh does not mend it");
+    assert!(connector(&w.s).refresh(&account(&w)).await.is_err(), "a refresh does not fix it");
     connect(&w).await;
     assert_eq!(w.account_status().await, AccountStatus::Active);
     assert!(connector(&w.s).refresh(&account(&w)).await.is_ok());
@@ -177,7 +177,7 @@ async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
     let sandbox = connector(&s);
     let learned = sandbox.connect(first, &handle("bakery")).await.unwrap();
     assert_eq!(learned.external_id, "bakery");
-    // Nothing is claimed by a connect that may still be refused.
+    // A connect claims nothing, because it may still be rejected.
     assert_eq!(s.number("SELECT count(*) FROM sandbox_handles").await, 0);
     let late = sandbox.connect(second, &handle("bakery")).await.unwrap();
     assert!(claim(&s, first, &learned).await);
@@ -185,7 +185,7 @@ async fn a_handle_is_of_the_workspace_that_came_first(s: TestStore) {
     let refused = sandbox.connect(second, &handle("bakery")).await.unwrap_err();
     assert!(matches!(refused, ConnectError::Refused(_)), "{refused}");
     sandbox.connect(first, &handle("bakery")).await.unwrap();
-    // An account of another workspace cannot post under it either.
+    // An account of another workspace cannot post under the handle either.
     let intruder = Account {
         id: 1,
         workspace_id: second,

@@ -1,4 +1,4 @@
-//! The scheduler: what is due, what nobody heard, what is over.
+//! The scheduler: promotion, renotification and cleanup.
 
 use chrono::TimeDelta;
 use crier_common::domain::job::{Kind, State};
@@ -29,7 +29,7 @@ async fn a_scheduled_post_goes_out_at_its_time(w: TestWorker) {
 }
 
 async fn the_next_due_job_is_looked_for_in_time(w: TestWorker) {
-    assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "nothing is to come");
+    assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "no job is due");
     w.job_at(Kind::Noop, 1, None, w.later(60)).await;
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "a tick comes before it");
     w.clock.advance(TimeDelta::milliseconds(59_900));
@@ -68,7 +68,7 @@ async fn what_is_over_is_cleared_up_and_nothing_else(w: TestWorker) {
     let count = async |sql: &str| w.number(format!("SELECT count(*) FROM {sql}")).await;
 
     clean_up::run(&w.scheduler).await.unwrap();
-    assert_eq!(count("posts").await, 2, "the deleted one goes, the one in flight stays");
+    assert_eq!(count("posts").await, 2, "the deleted one is purged, the one in flight is kept");
     assert_eq!((count("jobs").await, count("idempotency_keys").await), (6, 1));
     w.clock.advance(TimeDelta::hours(24));
     clean_up::run(&w.scheduler).await.unwrap();
@@ -79,15 +79,15 @@ async fn what_is_over_is_cleared_up_and_nothing_else(w: TestWorker) {
     assert_eq!((count("jobs").await, w.state(dead).await), (4, State::Dead));
     w.clock.advance(TimeDelta::days(23));
     clean_up::run(&w.scheduler).await.unwrap();
-    assert_eq!(count("jobs").await, 3, "what has not ended stays for ever");
+    assert_eq!(count("jobs").await, 3, "jobs that have not ended are kept");
     assert_eq!(w.target(kept_target).await.status, TargetStatus::Published);
-    assert_eq!(w.attempts(kept).await.len(), 1, "what tells a user what happened stays");
+    assert_eq!(w.attempts(kept).await.len(), 1, "the history for users is kept");
     w.clock.advance(TimeDelta::days(1_000));
     clean_up::run(&w.scheduler).await.unwrap();
     assert_eq!(count("events").await, 2, "and so do events and their deliveries");
 }
 
-/// A worker can end thousands of jobs a second: what is over is cleared up as fast, not some at each tick.
+/// A worker can end thousands of jobs a second: the cleanup must keep up, not delete a fixed number per tick.
 async fn clearing_up_goes_on_while_there_is_more(w: TestWorker) {
     let at = w.now().to_rfc3339();
     let numbers = match w.s.is_postgres() {

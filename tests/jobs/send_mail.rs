@@ -1,4 +1,5 @@
-//! `send_mail`: what the mail server's answers mean for a mail, over every kind of connection that needs no trust.
+//! `send_mail`: the effect of the mail server's replies, over every kind of connection that needs no trusted
+//! certificate.
 
 use crier_common::domain::job::{Kind, State};
 use crier_common::domain::mail::{Mail, MailStatus};
@@ -45,27 +46,27 @@ async fn found(w: &TestWorker, id: i64) -> Mail {
     mails::find(&mut w.conn().await, id).await.unwrap().unwrap()
 }
 
-/// A worker on a server, with a mail to be sent.
+/// A worker with a mail server, and a mail to send.
 async fn posted(s: TestStore, server: &MailServer) -> (TestWorker, i64) {
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     let id = post_one(&w).await;
     (w, id)
 }
 
-/// The state of the mail's job, after how many tries, and why.
+/// Returns the state, attempts and last error of the mail's job.
 async fn job(w: &TestWorker, mail: i64) -> (State, i32, Option<String>) {
     let id = w.number(format!("SELECT id FROM jobs WHERE kind = 'send_mail' AND subject_id = {mail}")).await;
     let row = w.show(id).await;
     (row.state, row.attempt, row.last_error)
 }
 
-/// A header's value, put together from its lines.
+/// Returns the values of a header.
 fn header<'a>(mail: &'a str, name: &str) -> Vec<&'a str> {
     let head = mail.split("\n\n").next().unwrap();
     head.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).collect()
 }
 
-/// One try without success; gives what the row says.
+/// Asserts one failed attempt; returns the stored error.
 async fn waits(w: &TestWorker, id: i64) -> String {
     w.run_jobs().await;
     let (state, attempts, why) = job(w, id).await;
@@ -250,7 +251,7 @@ async fn what_the_server_took_is_sent_however_it_ends(s: TestStore) {
 async fn a_crash_after_the_server_took_it_repeats_it_under_the_same_id(s: TestStore) {
     let server = MailServer::start().await;
     let (w, id) = posted(s, &server).await;
-    // The server has said yes; the worker dies before it can write that down.
+    // The server has accepted the mail; the worker dies before it stores that.
     let claimed = w.claim(&[w.rung()], "w").await.remove(0);
     let ending = w.handler(Kind::SendMail).run(&Run::new(claimed)).await.unwrap();
     drop(ending);
@@ -298,7 +299,7 @@ async fn a_login_goes_to_this_machine_in_the_clear(s: TestStore) {
 
 async fn a_login_never_goes_elsewhere_in_the_clear(s: TestStore) {
     let server = MailServer::start().await;
-    // An address by which the system reaches itself, and which is not the loopback for that.
+    // An address that reaches this machine but is not a loopback address.
     let elsewhere = mailer(&format!("smtp://ann:hush@0.0.0.0:{}", server.address.port()));
     let w = TestWorker::with_mailer(s, elsewhere).await;
     let id = post_one(&w).await;

@@ -1,4 +1,4 @@
-//! Workers that hear the bell: apalis over the memory's bell and over Redis, how many run at once, and their stop.
+//! Workers on a transport: apalis on the in-memory notifier and on Redis, their concurrency and their stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ on_both!(
     a_stop_hands_back_what_has_not_begun,
 );
 
-/// Counts how many run at once; each waits until the test lets it through.
+/// Counts concurrent runs; each waits until the test releases it.
 struct Counted {
     now: AtomicUsize,
     most: AtomicUsize,
@@ -66,7 +66,7 @@ impl Job for Count {
     }
 }
 
-/// The transport as the store's bell.
+/// The transport as the store's notifier.
 struct Heard(Arc<dyn Transport>);
 
 impl Bell for Heard {
@@ -84,7 +84,7 @@ struct Running {
 
 const AT_ONCE: usize = 3;
 
-/// A worker that listens to `transport`.
+/// Starts a worker that listens to `transport`.
 fn running(s: &TestStore, transport: Arc<dyn Transport>, drain: Duration) -> Running {
     let store = Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(Heard(transport.clone())));
     let counted = Counted::new();
@@ -111,7 +111,7 @@ impl Running {
     }
 }
 
-/// Twelve jobs come; three of them run at any time, and in the end all have run.
+/// Enqueues twelve jobs; three of them run at any time, and in the end all have run.
 async fn wakes_a_bounded_number(mut r: Running) {
     let ids = r.enqueue(12).await;
     for _ in 0..4 {
@@ -127,7 +127,8 @@ async fn wakes_a_bounded_number(mut r: Running) {
     }
 }
 
-/// A worker over the memory's bell that listens already: what is rung before that is left to the scheduler.
+/// Starts a worker on the in-memory notifier and waits until it listens: earlier notifications are left to the
+/// scheduler.
 async fn in_memory(s: &TestStore, drain: Duration) -> Running {
     let bell = Arc::new(MemoryBell::default());
     let r = running(s, bell.clone(), drain);
@@ -157,7 +158,7 @@ async fn the_bell_of_redis_wakes_a_bounded_number(s: TestStore) {
 }
 
 async fn a_stop_hands_back_what_has_not_begun(s: TestStore) {
-    // No grace: what runs is broken off, outside of any call, and handed back.
+    // No grace period: running jobs are aborted, outside of any call, and handed back.
     let mut r = in_memory(&s, Duration::ZERO).await;
     let ids = r.enqueue(5).await;
     r.counted.entered.acquire_many(3).await.unwrap().forget();
@@ -181,20 +182,20 @@ fn ring(ids: std::ops::Range<i64>) -> Vec<Ring> {
 async fn the_memory_s_bell_never_blocks_and_drops_what_is_too_much() {
     let bell = MemoryBell::default();
     bell.ring(&ring(0..1));
-    assert_eq!(room_of(&bell, Kind::Noop).await, Some(0), "nobody listens");
-    let mut heard = ears(&bell, Kind::Noop);
+    assert_eq!(room_of(&bell, Kind::Noop).await, Some(0), "no listener");
+    let mut listener = ears(&bell, Kind::Noop);
     let all = i64::try_from(CAPACITY).unwrap();
     bell.ring(&ring(0..all + 50));
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(0));
     for id in 0..all {
-        assert_eq!(heard.recv().await, Some(id));
+        assert_eq!(listener.recv().await, Some(id));
     }
-    assert!(heard.try_recv().is_err());
+    assert!(listener.try_recv().is_err());
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(CAPACITY));
-    // Whoever listens last hears.
+    // The latest listener receives the ids.
     let mut newer = ears(&bell, Kind::Noop);
     bell.ring(&ring(7..8));
-    assert_eq!((newer.recv().await, heard.recv().await), (Some(7), None));
+    assert_eq!((newer.recv().await, listener.recv().await), (Some(7), None));
 }
 
 #[tokio::test]
@@ -203,12 +204,12 @@ async fn each_id_in_redis_reaches_one_listener() {
     let bell = redis_bell(&servers::redis().await, &closed).await;
     let (mut a, mut b) = (ears(&*bell, Kind::Noop), ears(&*bell, Kind::Noop));
     bell.ring(&ring(0..200));
-    let mut heard = Vec::new();
-    while heard.len() < 200 {
-        tokio::select! { id = a.recv() => heard.extend(id), id = b.recv() => heard.extend(id) }
+    let mut received = Vec::new();
+    while received.len() < 200 {
+        tokio::select! { id = a.recv() => received.extend(id), id = b.recv() => received.extend(id) }
     }
-    heard.sort_unstable();
-    assert_eq!(heard, (0..200).collect::<Vec<_>>());
+    received.sort_unstable();
+    assert_eq!(received, (0..200).collect::<Vec<_>>());
     assert!(a.try_recv().is_err() && b.try_recv().is_err());
     closed.cancel();
 }
@@ -230,9 +231,9 @@ async fn a_bell_whose_redis_comes_back_is_heard_again() {
     let closed = CancellationToken::new();
     let mut server = RedisServer::start();
     let bell = redis_bell(&server.url(), &closed).await;
-    let mut heard = ears(&*bell, Kind::Noop);
+    let mut listener = ears(&*bell, Kind::Noop);
     bell.ring(&ring(1..2));
-    assert_eq!(heard.recv().await, Some(1));
+    assert_eq!(listener.recv().await, Some(1));
     server.stop();
     while bell.is_up() {
         bell.ring(&ring(2..3));
@@ -244,8 +245,8 @@ async fn a_bell_whose_redis_comes_back_is_heard_again() {
         tokio::task::yield_now().await;
     }
     bell.ring(&ring(3..4));
-    // An id that was rung in between may have been kept by nobody, or by the new connection.
-    while heard.recv().await != Some(3) {}
+    // An id notified in between may be lost, or delivered by the new connection.
+    while listener.recv().await != Some(3) {}
     while bell.room().await.is_none() {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,5 @@
-//! `publish_target` when it is not to publish (any more): no call is made, and what an earlier call did is found out.
+//! `publish_target` for a post that must not be published (any more): no call is made, and the outcome of an earlier
+//! call is reconciled.
 
 use chrono::TimeDelta;
 use crier_common::domain::account::AccountError;
@@ -64,7 +65,7 @@ async fn an_account_that_was_detached_is_not_called(w: TestWorker) {
 
 async fn a_platform_that_is_not_configured_is_not_called(w: TestWorker) {
     let (_, target) = w.publish_one().await;
-    // Its secrets are sealed under the platform's name as well.
+    // Its secrets are sealed with the platform's name as well.
     w.sql("DELETE FROM social_accounts").await;
     let mut new = crate::support::store::new_account("demo", "token-0");
     new.platform = crier_common::domain::platform::Platform::Mastodon;
@@ -96,7 +97,7 @@ async fn a_post_that_is_late_is_published(w: TestWorker) {
 async fn a_post_moved_back_to_draft_is_not_published(w: TestWorker) {
     let (post, target) = w.schedule(w.clock.now()).await;
     let id = w.rung();
-    // The job is in a worker's hands already, so that it cannot be cancelled.
+    // A worker already has the id, so the job cannot be cancelled.
     w.change_post(post, |p| p.status = PostStatus::Draft).await;
     w.engine.run(id).await;
     assert_eq!((w.state(id).await, w.target(target).await.status), (State::Cancelled, TargetStatus::Pending));
@@ -131,8 +132,8 @@ async fn a_post_scheduled_again_while_its_job_ends_is_not_lost(w: TestWorker) {
     let (post, target) = w.schedule(w.clock.now()).await;
     let id = w.rung();
     w.change_post(post, |p| p.status = PostStatus::Draft).await;
-    // The run has seen a draft; before its end is stored, the post is scheduled again, and the job that is there keeps a
-    // new one from being enqueued.
+    // The run has seen a draft. Before its result is stored, the post is scheduled again, and the existing job prevents
+    // a new one from being enqueued.
     let claimed = w.claim(&[id], "w").await.remove(0);
     let ending = w.handler(Kind::PublishTarget).run(&Run::new(claimed.clone())).await.unwrap();
     let later = w.later(500);
@@ -167,7 +168,7 @@ async fn a_post_deleted_in_flight_is_finished_and_told(w: TestWorker) {
     assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 1);
 }
 
-/// A worker dies in the call, before or after the platform took the post; then the lease is over.
+/// A worker dies in the call, before or after the platform accepted the post; then the lease expires.
 async fn died_in_the_call(w: &TestWorker, accepted: bool) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
@@ -199,7 +200,7 @@ async fn a_post_deleted_after_a_crash_before_the_call_is_not_published(w: TestWo
     assert_eq!(w.events().await, ["post.failed"]);
 }
 
-/// A post whose call ended unknown, and which is deleted before its next run; gives its target.
+/// Creates a post whose call has an unknown outcome, and deletes it before its next run; returns its target.
 async fn deleted_while_open(w: &TestWorker, accepted: bool) -> i64 {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.says([if accepted { Say::AcceptAnd(unknown()) } else { Say::Refuse(unknown()) }]);
@@ -207,7 +208,7 @@ async fn deleted_while_open(w: &TestWorker, accepted: bool) -> i64 {
     w.run_jobs().await;
     assert!(w.target(target).await.call_started_at.is_some() && w.job_of(target).await.state == State::Scheduled);
     w.write(async |tx| publishing::delete(tx, post).await).await;
-    assert_eq!(w.job_of(target).await.state, State::Scheduled, "it finds out");
+    assert_eq!(w.job_of(target).await.state, State::Scheduled, "it reconciles the call");
     assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 0, "its row stays until then");
     target
 }
@@ -222,7 +223,7 @@ async fn a_post_deleted_while_its_call_is_open_is_found_out_about(w: TestWorker)
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 1));
     assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 1);
 
-    // The same where its worker died in the call, and the one that was to find out as well.
+    // The same if its worker died in the call, and the worker that was to reconcile it as well.
     let (post, target) = died_in_the_call(&w, true).await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
     let gate = Gate::new();
@@ -256,7 +257,7 @@ async fn a_post_deleted_where_the_platform_cannot_tell_is_told_as_unknown(w: Tes
     assert_eq!((w.fake.count("publish"), w.events().await), (1, vec!["post.failed".to_owned()]));
 }
 
-/// What it was told when it was deleted (its events still go out) is kept, though the call fails for the moment.
+/// The result of the deletion (its events are still sent) is kept, although the call fails transiently.
 async fn a_post_deleted_in_flight_is_not_tried_again(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
@@ -296,7 +297,7 @@ async fn an_account_lost_after_a_crash_leaves_the_outcome_unknown(w: TestWorker)
     w.run_jobs().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::OutcomeUnknown));
-    // Connected again and published again, it is asked about first.
+    // Reconnected and published again: the platform is asked first.
     w.s.account(w.world, "demo", "token-1").await;
     w.publish_again(post).await;
     w.advance(CALL_OVER);

@@ -1,6 +1,6 @@
-//! What a webhook's request meets on its way, seen through the worker that sends it: answers of every kind as they are kept
-//! on both engines, and real processes with the system's certificates and proxy variables. What needs a look-up or a
-//! shorter deadline is in `common/src/http/tests`.
+//! What a webhook's request can meet, seen through the worker that sends it: responses of every kind, as stored on both
+//! engines, and real processes with the system's certificates and proxy variables. Tests that need name resolution or a
+//! shorter timeout are in `common/src/http/tests`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ worker_on_both!(
     deliveries_one_after_the_other_share_a_connection,
 );
 
-/// An endpoint that gives one answer, byte for byte, to every request.
+/// An endpoint that sends one fixed response to every request.
 struct Endpoint {
     address: std::net::SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -41,7 +41,7 @@ impl Endpoint {
         Self::serve(answer.into(), |stream| async { Some(stream) }).await
     }
 
-    /// `open` makes of a connection what requests come over, or ends it.
+    /// `open` turns a connection into a stream of requests, or ends it.
     async fn serve<S, F>(answer: Vec<u8>, open: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -72,7 +72,7 @@ impl Endpoint {
     }
 }
 
-/// Reads a request to the end of its body; false where the other side has gone.
+/// Reads a request with its body; returns false if the client disconnected.
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> bool {
     let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -95,7 +95,7 @@ fn answer(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Something happens; gives the newest delivery after the attempt that is due.
+/// Emits an event and runs the due attempt; returns the newest delivery.
 async fn deliver(w: &TestWorker) -> Delivery {
     let data = json!({ "post_id": 1 });
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, None).await).await;
@@ -104,13 +104,13 @@ async fn deliver(w: &TestWorker) -> Delivery {
     w.delivery(w.number("SELECT max(id) FROM webhook_deliveries").await).await
 }
 
-/// The one endpoint is somewhere else from now on, and starts with a clean record.
+/// Moves the only endpoint to another URL, with a clean failure record.
 async fn move_to(w: &TestWorker, webhook: &Webhook, url: &str) {
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     w.write(async |tx| webhooks::update(tx, &Webhook { url: url.to_owned(), ..webhook.clone() }).await).await;
 }
 
-/// How the newest attempt ended, as it is stored.
+/// Returns the stored outcome of the newest attempt.
 async fn outcome(w: &TestWorker) -> String {
     w.value::<String>("SELECT outcome FROM webhook_attempts WHERE id = (SELECT max(id) FROM webhook_attempts)").await
 }
@@ -197,7 +197,7 @@ async fn what_went_wrong_is_recorded_with_its_class(w: TestWorker) {
     }
 }
 
-/// As where a network was allowed when the URL was saved and is no more, or a row was written by other hands.
+/// For example, a network that was allowed when the URL was saved and is no longer, or a row written by other means.
 async fn an_address_that_was_saved_otherwise_is_refused_when_it_is_sent(w: TestWorker) {
     let webhook = w.listen_at("http://127.0.0.1:1/").await;
     for url in [
@@ -229,19 +229,19 @@ async fn deliveries_one_after_the_other_share_a_connection(w: TestWorker) {
     assert_eq!(endpoint.connections(), 1);
 }
 
-/// A receiver over TLS, and the names that it was called by.
+/// A receiver over TLS, and the server names that clients requested.
 async fn secure(certificate: &rcgen::Certificate, key: &KeyPair) -> (Endpoint, Arc<Mutex<Vec<Option<String>>>>) {
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap();
     let (acceptor, names) = (TlsAcceptor::from(Arc::new(config)), Arc::<Mutex<Vec<_>>>::default());
-    let heard = names.clone();
+    let seen = names.clone();
     let endpoint = Endpoint::serve(answer("200 OK", "", b"ok"), move |stream| {
-        let (acceptor, heard) = (acceptor.clone(), heard.clone());
+        let (acceptor, seen) = (acceptor.clone(), seen.clone());
         async move {
             let stream = acceptor.accept(stream).await.ok()?;
-            heard.lock().unwrap().push(stream.get_ref().1.server_name().map(str::to_owned));
+            seen.lock().unwrap().push(stream.get_ref().1.server_name().map(str::to_owned));
             Some(stream)
         }
     })
@@ -259,7 +259,7 @@ async fn a_process_believes_the_system_s_authorities_and_uses_no_proxy() {
     let (good, names) = secure(&own().signed_by(&key, &authority).unwrap(), &key).await;
     let (forged, _) = secure(&own().self_signed(&key).unwrap(), &key).await;
     let plain = Endpoint::answering(answer("200 OK", "", b"ok")).await;
-    // Whoever asks it would get an answer.
+    // It would respond to any request.
     let proxy = Endpoint::answering(answer("200 OK", "", b"from the proxy")).await;
 
     let dir = tempfile::tempdir().unwrap();
@@ -301,7 +301,10 @@ fn a_system_without_authorities_is_told_so_at_the_start() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains("ca-certificates") && said.contains("SSL_CERT_FILE") && !said.contains("panic"), "{said}");
+    let stderr = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("ca-certificates") && stderr.contains("SSL_CERT_FILE") && !stderr.contains("panic"),
+        "{stderr}"
+    );
 }

@@ -1,4 +1,4 @@
-//! `deliver_webhook`: attempts, their schedule, and what an answer means for the endpoint.
+//! `deliver_webhook`: attempts, their schedule, and the effect of a response on the endpoint.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +37,7 @@ worker_on_both!(
     one_endpoint_s_backlog_holds_up_no_other,
 );
 
-/// Answers as the test says, then with 200; writes down what came.
+/// Sends the scripted responses, then 200.
 #[derive(Clone, Default)]
 struct Script {
     answers: Arc<Mutex<std::collections::VecDeque<ResponseTemplate>>>,
@@ -86,7 +86,7 @@ fn header(request: &Request, name: &str) -> String {
     request.headers.get(name).unwrap().to_str().unwrap().to_owned()
 }
 
-/// An endpoint that has one delivery to get.
+/// Creates an endpoint with one pending delivery.
 pub(super) async fn told(w: &TestWorker) -> (Receiver, Webhook, i64) {
     let receiver = Receiver::start().await;
     let webhook = w.listen_at(&receiver.url()).await;
@@ -94,14 +94,14 @@ pub(super) async fn told(w: &TestWorker) -> (Receiver, Webhook, i64) {
     (receiver, webhook, delivery)
 }
 
-/// Something happens; gives the newest delivery.
+/// Emits an event; returns the newest delivery.
 pub(super) async fn tell(w: &TestWorker) -> i64 {
     let data = json!({ "post_id": 1, "text": "naïve ☃" });
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, Some("request-1")).await).await;
     w.number("SELECT max(id) FROM webhook_deliveries").await
 }
 
-/// Runs the attempt that is due; nothing else is.
+/// Runs the due attempt; asserts that no other job is due.
 pub(super) async fn attempt(w: &TestWorker) {
     w.scheduler.tick().await.unwrap();
     let id = w.rung();
@@ -202,11 +202,11 @@ async fn a_410_disables_the_endpoint(w: TestWorker) {
     assert!(disabled(&w, &webhook).await.unwrap().contains("410"));
     let (first, second) = (w.delivery(first).await, w.delivery(second).await);
     assert_eq!((first.status, first.response_code, first.next_attempt_at), (DeliveryStatus::Failed, Some(410), None));
-    assert_eq!((second.status, second.attempts), (DeliveryStatus::Failed, 0), "what waits is given up");
+    assert_eq!((second.status, second.attempts), (DeliveryStatus::Failed, 0), "waiting deliveries have failed");
     assert!(second.error.unwrap().contains("inactive"));
     assert_eq!(receiver.requests().await.len(), 1);
     tell(&w).await;
-    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 2, "it hears of nothing more");
+    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 2, "it receives no more events");
 }
 
 async fn five_days_without_a_success_disable_the_endpoint(w: TestWorker) {
@@ -255,7 +255,7 @@ async fn a_deleted_endpoint_ends_its_deliveries(w: TestWorker) {
     assert!(receiver.requests().await.is_empty());
 }
 
-/// What the retry endpoint does.
+/// Does what the retry endpoint does.
 pub(super) async fn replay(w: &TestWorker, webhook: &Webhook, id: i64) {
     let job = NewJob::new(Kind::DeliverWebhook, id, w.clock.now()).lane(Lane::AskedOf(webhook.id));
     w.write(async |tx| {
@@ -288,7 +288,7 @@ async fn a_replay_is_made_at_once(w: TestWorker) {
 
 async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
     let (receiver, webhook, id) = told(&w).await;
-    // The last attempt that is allowed.
+    // The last allowed attempt.
     w.sql("UPDATE webhook_deliveries SET attempts = 7").await;
     let claimed = w.claim(&[w.rung()], "w").await.remove(0);
     receiver.answers([500]);
@@ -305,7 +305,7 @@ async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
     assert_eq!((w.delivery(id).await.status, w.delivery(id).await.attempts), (DeliveryStatus::Succeeded, 9));
 }
 
-/// Its owner switches it on and asks for an attempt, between the look at the endpoint and the end of that run.
+/// Its owner enables it and requests an attempt, between the check of the endpoint and the end of that run.
 async fn a_replay_while_an_inactive_endpoint_is_given_up_is_not_lost(w: TestWorker) {
     let (receiver, webhook, id) = told(&w).await;
     let claimed = w.claim(&[w.rung()], "w").await.remove(0);
@@ -369,7 +369,7 @@ async fn a_blocked_address_is_recorded(w: TestWorker) {
 
 async fn a_worker_that_dies_delivers_again_under_the_same_id(w: TestWorker) {
     let (receiver, _, id) = told(&w).await;
-    // The answer is on its way for ever: the worker dies waiting for it.
+    // The response never arrives: the worker dies waiting for it.
     receiver.answer_with([ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))]);
     let doomed = w.doomed().await;
     doomed.start(w.rung());
@@ -384,7 +384,7 @@ async fn a_worker_that_dies_delivers_again_under_the_same_id(w: TestWorker) {
     assert_eq!((delivery.status, delivery.attempts), (DeliveryStatus::Succeeded, 1));
 }
 
-/// A run whose lease was lost may begin beside the one that was rescued; which of them counts, their fences decide.
+/// A run whose lease was lost may begin next to the rescued one; their fences decide which of them counts.
 async fn two_runs_of_one_delivery_that_begin_together_both_find_it(w: TestWorker) {
     let (receiver, _, _) = told(&w).await;
     let run = Run::new(w.claim(&[w.rung()], "w").await.remove(0));
@@ -398,7 +398,7 @@ async fn two_runs_of_one_delivery_that_begin_together_both_find_it(w: TestWorker
 }
 
 async fn one_endpoint_s_backlog_holds_up_no_other(w: TestWorker) {
-    // An endpoint that never answers holds as many places as its lane has; what is over them waits outside.
+    // An endpoint that never responds uses all slots of its lane; further deliveries wait outside.
     let (dead, _, _) = told(&w).await;
     let cap = Kind::DeliverWebhook.rules().lane_cap.unwrap();
     dead.answer_with((0..cap).map(|_| ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))));

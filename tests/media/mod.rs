@@ -1,4 +1,4 @@
-//! The files of the media library: where they are kept, and what becomes of those that nobody refers to.
+//! The files of the media library: storing them, and deleting unreferenced ones.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,9 +17,9 @@ use crate::support::jobs::StillBell;
 use crate::support::picture;
 use crate::support::store::{TestStore, World};
 
-/// Longer than anybody is at work on a file that is given up.
+/// Seconds after which no process works on a file marked for deletion any more.
 const SETTLED: i64 = 301;
-/// Longer than bytes are brought in.
+/// Seconds after which an upload counts as abandoned.
 const ABANDONED: i64 = 3_601;
 
 /// A store with its library, a workspace and a scheduler.
@@ -47,7 +47,7 @@ impl Place {
         task::run(&self.scheduler()).await.unwrap();
     }
 
-    /// A picture that differs by its width.
+    /// Takes in a picture whose content depends on its width.
     async fn take_in(&self, width: u32) -> TakenIn {
         let bytes = Spooled::from(bytes::Bytes::from(picture::png(width, 2)));
         self.library.take_in(&self.s.store, &self.owner(), &bytes).await.unwrap()

@@ -1,4 +1,4 @@
-//! Two who want opposite things of one picture at the same moment.
+//! Two conflicting operations on one picture at the same moment.
 
 use crier_common::media::Spooled;
 use crier_common::store::{Result, Store, files, media};
@@ -27,7 +27,7 @@ async fn the_same_bytes_come_while_their_last_asset_goes(s: TestStore) {
         let (store, world, going) = (p.s.store.clone(), p.world, last);
         let deleting = tokio::spawn(async move { delete(&store, world, going).await });
         let bytes = Spooled::from(bytes::Bytes::from(picture::png(5, 2)));
-        // Now before the other, now behind it.
+        // Sometimes before the deletion, sometimes after it.
         for _ in 0..round % 5 {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! The room that a workspace has is exact, whatever happens in whatever order, at once as well.
+//! A workspace's used storage is exact, whatever the order of operations, and with concurrent ones.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const AT_ONCE: usize = 3;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Of one of a few contents, whose size is a part of what they are.
+    /// Reserves one of a few contents; the content determines the size.
     Reserve(u8),
     Keep(usize),
     Abandon(usize),
@@ -39,7 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 5..25)
 }
 
-/// One who brings files in and takes them away, and what they remember.
+/// A client that adds and deletes files, and remembers them.
 struct Actor {
     store: Store,
     world: World,
@@ -86,7 +86,7 @@ impl Actor {
                 files::doom_unused(&mut tx, file).await?;
             }
             Step::Sweep => {
-                // Everything reserved is late for this one.
+                // At this time every reservation counts as abandoned.
                 let later = tx.now + chrono::TimeDelta::seconds(1);
                 files::doom_abandoned(&mut tx, later, 3).await?;
                 let doomed = files::doomed(&mut tx, 0, later, 3).await?;
@@ -149,7 +149,7 @@ async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
     let unseen = format!(
         "SELECT count(*) FROM files f WHERE workspace_id = {workspace} AND state = 'stored' AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = f.id)"
     );
-    assert_eq!(s.number(unseen).await, 0, "what nobody shows is doomed");
+    assert_eq!(s.number(unseen).await, 0, "unreferenced files are marked for deletion");
 }
 
 async fn who_fails_takes_the_bytes_from_nobody(s: TestStore) {
@@ -164,15 +164,15 @@ async fn who_fails_takes_the_bytes_from_nobody(s: TestStore) {
     assert_eq!(one, other);
     s.write(async |tx| files::abandon(tx, one).await).await;
     assert!(s.write(async |tx| files::keep(tx, other).await).await);
-    // Who does not know that it is kept (its commit was not answered) gives up nothing.
+    // A caller that does not know the file is kept (its commit got no response) cannot mark it for deletion.
     s.write(async |tx| files::abandon(tx, other).await).await;
     assert!(s.write(async |tx| files::keep(tx, other).await).await);
-    // Who is the last gives it up.
+    // The last caller marks the file for deletion.
     let alone = s.write(async |tx| files::reserve(tx, &new_file(world, 2, "alone"), Some(CAP)).await).await.unwrap().id;
     s.write(async |tx| files::abandon(tx, alone).await).await;
     assert!(!s.write(async |tx| files::keep(tx, alone).await).await);
     assert_eq!(files::used(&mut s.conn().await, world.workspace).await.unwrap(), 160);
-    // Its room is given back once, however often it is given up.
+    // The room is released once, however often the file is marked.
     for _ in 0..2 {
         s.write(async |tx| files::doom_unused(tx, other).await).await;
         assert_eq!(files::used(&mut s.conn().await, world.workspace).await.unwrap(), 0);

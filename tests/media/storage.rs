@@ -1,4 +1,4 @@
-//! What holds of a storage, wherever the files are.
+//! Properties of every storage backend.
 
 use bytes::Bytes;
 use crier_common::config;
@@ -11,7 +11,7 @@ use crate::support::s3::{KEY_ID, S3Server, SECRET};
 
 const KEY: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN.png";
 
-/// A storage, and what it is on.
+/// A storage and its backend.
 struct Place {
     storage: Storage,
     bucket: Option<S3Server>,
@@ -141,7 +141,7 @@ async fn nothing_is_taken_for_gone_while_the_disk_is_not_there() {
     for _ in 0..2 {
         let error = place.storage.delete(KEY).await.unwrap_err().to_string();
         assert!(error.contains("is its disk mounted?"), "{error}");
-        // An empty directory in its place, as under a disk that is not mounted.
+        // An empty directory in its place, as with a disk that is not mounted.
         let _ = std::fs::create_dir(&made);
     }
     std::fs::remove_dir(&made).unwrap();
@@ -181,7 +181,7 @@ async fn a_bucket_that_is_away_stops_nobody_from_starting_and_is_used_once_it_is
 
 #[tokio::test]
 async fn a_directory_that_takes_no_files_is_refused_at_the_start() {
-    // Nobody makes files there, whatever their rights.
+    // No user can create files there, whatever their permissions.
     let error = Storage::open(&config::Storage::Directory("/proc/self".into())).unwrap_err().to_string();
     assert!(error.contains("files cannot be kept in /proc/self"), "{error}");
 }

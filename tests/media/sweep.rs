@@ -1,4 +1,4 @@
-//! The sweep takes away what nobody refers to, and nothing else.
+//! The sweep deletes unreferenced files, and only those.
 
 use crier_common::store::files;
 
@@ -31,7 +31,7 @@ async fn what_is_deleted_goes_and_what_is_shown_stays(s: TestStore) {
     let left = p.used().await;
     assert!(0 < left && left < both);
     p.sweep().await;
-    assert_eq!(p.s.stored().len(), 4, "somebody may still be at work on it");
+    assert_eq!(p.s.stored().len(), 4, "a process may still be working on it");
     p.s.advance(SETTLED);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len()), (1, 2));
@@ -71,11 +71,11 @@ async fn a_storage_that_is_away_is_waited_for(s: TestStore) {
     assert_eq!((p.rows().await, p.s.stored().len()), (0, 0));
 }
 
-/// An upload that stands still for so long that its row is gone before its bytes arrive.
+/// An upload stalls for so long that its row is deleted before its bytes arrive.
 async fn bytes_that_come_after_the_sweep_go_as_well(s: TestStore) {
     let p = Place::over(s).await;
     let Some(bucket) = p.s.bucket() else {
-        // A directory cannot be held up; what counts is that the row is looked at after the bytes are there.
+        // A directory cannot be stalled; it is enough that the row is read after the bytes are stored.
         let taken = p.take_in(5).await;
         p.library.let_go(&p.s.store, &taken).await;
         p.s.advance(SETTLED);
@@ -123,7 +123,7 @@ async fn a_gone_brands_files_go(s: TestStore) {
     p.asset(5).await;
     let half = p.take_in(6).await;
     p.s.sql(format!("DELETE FROM brands WHERE id = {}", p.world.brand)).await;
-    assert_eq!(p.keep(&half).await, None, "there is nobody to keep it for");
+    assert_eq!(p.keep(&half).await, None, "the brand is deleted");
     p.s.advance(SETTLED);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
@@ -165,7 +165,7 @@ async fn files_are_counted_by_state(s: TestStore) {
     assert_eq!(counted().await, (0, 1, 0, p.used().await));
 }
 
-/// A bucket that was slow to answer may still be at work on it, however long ago it was begun.
+/// A slow bucket may still be storing a file that was just discarded, however long ago the upload began.
 async fn what_is_given_up_just_now_is_left_a_while(s: TestStore) {
     let p = Place::over(s).await;
     let taken = p.take_in(5).await;

@@ -1,4 +1,4 @@
-//! Bluesky against a server that answers as a personal data server does.
+//! Bluesky, against a server that responds like a personal data server.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use super::support::{Script, Then, account, connector, image, nobody, now, post,
 
 const DID: &str = "did:plc:alice";
 
-/// A token whose claims say that it runs out on 1 January 2027.
+/// A token whose claims contain an expiry of 1 January 2027.
 const ACCESS: &str = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjE3OTg3NjE2MDB9.c2ln";
 
 fn bluesky_account() -> Account {
@@ -46,8 +46,8 @@ async fn answers(server: &MockServer, name: &str, answer: ResponseTemplate) {
     Mock::given(xrpc(name)).respond_with(answer).mount(server).await;
 }
 
-/// Keeps one record under each key, and takes `putRecord` as a server does: an identical record again is no change, another
-/// one against `swapRecord: null` is `InvalidSwap`.
+/// Stores one record per key and handles `putRecord` as a server does: an identical record is no change; a different
+/// one with `swapRecord: null` returns `InvalidSwap`.
 #[derive(Clone, Default)]
 struct Repo(Arc<Mutex<Vec<Value>>>);
 
@@ -211,7 +211,7 @@ async fn a_post_is_a_record_under_its_own_key() {
     );
 }
 
-/// The length header of a body that is there but empty, or none.
+/// Matches a request without a body and without a content type.
 struct NoBody;
 
 impl Match for NoBody {
@@ -269,8 +269,8 @@ async fn a_blob_that_was_dropped_is_to_be_uploaded_anew() {
         let bluesky = connector(Platform::Bluesky, &server.uri());
         let mut outgoing = Outgoing { images: vec![image("cat")], ..post(bluesky.as_ref(), "Cat") };
         let error = publish(bluesky.as_ref(), &bluesky_account(), &mut outgoing).await.unwrap_err();
-        let told = matches!(&error, CallError::UploadsGone(f) if f.category == Category::Media);
-        assert_eq!(told, gone, "{error:?}");
+        let uploads_gone = matches!(&error, CallError::UploadsGone(f) if f.category == Category::Media);
+        assert_eq!(uploads_gone, gone, "{error:?}");
     }
 }
 
@@ -294,7 +294,7 @@ async fn an_earlier_call_with_another_text_counts_as_the_post() {
     let edited = Outgoing { text: "Second thoughts".to_owned(), ..outgoing.clone() };
     assert_eq!(bluesky.publish(&bluesky_account(), &edited).await.unwrap(), first);
 
-    // Another's record under our key is no post of ours.
+    // A foreign record under our key is not our post.
     repo.0.lock().unwrap()[0]["record"]["createdAt"] = json!("2020-01-01T00:00:00.000Z");
     let error = bluesky.publish(&bluesky_account(), &edited).await.unwrap_err();
     assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::DuplicateContent), "{error:?}");
@@ -310,7 +310,7 @@ async fn a_marker_is_the_same_for_the_same_target() {
     assert!(matches!(bluesky.publish(&bluesky_account(), &lost).await, Err(CallError::Transient(_))));
 }
 
-/// Publishes into a connection that breaks, then asks what became of it.
+/// Publishes over a connection that breaks, then reconciles.
 async fn after_a_break(look_up: Then) -> (Result<Reconciled, CallError>, Vec<String>) {
     let script = Script::start(vec![Then::HangUp, look_up]).await;
     let bluesky = connector(Platform::Bluesky, &script.base);
@@ -334,7 +334,7 @@ async fn after_a_break_the_record_tells_what_became_of_it() {
         assert_eq!(absent.unwrap(), Reconciled::Absent);
     }
     let (failed, _) = after_a_break(Then::HangUp).await;
-    assert!(matches!(failed, Err(CallError::Transient(_))), "a look-up that fails tells nothing");
+    assert!(matches!(failed, Err(CallError::Transient(_))), "a failed look-up proves nothing");
 }
 
 #[tokio::test]
@@ -405,7 +405,7 @@ async fn refreshing_stores_both_new_tokens() {
 
     let empty = ResponseTemplate::new(200).set_body_json(session("access-2", ""));
     let (secrets, _server) = refreshing(empty, ResponseTemplate::new(500)).await;
-    assert_eq!(secrets.unwrap()["refresh_jwt"], json!("refresh-1"), "an empty token takes no other's place");
+    assert_eq!(secrets.unwrap()["refresh_jwt"], json!("refresh-1"), "an empty token does not replace another");
 }
 
 #[tokio::test]
@@ -434,7 +434,7 @@ async fn only_a_refused_app_password_expires_the_account() {
     let mut other = session("a", "r");
     other["did"] = json!("did:plc:mallory");
     let (moved, _server) = refreshing(expired(), ResponseTemplate::new(200).set_body_json(other)).await;
-    assert!(matches!(moved, Err(CallError::Reauth(_))), "the handle is another's now");
+    assert!(matches!(moved, Err(CallError::Reauth(_))), "the handle belongs to another account now");
 }
 
 #[tokio::test]

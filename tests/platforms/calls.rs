@@ -1,4 +1,4 @@
-//! How calls end, whatever the platform.
+//! Outcomes of calls that do not depend on the platform.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::clock::Clock;

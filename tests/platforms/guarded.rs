@@ -1,4 +1,4 @@
-//! Addresses that users type are called by the guarded client, on every platform that asks for one.
+//! Addresses from users are called with the guarded client, on every platform that has an address field.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use wiremock::MockServer;
 
 use super::support::{AnyAddress, now, secrets};
 
-/// How often the address is called that a user typed, and the message of the refusal.
+/// Returns how often the user's address was called, and the message of the refusal.
 async fn connect(platform: Platform, field: &CredentialField, guard: Guard) -> Option<(usize, String)> {
     let server = MockServer::start().await;
     let client = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
     let guarded = HttpClient::guarded(guard, Duration::from_secs(20), 1 << 20);
-    // Were it not for the guard of the client, every address would do.
+    // Without the client's guard, every address would be accepted.
     let clients = Clients { trusted: client, guarded, addresses: Arc::new(AnyAddress) };
     let connector = Registry::new(PlatformsConfig::default(), &clients, &Clock::manual(now())).get(platform)?;
     let form: Map<String, Value> = catalogue::descriptor(platform)

@@ -1,4 +1,4 @@
-//! Connectors against servers that answer as the platforms' documents say.
+//! Connectors against servers that respond as the platforms document it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bluesky;

@@ -1,4 +1,4 @@
-//! The catalogue and the registry, against what the contract promises of the descriptors.
+//! The catalogue and the registry, against the contract's rules for descriptors.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A registry whose clients may call loopback, posts to send, and a server that breaks off on purpose.
+//! A registry whose clients may call loopback, posts to send, and a server that breaks connections on purpose.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Lets every address through but those that hold `refused`.
+/// Allows every address except those that contain `refused`.
 pub struct AnyAddress;
 
 #[async_trait]
@@ -37,7 +37,7 @@ pub fn clients() -> Clients {
     Clients { trusted: client.clone(), guarded: client, addresses: Arc::new(AnyAddress) }
 }
 
-/// The connector of `platform`, its base URL being `base`.
+/// The connector of `platform` with the base URL `base`.
 pub fn connector(platform: Platform, base: &str) -> Arc<dyn Connector> {
     let config = PlatformsConfig::default().with_base_url(platform, base);
     Registry::new(config, &clients(), &Clock::manual(now())).get(platform).unwrap()
@@ -47,7 +47,7 @@ pub fn secrets(fields: Value) -> Secrets {
     Secrets::from_json(fields.to_string()).unwrap()
 }
 
-/// What the secrets hold, for comparison.
+/// The secrets as JSON, for comparison.
 pub fn shown(secrets: &Secrets) -> Value {
     serde_json::from_str(secrets.expose_json()).unwrap()
 }
@@ -87,7 +87,7 @@ pub fn image(name: &str) -> Image {
     }
 }
 
-/// As the worker does it: what the platform wants first is uploaded, in order, then the post is published.
+/// Publishes as the worker does: uploads pictures first if the platform requires it, in order, then publishes.
 pub async fn publish(
     connector: &dyn Connector,
     account: &Account,
@@ -102,14 +102,14 @@ pub async fn publish(
     connector.publish(account, outgoing).await
 }
 
-/// What a [`Script`] does with a request that it has read whole.
+/// What a [`Script`] does with a request after reading all of it.
 pub enum Then {
     Answer(u16, Value),
-    /// Closes the connection without a word.
+    /// Closes the connection without a response.
     HangUp,
 }
 
-/// A server that takes one request a connection and does with each what its script says.
+/// A server that accepts one request per connection and handles each as its script specifies.
 pub struct Script {
     pub base: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -166,7 +166,7 @@ async fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// The address of a server that is not there.
+/// An address where no server listens.
 pub async fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())

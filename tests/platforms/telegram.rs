@@ -1,4 +1,4 @@
-//! Telegram against a server that answers as the Bot API does.
+//! Telegram, against a server that responds like the Bot API.
 
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
@@ -28,7 +28,7 @@ fn refused(status: u16, description: &str) -> Value {
     json!({ "ok": false, "error_code": status, "description": description })
 }
 
-/// A server on which the bot is a member of a channel as `member` says.
+/// A server on which `member` is the bot's membership of a channel.
 async fn channel(member: Value) -> MockServer {
     let server = MockServer::start().await;
     let bot = json!({ "id": 123_456, "is_bot": true, "first_name": "Crier", "username": "crier_bot" });
@@ -258,8 +258,8 @@ async fn the_token_is_in_no_error() {
     let telegram = connector(Platform::Telegram, &nobody().await);
     errors.push(telegram.publish(&telegram_account(), &post(telegram.as_ref(), "Hi")).await.unwrap_err());
     for error in errors {
-        let told = format!("{error} {error:?}");
-        assert!(!told.contains("secret_token"), "{told}");
+        let text = format!("{error} {error:?}");
+        assert!(!text.contains("secret_token"), "{text}");
     }
 }
 
@@ -276,5 +276,5 @@ async fn refreshing_asks_the_platform_whether_the_token_is_good() {
     assert!(matches!(error, CallError::Reauth(_)));
 
     let error = connector(Platform::Telegram, &nobody().await).refresh(&telegram_account()).await.unwrap_err();
-    assert!(matches!(error, CallError::Transient(_)), "a passing failure never expires an account");
+    assert!(matches!(error, CallError::Transient(_)), "a temporary failure never expires an account");
 }

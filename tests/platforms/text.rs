@@ -1,4 +1,4 @@
-//! How each platform counts, and what is refused.
+//! How each platform counts text, and what it refuses.
 
 use crier_common::domain::platform::{Platform, TextRules, TextUnit};
 use crier_common::platforms::catalogue::descriptor;
@@ -89,8 +89,8 @@ fn images_whose_shape_no_shrinking_mends() {
         (Platform::Instagram, [(800, 1_000), (191, 100), (1, 1), (382, 200)], [(799, 1_000), (192, 100)]),
     ] {
         assert_eq!(shapes(platform, &good), []);
-        let told = shapes(platform, &[good[0], bad[0], bad[1]]);
-        assert!(told.iter().all(|(code, _)| *code == "image_ratio") && told.len() == 2, "{told:?}");
+        let found = shapes(platform, &[good[0], bad[0], bad[1]]);
+        assert!(found.iter().all(|(code, _)| *code == "image_ratio") && found.len() == 2, "{found:?}");
     }
     assert_eq!(
         shapes(Platform::Instagram, &[(1, 1), (100, 400)]),
@@ -132,7 +132,7 @@ fn any_platform() -> impl Strategy<Value = Platform> {
     prop::sample::select(Platform::ALL)
 }
 
-/// Text in which URLs, emoji sequences and other scripts are likely.
+/// Text that often contains URLs, emoji sequences and other scripts.
 fn any_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         r"\PC{0,8}",

@@ -1,4 +1,4 @@
-//! WooCommerce against a server that answers as its REST API v3 does.
+//! WooCommerce, against a server that responds like its REST API v3.
 
 use crier_common::domain::failure::Category;
 use crier_common::domain::platform::{AccountKind, Platform};

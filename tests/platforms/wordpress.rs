@@ -1,4 +1,4 @@
-//! WordPress against a server that answers as its REST API does.
+//! WordPress, against a server that responds like its REST API.
 
 use crier_common::domain::failure::Category;
 use crier_common::domain::platform::{AccountKind, Platform};
@@ -30,7 +30,7 @@ fn me(may_publish: bool) -> ResponseTemplate {
     }))
 }
 
-/// A site whose front page names its REST API, where `/users/me` answers `me`.
+/// A site whose front page links to its REST API, where `/users/me` returns `me`.
 async fn site(me: ResponseTemplate) -> MockServer {
     let server = MockServer::start().await;
     let link = format!("<{}/wp-json/>; rel=\"https://api.w.org/\"", server.uri());
@@ -54,7 +54,7 @@ async fn connect_to(site_url: &str) -> Result<Connected, ConnectError> {
     connector(Platform::Wordpress, "http://unused.example").connect(1, &credentials).await
 }
 
-/// What `POST /wp/v2/posts` answering so ends in.
+/// Publishes a post where `POST /wp/v2/posts` returns this response; returns the error.
 async fn publish_answered(answer: ResponseTemplate) -> CallError {
     let server = MockServer::start().await;
     Mock::given(path("/wp-json/wp/v2/posts")).respond_with(answer).mount(&server).await;
@@ -175,7 +175,7 @@ async fn a_text_is_a_post_with_a_title_and_paragraphs() {
     assert_eq!(published, Published::new("11", Some("https://blog.example/post-7-2r/".to_owned())));
 }
 
-/// Takes the two uploads of a post with two pictures, `cat` being `found` on the server or uploaded, `dog` uploaded.
+/// Expects one upload of each of these pictures: name, number in the file name, media id.
 async fn media(server: &MockServer, uploads: &[(&str, u32, i64)]) {
     for &(name, number, id) in uploads {
         let disposition = format!("attachment; filename=\"post-7-2r-{number}.png\"");
@@ -282,7 +282,7 @@ async fn errors_are_told_apart_by_their_codes() {
     let limited = publish_answered(ResponseTemplate::new(429).insert_header("Retry-After", "7")).await;
     assert!(matches!(limited, CallError::RateLimited { until: Some(_), .. }));
     let notice = ResponseTemplate::new(201).set_body_string("<br />Warning: …{\"id\":1}");
-    assert!(matches!(publish_answered(notice).await, CallError::Unknown(_)), "it was made, but its id cannot be read");
+    assert!(matches!(publish_answered(notice).await, CallError::Unknown(_)), "created, but its id cannot be read");
 }
 
 #[tokio::test]

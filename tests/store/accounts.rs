@@ -1,4 +1,4 @@
-//! Social accounts: one record in a workspace, attached to several brands; tokens sealed.
+//! Social accounts: one record per workspace, attached to several brands, with sealed tokens.
 
 use crier_common::domain::account::{AccountError, AccountStatus, DisconnectResult};
 use crier_common::domain::platform::{AccountKind, Platform};
@@ -94,7 +94,7 @@ async fn an_account_is_of_its_workspace_and_brands(s: TestStore) {
     assert!(accounts::with_secrets(&mut conn, &cipher(), 999).await.unwrap().is_none());
     drop(conn);
     let taken = s.write(async |tx| accounts::disconnect(tx, other.brand, mine.id).await).await;
-    assert_eq!(taken, None, "another's account cannot be let go");
+    assert_eq!(taken, None, "another workspace's account cannot be disconnected");
     assert!(accounts::is_attached(&mut s.conn().await, w.brand, mine.id).await.unwrap());
 }
 
@@ -114,7 +114,7 @@ async fn lists_are_paged_newest_first(s: TestStore) {
     assert!(past.rows.is_empty());
     assert!([first.total, last.total, past.total] == [5, 5, 5]);
     assert_eq!(accounts::count(&mut s.conn().await, w.brand).await.unwrap(), 5);
-    // A page so far away that it overflows is empty, not an error.
+    // A page number that overflows returns an empty page, not an error.
     assert!(list(i64::MAX, 100).await.rows.is_empty());
 }
 
@@ -147,7 +147,7 @@ async fn expire_and_renew(s: TestStore) {
     let expired = find().await;
     assert_eq!((expired.status, expired.last_error), (AccountStatus::Expired, Some(error.clone())));
     s.advance(5);
-    // Credentials that do not change: only the status is mended.
+    // The credentials do not change: only the status is reset.
     let renewed = s.write(async |tx| accounts::renew(tx, &account, None, None).await).await.unwrap();
     assert_eq!((renewed.status, renewed.last_error, renewed.updated_at), (AccountStatus::Active, None, s.now()));
     assert_eq!(token().await, "{\"token\":\"old\"}");
@@ -184,7 +184,7 @@ async fn one_refreshes_at_a_time(s: TestStore) {
     s.write(async |tx| accounts::renew(tx, &account, None, None).await).await.unwrap();
     assert!(begin().await, "a renewal ends it");
     s.clock.advance(at_most);
-    assert!(begin().await, "so does its time");
+    assert!(begin().await, "so does its expiry");
 }
 
 async fn a_disconnect_detaches_until_the_last_brand_lets_go(s: TestStore) {
@@ -226,7 +226,8 @@ async fn two_brands_that_let_go_at_once_end_in_one_revoke(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM social_accounts").await, 0);
 }
 
-/// One brand connects the account while the last other one lets go: whoever comes second sees what the first did.
+/// One brand connects the account while the last other brand disconnects it: the second one sees the changes of the
+/// first.
 async fn a_connect_meanwhile_keeps_the_account(s: TestStore) {
     if !s.is_postgres() {
         return;
@@ -243,7 +244,7 @@ async fn a_connect_meanwhile_keeps_the_account(s: TestStore) {
         connecting.commit().await.unwrap();
     });
     assert_eq!(result, Some(DisconnectResult::Detached));
-    // The other way round: the record goes, and the connect makes a new one.
+    // The other way round: the record is deleted, and the connect creates a new one.
     let mut letting_go = s.begin().await.unwrap();
     let gone = accounts::disconnect(&mut letting_go, second.brand, account.id).await.unwrap();
     assert_eq!(gone, Some(DisconnectResult::Revoked));

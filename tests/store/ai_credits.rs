@@ -1,5 +1,5 @@
-//! Credits: whatever becomes of requests, in whatever order, what is used is what was taken and not given back, and never more
-//! than the plan gives.
+//! Credits: for any sequence of requests, the usage equals the credits taken and not returned, and never exceeds the
+//! plan's limit.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn want(w: World, credits: u64) -> Want {
     Want { workspace_id: w.workspace, brand_id: w.brand, operation: Operation::Hashtags, credits, cap: Some(CAP) }
 }
 
-/// Months where what is used is not the sum of its parts, or is out of bounds.
+/// Counts months whose usage is not the sum of its parts, or is out of bounds.
 const WRONG: &str = "SELECT count(*) FROM ai_usage u WHERE u.used < 0 OR u.used > 100 OR u.used <> (SELECT coalesce(sum(b.credits), 0) FROM ai_brand_usage b WHERE b.workspace_id = u.workspace_id AND b.month = u.month) + (SELECT coalesce(sum(r.credits), 0) FROM ai_reservations r WHERE r.workspace_id = u.workspace_id AND r.month = u.month)";
 
 async fn reserve(s: &TestStore, want: &Want) -> Option<i64> {
@@ -95,17 +95,17 @@ async fn a_time_zone_moves_the_end_of_the_month(s: TestStore) {
     assert_eq!(used(&s, w).await, 100);
 }
 
-/// What happens next; the numbers pick among the workspaces and the open reservations.
+/// One step; the numbers select workspaces and open reservations.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Reserve(usize, u64),
     Consume(usize),
-    /// Its transaction is rolled back.
+    /// The transaction is rolled back.
     ConsumeInVain(usize),
     GiveBack(usize),
-    /// The scheduler looks, after so many seconds.
+    /// The scheduler releases abandoned reservations this many seconds later.
     Abandon(i64),
-    /// Into other months.
+    /// Advances the clock, also into other months.
     Days(i64),
 }
 
@@ -120,7 +120,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What should be: the credits of each workspace and month, and what is open.
+/// The expected state: the credits of each workspace and month, and the open reservations.
 #[derive(Default)]
 struct Model {
     used: BTreeMap<(i64, String), u64>,

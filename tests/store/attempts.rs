@@ -1,4 +1,4 @@
-//! Attempts at deliveries, and where they leave them.
+//! Delivery attempts and their effect on the delivery.
 
 use crier_common::domain::event::EventName;
 use crier_common::domain::webhook::{AttemptOutcome, Delivery, DeliveryStatus};
@@ -19,7 +19,7 @@ on_both![
     attempts_are_read_as_they_were_recorded,
 ];
 
-/// An endpoint hears of something: its newest delivery.
+/// Emits an event; returns its newest delivery.
 async fn delivery(s: &TestStore, w: World) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
     again(s, s.number("SELECT max(id) FROM webhook_deliveries").await).await
@@ -94,7 +94,7 @@ async fn attempts_leave_the_delivery_as_they_say(s: TestStore) {
     assert_eq!((found.error.as_deref(), found.response_body.as_deref()), (Some("HTTP 503"), Some("später")));
     assert_eq!((found.next_attempt_at, found.last_attempt_at), (first.next_attempt_at, Some(s.now())));
     assert_eq!((found.duration_ms, found.updated_at), (Some(31), s.now()));
-    // Bound or inside a text, a time is stored alike.
+    // A time is stored identically as a bound value and inside a text.
     let alike = "SELECT count(*) FROM webhook_deliveries d JOIN webhook_attempts a ON a.started_at = d.updated_at AND a.started_at = d.last_attempt_at WHERE d.created_at = d.updated_at";
     assert_eq!(s.number(alike).await, 1);
     s.advance(5);
@@ -103,9 +103,9 @@ async fn attempts_leave_the_delivery_as_they_say(s: TestStore) {
     assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Succeeded, 2, Some(204)));
     assert_eq!((found.error, found.response_body, found.next_attempt_at), (None, None, None));
     assert_eq!((found.last_attempt_at, found.updated_at), (Some(s.now()), s.now()));
-    let tries = deliveries::tries(&mut s.conn().await, d.id).await.unwrap();
-    let told: Vec<_> = tries.iter().map(|t| (t.number, t.outcome.as_str(), t.error.as_deref())).collect();
-    assert_eq!(told, [(1, "5xx", Some("HTTP 503")), (2, "2xx", None)]);
+    let attempts = deliveries::tries(&mut s.conn().await, d.id).await.unwrap();
+    let recorded: Vec<_> = attempts.iter().map(|t| (t.number, t.outcome.as_str(), t.error.as_deref())).collect();
+    assert_eq!(recorded, [(1, "5xx", Some("HTTP 503")), (2, "2xx", None)]);
 }
 
 async fn attempts_are_recorded_together(s: TestStore) {
@@ -203,7 +203,7 @@ async fn attempts_are_read_as_they_were_recorded(s: TestStore) {
         s.advance(1);
     }
     let found = deliveries::attempts(&mut s.conn().await, one.id).await.unwrap();
-    assert_eq!(found.len(), rows.len(), "those of the other delivery are not among them");
+    assert_eq!(found.len(), rows.len(), "attempts of the other delivery are excluded");
     for (found, row) in found.iter().zip(&rows) {
         assert_eq!((found.number, found.outcome.as_str()), (row.number, row.outcome), "oldest first");
         assert_eq!((found.started_at, found.duration_ms), (row.started_at, row.duration_ms));

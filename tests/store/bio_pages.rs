@@ -91,7 +91,7 @@ async fn a_slug_is_had_by_one(s: TestStore) {
 
 async fn of_many_at_once_one_gets_a_slug(s: TestStore) {
     let w = s.world().await;
-    // The first round opens the connections, so that those of the next ones are really at once.
+    // The first round opens the connections, so that the later rounds really run concurrently.
     for slug in ["one", "two", "three"] {
         let made = at_once(8, |_| {
             let store = s.store.clone();
@@ -122,7 +122,7 @@ async fn links_are_replaced_and_those_that_are_named_stay(s: TestStore) {
     assert!(made.iter().all(|l| l.0 != after[1].0), "an id is not used again");
     let links = bio_pages::links(&mut s.conn().await, page).await.unwrap();
     assert_eq!(links.iter().map(|l| l.clicks).collect::<Vec<_>>(), [5, 0, 0]);
-    // A link of another page cannot be named, and is left alone.
+    // A link of another page cannot be referenced and stays unchanged.
     set(&s, page, &[link(Some(theirs[0].0), "stolen")]).await;
     assert_eq!(bio_pages::links(&mut s.conn().await, other).await.unwrap()[0].title, "theirs");
     assert!(set(&s, page, &[]).await.is_empty());
@@ -132,11 +132,11 @@ async fn every_change_raises_the_version(s: TestStore) {
     let w = s.world().await;
     let page = make(&s, w, "acme").await.unwrap();
     let version = async || bio_pages::version(&mut s.conn().await, "acme").await.unwrap();
-    let stands = |version| Some(Version { page_id: page.id, version, alt_text: None });
-    assert_eq!(version().await, stands(1));
+    let expected = |version| Some(Version { page_id: page.id, version, alt_text: None });
+    assert_eq!(version().await, expected(1));
     s.write(async |tx| bio_pages::update(tx, &page).await).await;
     s.write(async |tx| bio_pages::update(tx, &page).await).await;
-    assert_eq!(version().await, stands(3));
+    assert_eq!(version().await, expected(3));
     assert_eq!(bio_pages::version(&mut s.conn().await, "nobody").await.unwrap(), None);
 }
 
@@ -195,7 +195,7 @@ async fn many_that_count_at_once_lose_nothing(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM bio_pages WHERE views = 24").await, 20);
 }
 
-/// Clicks alone, in the links' order, while the links are put into the opposite one.
+/// Counts only clicks, in link order, while other transactions reverse the links.
 async fn who_counts_and_who_changes_stand_in_nobodys_way(s: TestStore) {
     let w = s.world().await;
     let page = make(&s, w, "acme").await.unwrap().id;

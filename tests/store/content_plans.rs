@@ -153,7 +153,7 @@ async fn an_item_is_held_by_one_at_a_time(s: TestStore) {
     let w = s.world().await;
     let plan = plan(&s, w, "P").await.id;
     let (post, _) = s.post(w, &[]).await;
-    // The first round opens the connections, so that those of the next ones are really at once.
+    // The first round opens the connections, so that the later rounds really run concurrently.
     for item in add(&s, plan, &["a", "b", "c"].map(|title| idea(&s, title, None))).await {
         let made = at_once(8, |_| {
             let store = s.store.clone();

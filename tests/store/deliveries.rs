@@ -1,4 +1,4 @@
-//! Deliveries: listed, repeated, and those of samples.
+//! Deliveries: lists, recovery and samples.
 
 use chrono::TimeDelta;
 use crier_common::domain::event::EventName;
@@ -57,7 +57,7 @@ async fn a_list_is_narrowed_by_status_and_event(s: TestStore) {
     }
 }
 
-/// So many deliveries, a second apart, of which all but the last have failed.
+/// Creates `count` deliveries, one second apart; all but the last have failed.
 async fn failures(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<i64> {
     let mut ids = Vec::new();
     for _ in 0..count {
@@ -80,7 +80,7 @@ async fn recovering_repeats_what_failed_since_then(s: TestStore) {
     s.advance(60);
     let recover = async || s.write(async |tx| deliveries::recover(tx, webhook.id, since).await).await;
     assert_eq!(recover().await, ids[1..3]);
-    assert_eq!(recover().await, Vec::<i64>::new(), "none of them is failed any more");
+    assert_eq!(recover().await, Vec::<i64>::new(), "no delivery is failed any more");
     for (id, status, max) in [
         (ids[0], DeliveryStatus::Failed, 8),
         (ids[1], DeliveryStatus::Pending, 9),

@@ -1,4 +1,4 @@
-//! What went wrong: what is worth trying again, and what is a fault.
+//! Errors: which ones are retryable, and which ones are bugs.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn a_row_that_is_there_already_is_told_apart(s: TestStore) {
     let twice = s.try_write(async |tx| users::create(tx, w.workspace, "ann@example.com", "B").await).await;
     let error = twice.unwrap_err();
     assert!(error.is_unique_violation() && !error.is_unavailable() && !error.is_serialization());
-    // The same address twice at once: one waits for the other, and is told.
+    // The same address twice concurrently: one waits for the other, then fails.
     let mut made = crate::support::store::at_once(2, |_| {
         let store = s.store.clone();
         async move {
@@ -58,7 +58,7 @@ async fn what_the_database_will_never_take_is_told_apart(s: TestStore) {
         done.expect_err("it is refused").into()
     };
     let of_the_value = [
-        // A column that must have a value, and one that takes certain words.
+        // A column that must have a value, and one that accepts only certain words.
         format!("UPDATE brands SET name = NULL WHERE id = {}", w.brand),
         "INSERT INTO paused_kinds (kind, created_at) VALUES (NULL, NULL)".to_owned(),
         format!(
@@ -90,7 +90,7 @@ async fn what_the_database_will_never_take_is_told_apart(s: TestStore) {
             let error = try_sql(format!("UPDATE brands SET name = ({value})::text")).await;
             assert!(error.is_rejected(), "{value}: {error}");
         }
-        // Longer than its index takes.
+        // Longer than its index accepts.
         let name = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 20000) n)";
         let error = try_sql(format!("UPDATE users SET email = {name}")).await;
         assert!(error.is_rejected(), "{error}");
@@ -109,7 +109,7 @@ async fn a_postgres_that_is_not_there_is_unavailable() {
     }
 }
 
-/// As on a restart of the server: connections end in the middle, and the next one serves.
+/// Like a restart of the server: connections break in mid-transaction, and the next one works.
 #[tokio::test]
 async fn a_connection_that_the_server_ends_is_unavailable_and_replaced() {
     let s = TestStore::postgres().await;
@@ -121,7 +121,7 @@ async fn a_connection_that_the_server_ends_is_unavailable_and_replaced() {
     let error = users::set_plan(&mut tx, w, "free").await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
     drop(tx);
-    // What else stood in the pool may fail once each; then it serves.
+    // Other pooled connections may fail once each; then the pool works.
     for _ in 0..12 {
         match s.db().ping().await {
             Ok(()) => break,
@@ -144,7 +144,7 @@ async fn a_pool_that_is_exhausted_is_unavailable() {
     assert!(db.ping().await.unwrap_err().is_unavailable());
 }
 
-/// Two transactions that want each other's rows: one is the victim, and is told so; the other goes on.
+/// Two transactions that want each other's rows: one is aborted with a deadlock error, the other continues.
 #[tokio::test]
 async fn a_deadlock_is_told_apart() {
     let s = TestStore::postgres().await;
@@ -160,7 +160,7 @@ async fn a_deadlock_is_told_apart() {
     users::set_plan(&mut b, two, "b").await.unwrap();
     let first = async {
         let result = users::set_plan(&mut a, two, "a").await;
-        // The victim's rows are free at once.
+        // The rollback releases the victim's row locks at once.
         if result.is_err() {
             a.rollback().await.unwrap()
         } else {
@@ -212,8 +212,8 @@ async fn two_processes_share_a_sqlite_file() {
     assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 20);
 }
 
-/// Law: whoever waits to write comes next, on whichever connections of the process: the heartbeat beside a worker that
-/// writes without a pause.
+/// Invariant: writers are served in order on all connections of the process, for example the heartbeat next to a worker
+/// that writes without a pause.
 #[tokio::test]
 async fn connections_of_one_process_take_turns_at_writing() {
     let s = TestStore::sqlite().await;
@@ -229,7 +229,7 @@ async fn connections_of_one_process_take_turns_at_writing() {
             sender.send(n).unwrap();
             tx.commit().await.unwrap();
         });
-        // It stands in the queue before the next one comes.
+        // Let it enter the queue before the next one.
         tokio::task::yield_now().await;
     }
     held.commit().await.unwrap();

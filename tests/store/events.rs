@@ -1,4 +1,4 @@
-//! Events: who hears of them, and what they are sent.
+//! Events: their recipients and payloads.
 
 use crier_common::domain::access::Role;
 use crier_common::domain::circuit::Health;
@@ -33,7 +33,7 @@ async fn an_event_reaches_those_that_asked_for_it(s: TestStore) {
     let second = s.webhook(w.user, &[PUBLISHED]).await;
     let third = s.webhook(bob, &[PUBLISHED]).await;
     s.webhook(bob, &[EventName::PostFailed]).await;
-    // In the workspace, but no member of the brand; a member of another brand; switched off.
+    // A workspace user who is not a member of the brand; a member of another brand; a disabled endpoint.
     s.webhook(carl, &[PUBLISHED]).await;
     s.webhook(stranger.user, &[PUBLISHED]).await;
     let off = s.webhook(w.user, &[PUBLISHED]).await;
@@ -71,7 +71,7 @@ async fn an_event_reaches_those_that_asked_for_it(s: TestStore) {
 
     assert_eq!(emit(&s, stranger.brand, PUBLISHED, &data).await, 1);
     s.write(async |tx| crier_common::store::brands::remove_member(tx, w.brand, bob).await).await;
-    assert_eq!(emit(&s, w.brand, PUBLISHED, &data).await, 2, "who left hears no more");
+    assert_eq!(emit(&s, w.brand, PUBLISHED, &data).await, 2, "a former member receives no event");
 }
 
 async fn an_event_that_nobody_asked_for_leaves_no_row(s: TestStore) {
@@ -87,15 +87,15 @@ async fn an_event_that_nobody_asked_for_leaves_no_row(s: TestStore) {
 async fn an_event_is_given_up_with_its_transaction(s: TestStore) {
     let w = s.world().await;
     s.webhook(w.user, &[PUBLISHED]).await;
-    let heard = s.discard(async |tx| events::emit(tx, w.brand, PUBLISHED, &json!({}), None).await).await;
-    assert_eq!(heard, 1);
+    let recipients = s.discard(async |tx| events::emit(tx, w.brand, PUBLISHED, &json!({}), None).await).await;
+    assert_eq!(recipients, 1);
     for table in ["events", "webhook_deliveries", "jobs"] {
         assert_eq!(s.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
     assert!(s.bell.take().is_empty());
 }
 
-/// On Postgres a delete may be under way; the publish whose event it is must not fail by it.
+/// On Postgres a delete may be in progress; the publish that emits the event must not fail because of it.
 async fn an_endpoint_that_is_deleted_meanwhile_spoils_nothing(s: TestStore) {
     if !s.is_postgres() {
         return;
@@ -105,13 +105,13 @@ async fn an_endpoint_that_is_deleted_meanwhile_spoils_nothing(s: TestStore) {
     let mut deleting = s.begin().await.unwrap();
     assert!(webhooks::delete(&mut deleting, w.user, gone.id).await.unwrap());
     let nothing = json!({});
-    let (heard, ()) = tokio::join!(emit(&s, w.brand, PUBLISHED, &nothing), async {
+    let (recipients, ()) = tokio::join!(emit(&s, w.brand, PUBLISHED, &nothing), async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         deleting.commit().await.unwrap();
     });
-    assert_eq!(heard, 1);
+    assert_eq!(recipients, 1);
     assert_eq!(s.number("SELECT webhook_id FROM webhook_deliveries").await, kept.id);
-    // An endpoint that only counts its failures holds nobody up.
+    // An open update of an endpoint's failure record blocks no event.
     let mut failing = s.begin().await.unwrap();
     let bad = Health { failing_since: None, strikes: 1 };
     webhooks::records(&mut failing, &[kept.id], true).await.unwrap();

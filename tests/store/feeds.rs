@@ -1,4 +1,4 @@
-//! Feeds and articles as they are kept.
+//! Stored feeds and articles.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::feed::{FeedStatus, FeedType, FoundArticle};
@@ -99,12 +99,12 @@ async fn a_fetch_is_written_down(s: TestStore) {
     assert_eq!((f.status, f.failures, f.last_error.as_deref(), f.kind), (FeedStatus::Active, 0, None, FeedType::Rss));
     assert_eq!((f.name.as_str(), f.articles_count, f.last_fetched_at), ("Its title", 7, Some(s.now())));
     assert_eq!((f.address(), f.etag.as_deref()), ("https://x.test/found", Some("\"e\"")));
-    // Nothing is new: all of that stays.
+    // Nothing changed: all of it is kept.
     let nothing = Fetched { changed: None, next_fetch_at: s.later(2_000) };
     s.write(async |tx| feeds::fetched(tx, id, &nothing).await).await;
     let f = look().await;
     assert_eq!((f.articles_count, f.etag.as_deref(), f.next_fetch_at), (7, Some("\"e\""), s.later(2_000)));
-    // A title that is gone, a name that was given.
+    // A missing title, then a name set by the user.
     let untitled = Fetched { changed: Some(Changed { title: None, ..changed.clone() }), next_fetch_at: next };
     s.write(async |tx| feeds::fetched(tx, id, &untitled).await).await;
     assert_eq!(look().await.name, "Its title");
@@ -112,13 +112,13 @@ async fn a_fetch_is_written_down(s: TestStore) {
     s.write(async |tx| feeds::fetched(tx, id, &good).await).await;
     assert_eq!(look().await.name, "Mine");
     s.write(async |tx| feeds::failed(tx, id, "It is lost.", true, next).await).await;
-    assert_eq!((look().await.found_url, look().await.validator_url), (None, None), "nor its conditions");
+    assert_eq!((look().await.found_url, look().await.validator_url), (None, None), "its validators are cleared too");
     s.write(async |tx| feeds::move_to(tx, id, "https://y.test/", "y.test", None).await).await;
     let f = look().await;
     assert_eq!((f.version, f.status, f.failures, f.last_error.as_deref()), (2, FeedStatus::Pending, 0, None));
     assert_eq!((f.etag, f.last_modified, f.validator_url, f.name.as_str()), (None, None, None, "Mine"));
     let lane = "SELECT lane FROM jobs WHERE kind = 'fetch_feed' AND state = 'ready'";
-    assert_eq!(s.value::<String>(lane).await, "host:y.test", "the job that waited goes to the new host");
+    assert_eq!(s.value::<String>(lane).await, "host:y.test", "the waiting job moves to the new host");
 }
 
 async fn articles_come_back_as_they_were_found(s: TestStore) {
@@ -154,7 +154,7 @@ async fn articles_are_of_their_feed_and_go_with_it(s: TestStore) {
     let of_one = articles::list(&mut s.conn().await, one).await.unwrap()[0].id;
     assert!(articles::find(&mut s.conn().await, one, of_one).await.unwrap().is_some());
     assert!(articles::find(&mut s.conn().await, two, of_one).await.unwrap().is_none());
-    // Not by the other feed's hands.
+    // Not through another feed.
     let mut other = row("x", s.now());
     other.found.title = None;
     let changes = Changes { update: vec![(of_one, other)], delete: vec![of_one], ..Changes::default() };

@@ -1,4 +1,4 @@
-//! Stored answers, by `Idempotency-Key`.
+//! Stored responses, by `Idempotency-Key`.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn a_large_answer_leaves_the_ids_of_its_records(s: TestStore) {
     }
     s.clock.advance(KEPT);
     s.write(async |tx| idempotency::hold(tx, &slot).await).await;
-    assert_eq!(take(&s, &slot).await, Found::InProgress, "nothing is left of what was there");
+    assert_eq!(take(&s, &slot).await, Found::InProgress, "the old response is discarded");
 }
 
 async fn another_request_under_the_key_is_told(s: TestStore) {
@@ -119,7 +119,7 @@ async fn a_second_request_meanwhile_is_in_progress(s: TestStore) {
         first.commit().await.unwrap();
         assert_eq!(take(&s, &slot).await, Found::Answered(answer()));
     } else {
-        // Writers queue: the second one waits for the first, and then finds its answer.
+        // Writers are serialized: the second one waits for the first, and then finds its response.
         let (second, ()) = tokio::join!(take(&s, &slot), async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             idempotency::store(&mut first, &slot, &answer()).await.unwrap();
@@ -170,7 +170,7 @@ async fn a_held_key_is_in_progress_until_its_lease_runs_out(s: TestStore) {
     assert_eq!(take(&s, &slot).await, Found::InProgress, "the new hold has a lease of its own");
     s.write(async |tx| idempotency::release(tx, &slot, held).await).await;
     assert_eq!(take(&s, &slot).await, Found::Fresh);
-    // Two that find it free at once: one holds it, the other is told (or finds the row there).
+    // Two requests find it free concurrently: one holds it, the other gets `InProgress` (or finds the row).
     let mut first = s.begin().await.unwrap();
     assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), Found::Fresh);
     idempotency::hold(&mut first, &slot).await.unwrap();
@@ -181,7 +181,7 @@ async fn a_held_key_is_in_progress_until_its_lease_runs_out(s: TestStore) {
     assert_eq!(take(&s, &slot).await, Found::InProgress);
 }
 
-/// One who stood still until the lease ran out, and wakes when another has the key.
+/// A request that was frozen until its lease expired, and wakes when another request has the key.
 async fn who_comes_late_changes_nothing(s: TestStore) {
     let w = s.world().await;
     let slot = slot(s.key(w.user).await, "connect");
@@ -190,7 +190,7 @@ async fn who_comes_late_changes_nothing(s: TestStore) {
     let late = hold().await;
     assert_eq!(retake(late).await, Found::Fresh);
     s.clock.advance(LEASE);
-    assert_eq!(retake(late).await, Found::Fresh, "nobody else came");
+    assert_eq!(retake(late).await, Found::Fresh, "no other request took the key");
     let other = hold().await;
     assert_eq!((retake(late).await, retake(other).await), (Found::InProgress, Found::Fresh));
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;

@@ -1,4 +1,4 @@
-//! The outbox: what a mail is stored with, and where its tries leave it.
+//! The outbox: how a mail is stored, and the effect of its attempts.
 
 use crier_common::domain::job::Kind;
 use crier_common::domain::mail::{Mail, MailStatus};
@@ -98,7 +98,7 @@ async fn a_job_s_end_is_the_mail_s(s: TestStore) {
     .await;
     let mail = found(&s, id).await;
     assert_eq!(mail.status, MailStatus::Failed);
-    assert!(mail.error.unwrap().contains("retry"), "it says what to do");
+    assert!(mail.error.unwrap().contains("retry"), "the error names the fix");
     let revive = async || s.write(async |tx| subjects::job_revived(tx, Kind::SendMail, id).await).await;
     assert!(revive().await);
     assert_eq!((found(&s, id).await.status, found(&s, id).await.error), (MailStatus::Pending, None));

@@ -1,7 +1,7 @@
 //! The store's conformance suite: every function of `common/src/store`, on both engines.
 //!
-//! **To add a table:** a file here with its tests, each a function that takes a `TestStore`, and their names in
-//! [`on_both!`](crate::support::store::on_both) at its head.
+//! **To add a table:** add a file with its tests, each a function that takes a `TestStore`, and list their names in
+//! [`on_both!`](crate::support::store::on_both) at the top.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

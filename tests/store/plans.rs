@@ -1,8 +1,8 @@
-//! Postgres: the statements of the queue find their rows by an index, on a table of 100,000 jobs of which the planner knows
-//! nothing, whatever state most of them are in.
+//! Postgres: the queue's statements find their rows by an index, on a table of 100,000 jobs without planner statistics,
+//! whatever state most of them are in.
 //!
-//! What counts is what was read, not what `EXPLAIN` says would be: Postgres counts the scans of each table and index, and
-//! the entries that they met. Each function runs often enough for its statement to be planned once and for all.
+//! The tests measure what was read, not what `EXPLAIN` predicts: Postgres counts the scans of each table and index, and
+//! the entries read. Each function runs often enough for Postgres to use a generic plan.
 
 use chrono::TimeDelta;
 use crier_common::domain::event::EventName;
@@ -16,11 +16,11 @@ use crier_common::store::{Result, Tx, events, idempotency, posts, targets};
 
 use crate::support::store::TestStore;
 
-/// After five runs Postgres may settle on a plan that knows no bind.
+/// After five runs Postgres may switch to a generic plan, which ignores the bound values.
 const RUNS: usize = 8;
 const ROWS: i64 = 100_000;
 
-/// Scans of the tables themselves and entries that were met in their indexes, in this transaction so far.
+/// Returns the table scans and the index entries read in this transaction so far.
 async fn reads(tx: &mut Tx) -> (i64, i64, Vec<(String, i64)>) {
     const SQL: &str = "SELECT c.relname::text, c.relkind = 'r', pg_stat_get_xact_numscans(c.oid), pg_stat_get_xact_tuples_returned(c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid WHERE coalesce(i.indrelid, c.oid) IN ('jobs'::regclass, 'posts'::regclass, 'idempotency_keys'::regclass, 'webhook_deliveries'::regclass, 'events'::regclass) ORDER BY 1";
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
@@ -30,7 +30,7 @@ async fn reads(tx: &mut Tx) -> (i64, i64, Vec<(String, i64)>) {
     (scans, met, rows.into_iter().filter(|row| !row.1).map(|row| (row.0, row.3)).collect())
 }
 
-/// Runs a function [`RUNS`] times; each time it may meet `most` entries of indexes, and never reads the whole table.
+/// Runs a function [`RUNS`] times; each run may read `most` index entries, and must not scan the whole table.
 async fn bounded<T>(tx: &mut Tx, what: &str, most: i64, mut work: impl AsyncFnMut(&mut Tx) -> Result<T>) {
     for run in 1..=RUNS {
         let (scans, met, before) = reads(tx).await;
@@ -42,7 +42,7 @@ async fn bounded<T>(tx: &mut Tx, what: &str, most: i64, mut work: impl AsyncFnMu
     }
 }
 
-/// A table full of jobs in one state, with a few hundred of the others; never analysed.
+/// Creates a table full of jobs in one state, with a few hundred in the others; never analyzed.
 async fn filled(most: &str) -> TestStore {
     let s = TestStore::postgres().await;
     s.sql("ALTER TABLE jobs SET (autovacuum_enabled = false)").await;
@@ -79,14 +79,14 @@ async fn everything_is_bounded(most: &str) {
     let (ready, running) = (ids(&s, "ready").await, ids(&s, "running").await);
     let mut tx = s.begin().await.unwrap();
     let tx = &mut tx;
-    // Twice the rows for the look-up and the write, and what earlier runs left dead at the head of the index.
+    // Twice the rows for lookup and write, plus the dead entries of earlier runs at the head of the index.
     let most = 20_000;
     bounded(tx, "heartbeat", most, async |tx| engine::heartbeat(tx, &running, "w").await).await;
     bounded(tx, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
     bounded(tx, "next_due", most, async |tx| dispatch::next_due(tx).await).await;
     bounded(tx, "first_rung", most, async |tx| dispatch::first_rung(tx).await).await;
-    // A thousand lanes, four jobs of each, and all that the runs before woke and left dead in the index: 6,000, then 12,000
-    // more each time.
+    // A thousand lanes, four jobs of each, and the dead index entries of the jobs that earlier runs woke: 6,000, then
+    // 12,000 more each time.
     bounded(tx, "sweep_lanes", 95_000, async |tx| dispatch::sweep_lanes(tx).await).await;
     bounded(tx, "ring_due", most, async |tx| dispatch::ring_due(tx, Kind::PublishTarget, 1_000).await).await;
     let before = tx.now - TimeDelta::seconds(10);
@@ -134,7 +134,7 @@ async fn with_100_000_ended_jobs_nothing_reads_the_whole_table() {
     everything_is_bounded("done").await;
 }
 
-/// Clearing up deleted posts looks for the jobs of those alone, and stored answers are found by their age.
+/// Purging deleted posts looks up only their own jobs, and stored responses are found by age.
 #[tokio::test]
 async fn with_100_000_scheduled_jobs_clearing_up_reads_little() {
     let s = filled("scheduled").await;
@@ -168,7 +168,7 @@ async fn nothing_is_compiled_before_it_is_run() {
     assert_eq!(TestStore::postgres().await.value::<String>("SHOW jit").await, "off");
 }
 
-/// What an operator looks for is found among 100,000 other jobs.
+/// An operator's query finds its rows among 100,000 other jobs.
 #[tokio::test]
 async fn a_list_of_few_among_many_reads_few() {
     let s = filled("done").await;
@@ -195,7 +195,7 @@ async fn a_list_of_few_among_many_reads_few() {
     bounded(&mut tx, "overview", 20_000, async |tx| operate::overview(tx).await).await;
 }
 
-/// An event of the brand: the endpoint's new job and delivery.
+/// Emits an event of the brand; returns the endpoint's new job and delivery.
 async fn told(tx: &mut Tx, brand: i64) -> (i64, i64) {
     events::emit(tx, brand, EventName::PostPublished, &serde_json::json!({}), None).await.unwrap();
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
@@ -221,7 +221,7 @@ async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     deliveries::record(tx, &[attempt]).await.map(drop)
 }
 
-/// What an endpoint has got before costs its next delivery nothing, even by plans that were made when it had got little.
+/// Earlier deliveries of an endpoint do not slow down the next one, even with plans made when there were few.
 #[tokio::test]
 async fn an_endpoint_with_100_000_deliveries_behind_it_reads_little() {
     let s = TestStore::postgres().await;
@@ -262,21 +262,21 @@ async fn an_endpoint_with_100_000_deliveries_behind_it_reads_little() {
     .await;
 }
 
-/// Statements that were planned while the table was small are kept: they must not turn bad as it grows.
+/// Plans made while the table was small are kept: they must not become slow as it grows.
 #[tokio::test]
 async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
     let s = TestStore::postgres().await;
     s.sql("ALTER TABLE jobs SET (autovacuum_enabled = false)").await;
-    // The connection whose statements are kept is held all along, in one transaction after another.
+    // The connection with the cached statements stays open in one transaction.
     let mut kept = s.begin().await.unwrap();
-    // It does nothing while the table is filled, which may take longer than a transaction may sleep.
+    // It is idle while the table is filled, which may take longer than the idle timeout of a transaction.
     let Engine::Pg(conn) = kept.engine() else { panic!("this is for Postgres") };
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
     for subject in 0..4 {
         jobs::enqueue(&mut kept, &NewJob::new(Kind::Noop, subject, s.now())).await.unwrap();
     }
     for run in 1..=RUNS {
-        // Each run has one to claim, and to settle, while there are some.
+        // Each run claims and settles one job, while there are any.
         let some = i64::try_from(run).unwrap();
         for job in engine::claim(&mut kept, &[some], "w").await.unwrap() {
             let again = Outcome::RetryAt(s.now(), "again".to_owned());
@@ -290,7 +290,7 @@ async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
         targets::briefs(&mut kept, &[1, 2]).await.unwrap();
     }
     let now = s.now().to_rfc3339();
-    // As another process would, while the connection above keeps its plans.
+    // Like another process, while the connection above keeps its plans.
     for (block, state) in [(1, "scheduled"), (2, "ready"), (3, "done")] {
         let ended = if state == "done" { format!("'{now}'") } else { "NULL".to_owned() };
         s.sql(format!(

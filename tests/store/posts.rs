@@ -1,4 +1,4 @@
-//! Posts, their targets and every try at them.
+//! Posts, their targets and all attempts.
 
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Kind, Outcome};
@@ -136,14 +136,14 @@ async fn a_purge_spares_what_still_has_a_job(s: TestStore) {
         }
         made.push((post, targets));
     }
-    // 0 is not deleted; 1 has a job that runs, 2 one that waits; 3 one that has ended; 4 none.
+    // 0 is not deleted; 1 has a running job, 2 a scheduled one, 3 a finished one, 4 no job.
     let running = s.job(Kind::PublishTarget, made[1].1[1], None).await;
     let held = s.claim(&[running], "w").await.remove(0);
     let waiting = s.job_at(Kind::PublishTarget, made[2].1[0], None, s.later(60)).await;
     let ended = s.job(Kind::PublishTarget, made[3].1[0], None).await;
     let end = s.claim(&[ended], "w").await.remove(0);
     assert!(s.settle(&end, Outcome::Abort("no".to_owned())).await);
-    // A job of another kind with the same number has nothing to do with it.
+    // A job of another kind with the same subject id is unrelated.
     s.job(Kind::Noop, made[4].1[0], None).await;
     assert_eq!((purge(1).await, purge(1).await, purge(1).await), (1, 1, 0));
     assert!(s.settle(&held, Outcome::Done).await);
@@ -178,7 +178,7 @@ async fn changes_of_a_post_go_one_at_a_time(s: TestStore) {
 async fn targets_keep_the_clients_order_and_wishes(s: TestStore) {
     let w = s.world().await;
     let (post, _) = s.post(w, &[]).await;
-    let wish = Wish {
+    let overrides = Wish {
         content: Some("Only here".to_owned()),
         media: Some(vec![9, 8]),
         options: object(json!({ "title": "T", "deep": { "list": [1, null, "ü"] } })),
@@ -186,10 +186,10 @@ async fn targets_keep_the_clients_order_and_wishes(s: TestStore) {
     let mut ids = Vec::new();
     for (account, position) in [(7, 2), (8, 0), (9, 1)] {
         let made =
-            s.write(async |tx| targets::insert(tx, post, account, Platform::Bluesky, position, &wish).await).await;
+            s.write(async |tx| targets::insert(tx, post, account, Platform::Bluesky, position, &overrides).await).await;
         ids.push(made);
     }
-    let twice = s.try_write(async |tx| targets::insert(tx, post, 7, Platform::Bluesky, 3, &wish).await).await;
+    let twice = s.try_write(async |tx| targets::insert(tx, post, 7, Platform::Bluesky, 3, &overrides).await).await;
     assert!(twice.unwrap_err().is_unique_violation());
     let list = async || {
         let found = targets::list(&mut s.conn().await, post).await.unwrap();
@@ -198,7 +198,7 @@ async fn targets_keep_the_clients_order_and_wishes(s: TestStore) {
     assert_eq!(list().await, [8, 9, 7]);
     let found = targets::find(&mut s.conn().await, ids[0]).await.unwrap().unwrap();
     assert_eq!((found.post_id, found.account_id, found.platform), (post, 7, Platform::Bluesky));
-    assert_eq!((found.content, found.media, found.options), (wish.content, wish.media, wish.options));
+    assert_eq!((found.content, found.media, found.options), (overrides.content, overrides.media, overrides.options));
     assert_eq!((found.status, found.attempts, found.marker, found.error), (TargetStatus::Pending, 0, None, None));
     s.write(async |tx| targets::set_position(tx, ids[0], -1).await).await;
     assert_eq!(list().await, [7, 8, 9]);
@@ -223,7 +223,7 @@ async fn a_target_goes_through_its_runs(s: TestStore) {
     let found = find().await;
     assert_eq!((found.marker.as_ref(), found.call_started_at), (Some(&marker), Some(s.now())));
 
-    // The answer never came: the call stays open, and the next run finds out.
+    // The response never arrived: the call stays open, and the next run reconciles it.
     let error = Failure::of(Category::Network, "No answer.").from_platform(504);
     let mut ended = Ended {
         status: TargetStatus::Pending,
@@ -266,8 +266,8 @@ async fn a_target_goes_through_its_runs(s: TestStore) {
     assert_eq!((found.status, found.next_attempt_at, found.attempts), (TargetStatus::Pending, None, 2));
 }
 
-/// A platform that is asked again by the marker of the old content would answer with the old post; while a call of unknown
-/// end is open, that is the very question to be asked.
+/// A platform that is asked with the marker of the old content would return the old post. While a call with unknown
+/// outcome is open, that is the intended question, so the marker is kept.
 async fn a_new_wish_forgets_the_marker_of_the_old(s: TestStore) {
     let w = s.world().await;
     let (_, targets_) = s.post(w, &[1]).await;
@@ -275,13 +275,13 @@ async fn a_new_wish_forgets_the_marker_of_the_old(s: TestStore) {
     let marker = object(json!({ "key": "old" }));
     s.write(async |tx| targets::mark_call(tx, id, &marker).await).await;
     s.advance(1);
-    let wish = Wish { content: Some("New".to_owned()), media: None, options: Map::new() };
-    s.write(async |tx| targets::set_wish(tx, id, &wish).await).await;
+    let overrides = Wish { content: Some("New".to_owned()), media: None, options: Map::new() };
+    s.write(async |tx| targets::set_wish(tx, id, &overrides).await).await;
     let found = targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
     assert_eq!((found.content.as_deref(), found.media, found.options), (Some("New"), None, Map::new()));
     assert_eq!((found.marker, found.call_started_at, found.updated_at), (Some(marker), Some(s.later(-1)), s.now()));
     s.write(async |tx| targets::reset(tx, id, true).await).await;
-    s.write(async |tx| targets::set_wish(tx, id, &wish).await).await;
+    s.write(async |tx| targets::set_wish(tx, id, &overrides).await).await;
     let found = targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
     assert_eq!((found.marker, found.call_started_at), (None, None));
 }
@@ -324,7 +324,7 @@ async fn every_try_is_kept(s: TestStore) {
         error: None,
         ..first.clone()
     };
-    // A clock that went back meanwhile makes no negative duration.
+    // A clock that went backwards produces no negative duration.
     let odd = NewAttempt {
         target_id: ids[0],
         number: 2,

@@ -1,4 +1,4 @@
-//! What follows when a target has ended, and when its job died.
+//! The effects of an ended target, and of a dead job.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn end(s: &TestStore, id: i64, ended: &Ended) {
     .await;
 }
 
-/// The events that were told, oldest first.
+/// Returns the emitted events, oldest first.
 async fn told(s: &TestStore, webhook: i64) -> Vec<(EventName, Value)> {
     let page = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page: 1, per_page: 50 })
         .await
@@ -91,8 +91,8 @@ async fn a_post_ends_with_its_last_target(s: TestStore) {
     end(&s, ids[0], &rejected(&target(&s, ids[0]).await)).await;
     assert_eq!(status(&s, w, none).await, PostStatus::Failed);
 
-    let told = told(&s, hook).await;
-    let names: Vec<_> = told.iter().map(|(name, _)| *name).collect();
+    let reported = told(&s, hook).await;
+    let names: Vec<_> = reported.iter().map(|(name, _)| *name).collect();
     use EventName::{PostFailed, PostPublished};
     assert_eq!(names, [PostPublished, PostPublished, PostFailed, PostPublished, PostFailed]);
     let base = json!({ "post_id": all, "brand_id": w.brand, "social_account_id": 1, "platform": "sandbox" });
@@ -101,9 +101,9 @@ async fn a_post_ends_with_its_last_target(s: TestStore) {
         all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         all
     };
-    assert_eq!(told[0].1, with(json!({ "external_id": "x1", "url": "https://x.test/1" })));
+    assert_eq!(reported[0].1, with(json!({ "external_id": "x1", "url": "https://x.test/1" })));
     let error = json!({ "code": "platform_rejected", "message": "No." });
-    assert_eq!(told[2].1, with(json!({ "post_id": some, "error": error })));
+    assert_eq!(reported[2].1, with(json!({ "post_id": some, "error": error })));
 }
 
 async fn targets_that_end_at_once_leave_no_post_behind(s: TestStore) {
@@ -160,12 +160,12 @@ async fn a_dead_job_fails_its_target(s: TestStore) {
     died(ids[0]).await;
     let found = target(&s, ids[0]).await;
     assert_eq!((found.status, found.error.unwrap().category), (TargetStatus::Failed, Category::Internal));
-    assert!(found.call_started_at.is_some(), "the crash was inside the call: its end is not known");
+    assert!(found.call_started_at.is_some(), "the crash was inside the call: its outcome is unknown");
     assert_eq!(status(&s, w, post).await, PostStatus::Failed);
     assert_eq!(told(&s, hook).await.len(), 1);
     died(ids[0]).await;
     died(999).await;
-    assert_eq!(told(&s, hook).await.len(), 1, "told once");
+    assert_eq!(told(&s, hook).await.len(), 1, "one event");
     s.write(async |tx| subjects::job_died(tx, Kind::Noop, 1, None).await).await;
 }
 
@@ -178,7 +178,7 @@ async fn a_dead_job_spares_a_target_that_has_ended(s: TestStore) {
     assert_eq!(status(&s, w, post).await, PostStatus::Published);
 }
 
-/// The run ends while its job is taken for dead: who comes second sees what the first wrote.
+/// The run ends while its job is declared dead: the second transaction sees what the first wrote.
 async fn a_dead_job_and_the_end_of_its_run_tell_one_story(s: TestStore) {
     if !s.is_postgres() {
         return;

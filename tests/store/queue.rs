@@ -1,4 +1,4 @@
-//! The bells: ids arrive, what is too much is dropped, and ringing never waits, whatever Redis does.
+//! The notifiers: ids arrive, excess ids are dropped, and notifying never blocks, whatever Redis does.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ fn rings(kind: Kind, ids: impl IntoIterator<Item = i64>) -> Vec<Ring> {
     ids.into_iter().map(|id| Ring { kind, id }).collect()
 }
 
-/// The next id, within a time that is far more than enough.
+/// Returns the next id, with a generous timeout.
 async fn next(ids: &mut Ears) -> Option<i64> {
     tokio::time::timeout(Duration::from_secs(10), ids.recv()).await.ok().flatten()
 }
 
 async fn nothing(ids: &mut Ears) {
-    assert!(tokio::time::timeout(Duration::from_millis(100), ids.recv()).await.is_err(), "an id of another came");
+    assert!(tokio::time::timeout(Duration::from_millis(100), ids.recv()).await.is_err(), "an unexpected id arrived");
 }
 
-/// Waits until what is asked for is so.
+/// Polls until the condition holds.
 async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !so().await {
@@ -36,14 +36,14 @@ async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Rings until an id arrives: what is rung while Redis is away may be lost.
+/// Notifies until an id arrives: notifications sent while Redis is unavailable may be lost.
 async fn heard_again(bell: &dyn Transport, ids: &mut Ears, from: i64) {
     let mut id = from;
-    until("nothing is heard any more", async || {
+    until("no notification arrives any more", async || {
         bell.ring(&rings(Kind::Noop, [id]));
         id += 1;
         let new = async {
-            // What was rung before may come first.
+            // Earlier notifications may arrive first.
             while ids.recv().await.expect("it listens") < from {}
         };
         tokio::time::timeout(Duration::from_millis(100), new).await.is_ok()
@@ -51,7 +51,7 @@ async fn heard_again(bell: &dyn Transport, ids: &mut Ears, from: i64) {
     .await;
 }
 
-/// How many more ids the fullest kind takes.
+/// Returns the remaining capacity of the fullest kind.
 async fn room(bell: &dyn Transport) -> Option<usize> {
     let room = bell.room().await?;
     assert_eq!(room.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), Kind::ALL);
@@ -75,7 +75,7 @@ async fn is_up(bell: &RedisBell) {
 #[tokio::test]
 async fn memory_hands_ids_to_the_listener_of_their_kind() {
     let bell = MemoryBell::default();
-    assert_eq!(room(&bell).await, Some(0), "nobody listens: nothing is made ready");
+    assert_eq!(room(&bell).await, Some(0), "no listener: nothing is promoted");
     bell.ring(&rings(Kind::Noop, [1]));
     let (mut noop, mut publish) = (ears(&bell, Kind::Noop), ears(&bell, Kind::PublishTarget));
     assert!(bell.is_up());
@@ -84,7 +84,7 @@ async fn memory_hands_ids_to_the_listener_of_their_kind() {
     assert_eq!((next(&mut noop).await, next(&mut noop).await), (Some(2), Some(3)));
     assert_eq!(next(&mut publish).await, Some(4));
     nothing(&mut noop).await;
-    // Whoever listens last hears.
+    // The latest listener receives the ids.
     let mut second = ears(&bell, Kind::Noop);
     bell.ring(&rings(Kind::Noop, [5]));
     assert_eq!(next(&mut second).await, Some(5));
@@ -100,7 +100,7 @@ async fn memory_is_bounded_and_never_blocks() {
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(CAPACITY));
     bell.ring(&rings(Kind::Noop, 0..CAPACITY as i64 + 500));
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(0));
-    assert_eq!(room_of(&bell, Kind::PublishTarget).await, Some(CAPACITY), "each kind has room of its own");
+    assert_eq!(room_of(&bell, Kind::PublishTarget).await, Some(CAPACITY), "each kind has its own capacity");
     assert_eq!(next(&mut ids).await, Some(0), "the oldest are kept");
     assert_eq!(room_of(&bell, Kind::Noop).await, Some(1));
     bell.ring(&rings(Kind::PublishTarget, [1]));
@@ -110,7 +110,7 @@ async fn memory_is_bounded_and_never_blocks() {
         last = id;
     }
     assert_eq!(last, -1);
-    // A listener that went away is nobody.
+    // A dropped listener is ignored.
     drop(ids);
     bell.ring(&rings(Kind::Noop, [1]));
 }
@@ -119,7 +119,7 @@ async fn memory_is_bounded_and_never_blocks() {
 async fn redis_hands_each_id_to_one_listener() {
     let url = servers::redis().await;
     let (bell, _stop) = redis(url.clone(), "t");
-    // Another process, which only listens; and one that rings under another prefix.
+    // Another process that only listens, and one that notifies under another prefix.
     let (other, _stop_other) = redis(url.clone(), "t");
     let (foreign, _stop_foreign) = redis(url, "foreign");
     let mut listeners = [ears(&*bell, Kind::Noop), ears(&*other, Kind::Noop)];
@@ -130,14 +130,14 @@ async fn redis_hands_each_id_to_one_listener() {
     bell.ring(&rings(Kind::Noop, 0..50));
     bell.ring(&rings(Kind::PublishTarget, [77]));
     assert_eq!(next(&mut publish).await, Some(77));
-    let mut heard = Vec::new();
-    while heard.len() < 50 {
+    let mut received = Vec::new();
+    while received.len() < 50 {
         let [one, two] = &mut listeners;
         let id = tokio::select! { id = next(one) => id, id = next(two) => id };
-        heard.push(id.expect("all ids arrive"));
+        received.push(id.expect("all ids arrive"));
     }
-    heard.sort_unstable();
-    assert_eq!(heard, (0..50).collect::<Vec<_>>());
+    received.sort_unstable();
+    assert_eq!(received, (0..50).collect::<Vec<_>>());
     nothing(&mut publish).await;
 }
 
@@ -146,7 +146,7 @@ async fn redis_keeps_what_was_rung_while_nobody_listened_up_to_a_bound() {
     let (bell, _stop) = redis(servers::redis().await, "t");
     is_up(&bell).await;
     assert_eq!(room(&*bell).await, Some(CAPACITY));
-    // More than the bell holds, a little at a time, so that all of it goes through.
+    // More than the capacity, in small steps, so that all of it is sent.
     let mut rung = 0_i64;
     while rung < CAPACITY as i64 + 2_000 {
         bell.ring(&rings(Kind::Noop, rung..rung + 1_000));
@@ -173,15 +173,15 @@ async fn redis_that_restarts_is_found_again() {
     is_up(&bell).await;
     heard_again(&*bell, &mut ids, 0).await;
     server.stop();
-    until("its absence is not seen", async || !bell.is_up()).await;
+    until("the outage is not detected", async || !bell.is_up()).await;
     assert_eq!(bell.room().await, None);
     let begun = Instant::now();
     bell.ring(&rings(Kind::Noop, 0..100_000));
-    assert!(begun.elapsed() < Duration::from_secs(1), "ringing waits");
+    assert!(begun.elapsed() < Duration::from_secs(1), "notifying blocks");
     server.restart();
     is_up(&bell).await;
     heard_again(&*bell, &mut ids, 1_000_000).await;
-    until("its room is not known", async || bell.room().await.is_some()).await;
+    until("the capacity is unknown", async || bell.room().await.is_some()).await;
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn redis_may_come_after_those_who_need_it() {
     heard_again(&*bell, &mut ids, 2).await;
 }
 
-/// Each holds what it was handed: a place more is free only when one is given back.
+/// Each listener holds the slots of its ids: another slot is free only when one is returned.
 #[tokio::test]
 async fn redis_hands_over_no_more_than_there_are_places_for() {
     let (bell, _stop) = redis(servers::redis().await, "t");
@@ -210,25 +210,25 @@ async fn redis_hands_over_no_more_than_there_are_places_for() {
     for _ in 0..3 {
         held.extend(ids.recv_and_hold().await);
     }
-    until("the others stay", async || room(&*bell).await == Some(CAPACITY - 47)).await;
+    until("the others stay in Redis", async || room(&*bell).await == Some(CAPACITY - 47)).await;
     assert!(ids.try_recv().is_err());
     held.pop();
     held.extend(ids.recv_and_hold().await);
     assert_eq!(held.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [0, 1, 3]);
     assert_eq!(room(&*bell).await, Some(CAPACITY - 46));
-    // A worker that stops gives back what reaches it afterwards.
+    // A stopping worker returns the ids that reach it afterwards.
     drop(ids);
     drop(held);
     let mut others = ears(&*bell, Kind::Noop);
-    let mut heard = Vec::new();
-    while heard.len() < 46 {
-        heard.extend(next(&mut others).await);
+    let mut received = Vec::new();
+    while received.len() < 46 {
+        received.extend(next(&mut others).await);
     }
-    heard.sort_unstable();
-    assert_eq!(heard, (4..50).collect::<Vec<_>>());
+    received.sort_unstable();
+    assert_eq!(received, (4..50).collect::<Vec<_>>());
 }
 
-/// A server that takes connections and says nothing, as one that is frozen does.
+/// A server that accepts connections and never responds, like a frozen one.
 #[tokio::test]
 async fn redis_that_is_frozen_holds_nobody_up() {
     let frozen = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -236,13 +236,14 @@ async fn redis_that_is_frozen_holds_nobody_up() {
     let _ids = ears(&*bell, Kind::Noop);
     let begun = Instant::now();
     bell.ring(&rings(Kind::Noop, 0..100_000));
-    assert!(begun.elapsed() < Duration::from_secs(1), "ringing waits");
-    let room = tokio::time::timeout(Duration::from_secs(8), bell.room()).await.expect("asking for room waits for ever");
+    assert!(begun.elapsed() < Duration::from_secs(1), "notifying blocks");
+    let room =
+        tokio::time::timeout(Duration::from_secs(8), bell.room()).await.expect("reading the capacity never returns");
     assert_eq!(room, None);
     assert!(!bell.is_up());
 }
 
-/// What an operator's hand put into the list spoils nothing.
+/// Invalid entries that an operator added to the list are skipped.
 #[tokio::test]
 async fn redis_passes_over_what_is_no_id() {
     let url = servers::redis().await;
@@ -252,7 +253,7 @@ async fn redis_passes_over_what_is_no_id() {
     let (bell, _stop) = redis(url, "t");
     let mut ids = ears(&*bell, Kind::Noop);
     assert_eq!(next(&mut ids).await, Some(7));
-    // Emptied under way: the next ring is heard all the same.
+    // Emptied meanwhile: the next notification still arrives.
     let _: () = ::redis::cmd("FLUSHDB").query_async(&mut hand).await.unwrap();
     is_up(&bell).await;
     heard_again(&*bell, &mut ids, 100).await;

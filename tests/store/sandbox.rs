@@ -1,4 +1,4 @@
-//! What the platform inside Crier keeps.
+//! The data of the built-in sandbox platform.
 
 use crier_common::store::sandbox::{self, Commented, MAX_COMMENTS};
 
@@ -43,7 +43,11 @@ async fn an_expired_handle_is_mended_by_connecting_again(s: TestStore) {
     s.write(async |tx| sandbox::expire(tx, "demo").await).await;
     assert_eq!(sandbox::is_expired(&mut s.conn().await, one, "demo").await.unwrap(), Some(true));
     assert!(!claim(two).await);
-    assert_eq!(sandbox::is_expired(&mut s.conn().await, one, "demo").await.unwrap(), Some(true), "others mend nothing");
+    assert_eq!(
+        sandbox::is_expired(&mut s.conn().await, one, "demo").await.unwrap(),
+        Some(true),
+        "another workspace cannot renew it"
+    );
     assert!(claim(one).await);
     assert_eq!(sandbox::is_expired(&mut s.conn().await, one, "demo").await.unwrap(), Some(false));
 }

@@ -1,4 +1,4 @@
-//! Migrations: the same schema on both engines, and safe to run again and at once.
+//! Migrations: the same schema on both engines; repeated and concurrent runs are safe.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ on_both![
     events_keep_their_brand_when_they_may_be_without_one
 ];
 
-/// Tables with their columns: name, whether it may be null.
+/// Tables with their columns: name and nullability.
 type Schema = BTreeMap<String, Vec<(String, bool)>>;
 
 async fn schema(s: &TestStore) -> Schema {
@@ -39,7 +39,7 @@ async fn schema(s: &TestStore) -> Schema {
     schema
 }
 
-/// Names of all indexes that the migrations name.
+/// Returns the names of all indexes that the migrations name.
 async fn indexes(s: &TestStore) -> Vec<String> {
     let sql = if s.is_postgres() {
         "SELECT string_agg(indexname, ',' ORDER BY indexname) FROM pg_indexes WHERE schemaname = 'public' AND indexname NOT LIKE '%_pkey' AND indexname NOT LIKE '%_key'"
@@ -72,7 +72,7 @@ async fn a_database_tells_whether_it_is_there_and_current(s: TestStore) {
     s.db().is_current().await.unwrap();
     s.sql("UPDATE _sqlx_migrations SET version = version + 1000000000 WHERE version = (SELECT max(version) FROM _sqlx_migrations)")
         .await;
-    s.db().is_current().await.expect("one that a newer process made serves");
+    s.db().is_current().await.expect("a newer schema is accepted");
     s.sql("DELETE FROM _sqlx_migrations").await;
     assert!(s.db().is_current().await.is_err());
     s.sql("ALTER TABLE jobs RENAME TO jobs_of_old").await;
@@ -97,7 +97,7 @@ async fn only_known_words_are_stored(s: TestStore) {
     }
 }
 
-/// The migration, run on events that are there.
+/// Runs the migration on existing events.
 async fn events_keep_their_brand_when_they_may_be_without_one(s: TestStore) {
     let w = s.world().await;
     let hook = s.webhook(w.user, &[EventName::BrandCreated]).await.id;
@@ -134,7 +134,7 @@ async fn processes_that_migrate_a_new_postgres_at_once_do_not_fail() {
     assert!(schema(&s).await.contains_key("jobs"));
 }
 
-/// Several `crier` commands on an empty directory: each opens the file and makes the schema.
+/// Several `crier` commands on an empty directory: each opens the file and creates the schema.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn processes_that_make_a_new_sqlite_file_at_once_do_not_fail() {
     for _ in 0..5 {

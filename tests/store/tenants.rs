@@ -1,4 +1,4 @@
-//! Workspaces, users, brands and their members, keys, and what has been used of the plan.
+//! Workspaces, users, brands and their members, keys, and the usage of the plan.
 
 use chrono::TimeDelta;
 use crier_common::domain::access::{KeyMode, Role, Scope, Scopes};
@@ -184,7 +184,7 @@ async fn posts_are_counted_by_the_month(s: TestStore) {
     assert_eq!(usage::posts(&mut s.conn().await, one, s.now()).await.unwrap(), 3);
     assert!(!s.discard(async |tx| usage::take_post(tx, one, Some(3)).await).await);
     assert!(s.discard(async |tx| usage::take_post(tx, one, Some(4)).await).await);
-    assert_eq!(usage::posts(&mut s.conn().await, one, s.now()).await.unwrap(), 3, "given up");
+    assert_eq!(usage::posts(&mut s.conn().await, one, s.now()).await.unwrap(), 3, "rolled back");
     s.clock.advance(TimeDelta::days(31));
     assert_eq!(usage::posts(&mut s.conn().await, one, s.now()).await.unwrap(), 0);
     assert!(take(one, Some(1)).await && !take(one, Some(1)).await);

@@ -60,7 +60,7 @@ async fn an_endpoint_is_of_its_user(s: TestStore) {
     delivery(&s, w, one.id).await;
     assert!(delete(w.user).await);
     assert!(!delete(w.user).await);
-    assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 1, "its deliveries go along");
+    assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 1, "its deliveries are deleted too");
 }
 
 async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
@@ -86,7 +86,7 @@ async fn secrets_are_sealed_and_bound_to_their_row(s: TestStore) {
     assert!(matches!(secret(second).await, Err(StoreError::Secret(_))));
 }
 
-/// The record of an endpoint, whether it is clean or not.
+/// Returns the failure record of an endpoint, clean or not.
 async fn record(s: &TestStore, id: i64) -> Health {
     s.write(async |tx| webhooks::records(tx, &[id], true).await).await[0].1
 }
@@ -97,7 +97,7 @@ async fn an_endpoint_switched_on_again_starts_clean(s: TestStore) {
     let bad = Health { failing_since: Some(s.now()), strikes: 12 };
     s.write(async |tx| webhooks::set_record(tx, webhook.id, bad).await).await;
     s.advance(5);
-    // Changed while it is on: its record stays.
+    // Changed while active: its record is kept.
     webhook.url = "https://other.test".to_owned();
     webhook.events = vec![EventName::PostFailed];
     s.write(async |tx| webhooks::update(tx, &webhook).await).await;
@@ -107,7 +107,7 @@ async fn an_endpoint_switched_on_again_starts_clean(s: TestStore) {
     let found = webhooks::find(&mut s.conn().await, w.user, webhook.id).await.unwrap().unwrap();
     assert_eq!((found.is_active, found.disabled_reason.as_deref()), (false, Some("no success in 5 days")));
     assert_eq!((found.url.as_str(), found.events), ("https://other.test", vec![EventName::PostFailed]));
-    // The reason of one that is off already stays as it is.
+    // Disabling it again keeps the first reason.
     assert!(!disable("another").await);
     let found = webhooks::find(&mut s.conn().await, w.user, webhook.id).await.unwrap().unwrap();
     assert_eq!(found.disabled_reason.as_deref(), Some("no success in 5 days"));
@@ -189,7 +189,7 @@ async fn an_endpoint_is_disabled_once_and_says_whose_it_was(s: TestStore) {
     assert_eq!((found.url, found.description), (webhook.url.clone(), webhook.description.clone()));
     assert_eq!((found.disabled_reason.as_str(), found.failing_since), ("gone", Some(since)));
     s.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
-    assert!(disabled().await.is_none(), "it is off by its owner's wish");
+    assert!(disabled().await.is_none(), "its owner disabled it");
     assert!(!s.write(async |tx| webhooks::disable(tx, 999, "gone").await).await);
 }
 
@@ -209,7 +209,7 @@ async fn what_did_not_arrive_is_counted_by_its_outage(s: TestStore) {
     for (n, status) in [(0, "failed"), (1, "succeeded"), (2, "retrying")] {
         s.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {}", made[n].0)).await;
     }
-    assert_eq!(undelivered().await, (4, Some(made[2].1)), "one that failed before is of another outage");
+    assert_eq!(undelivered().await, (4, Some(made[2].1)), "an earlier failure belongs to another outage");
     s.write(async |tx| deliveries::give_up(tx, made[2].0, "no more").await).await;
-    assert_eq!(undelivered().await, (4, Some(made[2].1)), "one that fails in it counts");
+    assert_eq!(undelivered().await, (4, Some(made[2].1)), "a failure during the outage counts");
 }

@@ -1,4 +1,4 @@
-//! A server of OpenAI's shape that answers as a test tells it to: bodies and errors as OpenAI's API reference has them.
+//! A scripted OpenAI-compatible server. Bodies and errors follow OpenAI's API reference.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -21,19 +21,19 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 use super::app::TestApp;
 use super::store::TestStore;
 
-/// The key to it.
+/// The API key in the test configuration.
 pub const KEY: &str = "sk-test-hunter2";
 /// Longer than any test waits.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// What it does with one request.
+/// The response to one request.
 pub enum Say {
     Answer(ResponseTemplate),
-    /// Tells that it was asked, and answers when it is let go.
+    /// Signals that the request arrived, and responds when released.
     Hold(Arc<Hold>, ResponseTemplate),
 }
 
-/// Where a request waits.
+/// Blocks a request until the test releases it.
 pub struct Hold {
     asked: Semaphore,
     go: Mutex<mpsc::Receiver<()>>,
@@ -46,13 +46,13 @@ impl Hold {
         Arc::new(Self { asked: Semaphore::new(0), go: Mutex::new(go), let_go })
     }
 
-    /// Waits until a request has come.
+    /// Waits until a request has arrived.
     pub async fn asked(&self) {
         self.asked.acquire().await.expect("it is never closed").forget();
     }
 
     pub fn let_go(&self) {
-        self.let_go.send(()).expect("the other end is here as well");
+        self.let_go.send(()).expect("the receiver is alive");
     }
 }
 
@@ -66,7 +66,7 @@ impl Respond for Script {
             Some(Say::Answer(answer)) => answer,
             Some(Say::Hold(hold, answer)) => {
                 hold.asked.add_permits(1);
-                // The server has a thread of its own.
+                // Blocking is safe: the server runs on its own thread.
                 let _ = hold.go.lock().expect("no panic").recv_timeout(NEVER);
                 answer
             }
@@ -75,7 +75,7 @@ impl Respond for Script {
     }
 }
 
-/// The server.
+/// A mock AI provider.
 pub struct AiServer {
     server: MockServer,
     script: Script,
@@ -94,7 +94,7 @@ impl AiServer {
         format!("{}/v1", self.server.uri())
     }
 
-    /// What it answers next, one after the other.
+    /// Queues responses, in order.
     pub fn says(&self, answers: impl IntoIterator<Item = ResponseTemplate>) {
         self.script.0.lock().expect("no panic").extend(answers.into_iter().map(Say::Answer));
     }
@@ -103,53 +103,53 @@ impl AiServer {
         self.script.0.lock().expect("no panic").push_back(Say::Hold(hold.clone(), answer));
     }
 
-    /// Forgets what it was told and has not said.
+    /// Drops the queued responses.
     pub fn forget(&self) {
         self.script.0.lock().expect("no panic").clear();
     }
 
-    /// What it answers at a path where it has nothing else.
+    /// Sets the response for a path that has no other response.
     pub async fn answers(&self, at: &str, answer: ResponseTemplate) {
         Mock::given(method("POST")).and(path(at)).respond_with(answer).mount(&self.server).await;
     }
 
-    /// The paths of the requests so far.
+    /// Returns the paths of the requests so far.
     pub async fn paths(&self) -> Vec<String> {
         let requests = self.server.received_requests().await.expect("requests are kept");
         requests.iter().map(|request| request.url.path().to_owned()).collect()
     }
 
-    /// A file that it serves.
+    /// Serves a file and returns its URL.
     pub async fn serves(&self, at: &str, bytes: Vec<u8>) -> String {
         let answer = ResponseTemplate::new(200).set_body_bytes(bytes);
         Mock::given(method("GET")).and(path(at)).respond_with(answer).mount(&self.server).await;
         format!("{}{at}", self.server.uri())
     }
 
-    /// The bodies of the requests so far.
+    /// Returns the bodies of the requests so far.
     pub async fn asked(&self) -> Vec<Value> {
         let requests = self.server.received_requests().await.expect("requests are kept");
         requests.iter().map(|request| serde_json::from_slice(&request.body).unwrap_or(Value::Null)).collect()
     }
 
-    /// Path and key of the first request.
+    /// Returns the path and key of the first request.
     pub async fn first(&self) -> (String, String) {
         let requests = self.server.received_requests().await.expect("requests are kept");
         let key = requests[0].headers["authorization"].to_str().expect("text").to_owned();
         (requests[0].url.path().to_owned(), key)
     }
 
-    /// As an installation speaks to it.
-    pub fn ai(&self, patience: Duration) -> Ai {
-        ai_at(&self.url(), patience)
+    /// Returns the product's client for this server.
+    pub fn ai(&self, timeout: Duration) -> Ai {
+        ai_at(&self.url(), timeout)
     }
 }
 
-pub fn ai_at(url: &str, patience: Duration) -> Ai {
+pub fn ai_at(url: &str, timeout: Duration) -> Ai {
     let guard = Guard::new(Vec::new());
     let clients = Clients {
-        trusted: HttpClient::trusted(patience, 1 << 20),
-        guarded: HttpClient::guarded(guard.clone(), patience, 1 << 20),
+        trusted: HttpClient::trusted(timeout, 1 << 20),
+        guarded: HttpClient::guarded(guard.clone(), timeout, 1 << 20),
         addresses: Arc::new(guard),
     };
     let config = AiConfig {
@@ -158,10 +158,10 @@ pub fn ai_at(url: &str, patience: Duration) -> Ai {
         text_model: Some("writer".to_owned()),
         image_model: Some("painter".to_owned()),
     };
-    Ai::new(&config, &clients, 1 << 20, patience)
+    Ai::new(&config, &clients, 1 << 20, timeout)
 }
 
-/// The API with this AI.
+/// A running API with this AI provider.
 pub struct AiApp {
     app: TestApp,
     pub ai: AiServer,
@@ -179,12 +179,12 @@ impl AiApp {
         Self::with_patience(store, PATIENCE).await
     }
 
-    pub async fn with_patience(store: TestStore, patience: Duration) -> Self {
+    pub async fn with_patience(store: TestStore, timeout: Duration) -> Self {
         let ai = AiServer::start().await;
-        Self { app: TestApp::start_with(store, ai.ai(patience)).await, ai }
+        Self { app: TestApp::start_with(store, ai.ai(timeout)).await, ai }
     }
 
-    /// The credits that a workspace has used or holds, whatever the month.
+    /// Returns the credits that a workspace has used or reserved, over all months.
     pub async fn used(&self, workspace: i64) -> i64 {
         self.number(format!(
             "SELECT cast(coalesce(sum(used), 0) AS bigint) FROM ai_usage WHERE workspace_id = {workspace}"
@@ -192,7 +192,7 @@ impl AiApp {
         .await
     }
 
-    /// Requests that hold credits.
+    /// Returns the number of open reservations.
     pub async fn held(&self) -> i64 {
         self.number("SELECT count(*) FROM ai_reservations").await
     }

@@ -1,8 +1,8 @@
-//! The API itself, on a socket of its own, over a database of its own.
+//! Runs the API on its own socket with its own database.
 //!
-//! A test is a plain function that takes a [`TestApp`]; a line in [`on_both_apps!`] at the head of its file makes two tests
-//! of it, `…::sqlite` and `…::postgres`. The clock stands still until the test moves it, no job is run, and the sandbox is
-//! played by a [`FakeConnector`].
+//! A test is a function that takes a [`TestApp`]. List it in [`on_both_apps!`] at the top of its file to create two
+//! tests, `…::sqlite` and `…::postgres`. The clock is manual, no jobs run, and a [`FakeConnector`] replaces the
+//! sandbox.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::connector::FakeConnector;
 use super::store::TestStore;
 
-/// Makes two tests of each function: one on SQLite, one on Postgres.
+/// Creates two tests for each function: one on SQLite, one on Postgres.
 macro_rules! on_both_apps {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -53,16 +53,16 @@ pub(crate) use on_both_apps;
 pub const BASE: &str = "/api/public/v1";
 /// A plan without any feature or limit.
 pub const BARE: &str = "bare";
-/// An id that nothing has.
+/// An id that does not exist.
 pub const NOWHERE: i64 = 999_999_999;
 
-/// The running API.
+/// A running API instance.
 pub struct TestApp {
     pub store: TestStore,
     pub connector: Arc<FakeConnector>,
     pub url: String,
     pub address: std::net::SocketAddr,
-    /// What is being served.
+    /// The served application.
     pub api: Arc<App>,
     serving: Mutex<Option<JoinHandle<std::io::Result<()>>>>,
     http: HttpClient,
@@ -83,7 +83,7 @@ impl Drop for TestApp {
     }
 }
 
-/// The API over a store, with the connector in the sandbox's place.
+/// Builds the API on a store, with the connector in place of the sandbox.
 pub fn app_over(store: &Store, library: Library, ai: Ai, connector: Arc<FakeConnector>, public_url: &str) -> App {
     let http = HttpClient::trusted(Duration::from_secs(5), 1 << 20);
     let guard = Guard::new(Vec::new());
@@ -121,12 +121,12 @@ impl TestApp {
         Self::start_with(store, Ai::none()).await
     }
 
-    /// The same where the bodies of requests have to come at this pace.
+    /// Starts the API with a minimum pace for request bodies.
     pub async fn start_paced(store: TestStore, pace: Pace) -> Self {
         Self::start_as(store, Ai::none(), pace).await
     }
 
-    /// The same with an AI.
+    /// Starts the API with an AI provider.
     pub async fn start_with(store: TestStore, ai: Ai) -> Self {
         Self::start_as(store, ai, Pace::default()).await
     }
@@ -144,20 +144,20 @@ impl TestApp {
         Self { store, connector, url, address, api, serving, http, stop, sent: AtomicU64::new(0) }
     }
 
-    /// Stops as a process does, and waits until that has been done.
+    /// Stops like a process and waits until the stop is complete.
     pub async fn stop(&self) {
         self.stop.cancel();
         let serving = self.serving.lock().expect("no test panics while it stops").take();
         serving.expect("it is stopped once").await.expect("no panic").expect("an orderly stop");
     }
 
-    /// Another process on the same database: its own connections, its own memory, the same files and the same clock. Gives
-    /// its URL; it stops with this one.
+    /// Starts a replica on the same database: own connections and memory, same files and clock. Returns its URL; it
+    /// stops with this instance.
     pub async fn replica(&self) -> String {
         self.replica_with(Ai::none()).await
     }
 
-    /// The same with an AI.
+    /// Like `replica`, with an AI provider.
     pub async fn replica_with(&self, ai: Ai) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -167,12 +167,12 @@ impl TestApp {
         url
     }
 
-    /// A visitor's request, at this process or another; the path is from the host's root.
+    /// Builds a request to this or another replica; the path is relative to the host root.
     pub fn web(&self, method: &str, url: &str, path: &str) -> Request<'_> {
         self.visit(method, &format!("{url}{path}"))
     }
 
-    /// A workspace on the plan with a user who owns a brand, and a live key with all scopes.
+    /// Creates a workspace on the plan, a user who owns a brand, and a live key with all scopes.
     pub async fn tenant(&self, plan: &str) -> Tenant<'_> {
         let n = self.sent.fetch_add(1, Ordering::Relaxed);
         let (workspace, user) = self
@@ -193,7 +193,7 @@ impl TestApp {
         key.expose_secret().to_owned()
     }
 
-    /// A request; the path is relative to the API's base.
+    /// Builds a request; the path is relative to the API base.
     pub fn request(&self, method: &str, path: &str) -> Request<'_> {
         Request {
             app: self,
@@ -204,17 +204,17 @@ impl TestApp {
         }
     }
 
-    /// A request to any address.
+    /// Builds a request to an absolute URL.
     pub fn visit(&self, method: &str, url: &str) -> Request<'_> {
         Request { url: url.to_owned(), ..self.request(method, "") }
     }
 
-    /// A page for people.
+    /// Requests an HTML page.
     pub async fn page(&self, path: &str) -> Reply {
         self.web("GET", &self.url, path).send().await
     }
 
-    /// A new `Idempotency-Key`.
+    /// Returns a new `Idempotency-Key`.
     pub fn fresh_key(&self) -> String {
         format!("key-{}", self.sent.fetch_add(1, Ordering::Relaxed))
     }
@@ -230,7 +230,7 @@ pub struct Tenant<'a> {
 }
 
 impl Tenant<'_> {
-    /// The path below this tenant's brand.
+    /// Returns a path below this tenant's brand.
     pub fn path(&self, rest: &str) -> String {
         format!("/brands/{}{rest}", self.brand)
     }
@@ -240,7 +240,7 @@ impl Tenant<'_> {
         if method == "GET" { request } else { request.idem(&self.app.fresh_key()) }
     }
 
-    /// The same at another process.
+    /// Like `request`, to another replica.
     pub fn at(&self, url: &str, method: &str, path: &str) -> Request<'_> {
         Request { url: format!("{url}{BASE}{path}"), ..self.request(method, path) }
     }
@@ -261,7 +261,7 @@ impl Tenant<'_> {
         self.request("DELETE", path).send().await
     }
 
-    /// Another member of the brand, with a key of all scopes.
+    /// Creates another member of the brand, with a key of all scopes.
     pub async fn colleague(&self, role: Role) -> Tenant<'_> {
         let n = self.app.sent.fetch_add(1, Ordering::Relaxed);
         let user = self.app.user(self.workspace, &format!("colleague{n}@example.com")).await;
@@ -275,7 +275,7 @@ impl Tenant<'_> {
         self.request("POST", &self.path("/media")).form(Some((name, bytes)), texts).send().await
     }
 
-    /// Connects an account by its handle and gives its id.
+    /// Connects an account by its handle and returns its id.
     pub async fn account(&self, handle: &str) -> i64 {
         let body = serde_json::json!({ "platform": "sandbox", "credentials": { "handle": handle } });
         let reply = self.post(&self.path("/social-accounts"), body).await;
@@ -283,7 +283,7 @@ impl Tenant<'_> {
     }
 }
 
-/// A request that is being put together.
+/// A request builder.
 pub struct Request<'a> {
     app: &'a TestApp,
     method: Method,
@@ -298,7 +298,7 @@ impl Request<'_> {
         self
     }
 
-    /// The same header once more.
+    /// Appends another value of a header.
     pub fn also(mut self, name: &'static str, value: &str) -> Self {
         self.headers.append(name, value.parse().expect("a header's value"));
         self
@@ -321,7 +321,7 @@ impl Request<'_> {
         self.raw(body.to_string().into_bytes())
     }
 
-    /// A form with a file and texts, its boundary a new one each time.
+    /// Sets a multipart body with a file and text fields; the boundary is new for each request.
     pub fn form(self, file: Option<(&str, &[u8])>, texts: &[(&str, &str)]) -> Self {
         let boundary = format!("boundary-{:016x}", crier_common::random::u64());
         let mut body = Vec::new();
@@ -343,7 +343,7 @@ impl Request<'_> {
         request
     }
 
-    /// Bytes that say of themselves that they are JSON.
+    /// Sets a body with content type JSON, whether it is valid JSON or not.
     pub fn raw(self, body: impl Into<Vec<u8>>) -> Self {
         let mut request = self.header("content-type", "application/json");
         request.body = Some(body.into());
@@ -360,7 +360,7 @@ impl Request<'_> {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub status: u16,
@@ -378,7 +378,7 @@ impl Reply {
             .unwrap_or_else(|_| panic!("no JSON: {}", String::from_utf8_lossy(&self.body)))
     }
 
-    /// The body of an answer with this status.
+    /// Returns the body of a response with this status.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
@@ -386,13 +386,13 @@ impl Reply {
         if self.body.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// `data` of an answer with this status.
+    /// Returns `data` of a response with this status.
     #[track_caller]
     pub fn data(&self, status: u16) -> Value {
         self.expect(status)["data"].take()
     }
 
-    /// The error of a refusal, whose envelope must be whole.
+    /// Returns the error of a rejected request after checking the whole envelope.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
@@ -406,20 +406,20 @@ impl Reply {
         error
     }
 
-    /// The paths of the fields that are not valid.
+    /// Returns the paths of the invalid fields.
     #[track_caller]
     pub fn invalid(&self) -> Vec<String> {
         let error = self.refused(422, "validation_failed");
         error["fields"].as_object().expect("fields").keys().cloned().collect()
     }
 
-    /// An answer to a visitor has this status.
+    /// Asserts the status only, without the API headers.
     #[track_caller]
     pub fn is(&self, status: u16) {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
     }
 
-    /// A page that says that there is none.
+    /// Asserts an HTML 404 page.
     #[track_caller]
     pub fn not_found(&self) {
         self.is(404);

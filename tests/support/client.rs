@@ -1,4 +1,4 @@
-//! A client of a running Crier: what it asks, repeats and waits for.
+//! A client of a running Crier: requests, retries and polling.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::sites::Sites;
 
-/// How long anything may take to come true; nothing that a test waits for takes half of it.
+/// The time limit for any condition; expected waits take less than half of it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Asks until there is an answer.
+/// Polls until there is a value.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -23,12 +23,12 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl 
     }
 }
 
-/// The same for what needs no waiting itself.
+/// Polls a synchronous condition.
 pub async fn until_true(what: &str, mut look: impl FnMut() -> bool) {
     until(what, || std::future::ready(look().then_some(()))).await;
 }
 
-/// What a client knows: where Crier is, and its key.
+/// A client: Crier's URL and an API key.
 #[derive(Clone)]
 pub struct Client {
     pub http: HttpClient,
@@ -37,7 +37,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// One request; `None` where nobody answers.
+    /// Sends one request; returns `None` if there is no response.
     pub async fn call(&self, method: &str, path: &str, body: Option<Value>, idempotency: &str) -> Option<(u16, Value)> {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
         let mut request = self
@@ -52,7 +52,7 @@ impl Client {
         Some((answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
     }
 
-    /// A write that is repeated under one key until it is answered, as a client does after a lost connection.
+    /// Sends a write, retried under one key until there is a final response, as a client does after a lost connection.
     pub async fn write(&self, path: &str, body: Value) -> Value {
         let key = fresh_key();
         let (status, answer) = until(path, || async {
@@ -64,7 +64,7 @@ impl Client {
         answer["data"].clone()
     }
 
-    /// Uploads a picture; gives its id, or how it was refused.
+    /// Uploads a picture; returns its id, or the error response.
     pub async fn upload(&self, brand: i64, picture: &[u8]) -> Result<i64, Answer> {
         let head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\n\r\n";
         let url = format!("{}/api/public/v1/brands/{brand}/media", self.url);
@@ -89,7 +89,7 @@ impl Client {
         id(&self.write("/brands", json!({ "name": "Faults" })).await)
     }
 
-    /// A brand with a sandbox account: their ids.
+    /// Creates a brand with a sandbox account; returns both ids.
     pub async fn sandbox(&self, handle: &str) -> (i64, i64) {
         let brand = self.brand().await;
         let path = format!("/brands/{brand}/social-accounts");
@@ -97,7 +97,7 @@ impl Client {
         (brand, id(&self.write(&path, body).await[0]))
     }
 
-    /// Connects so many WordPress sites; gives the accounts.
+    /// Connects `count` WordPress sites; returns the account ids.
     pub async fn connect(&self, brand: i64, sites: &Sites, count: usize) -> Vec<i64> {
         let path = &format!("/brands/{brand}/social-accounts");
         let connect = |n| async move {
@@ -108,17 +108,17 @@ impl Client {
         stream::iter(0..count).map(connect).buffered(4).collect().await
     }
 
-    /// An endpoint that hears how posts ended.
+    /// Registers a webhook for the results of posts.
     pub async fn listen(&self, url: &str) {
         self.listen_for(url, &["post.published", "post.failed"]).await;
     }
 
-    /// An endpoint that hears of these events.
+    /// Registers a webhook for these events.
     pub async fn listen_for(&self, url: &str, events: &[&str]) {
         self.write("/webhooks", json!({ "url": url, "events": events })).await;
     }
 
-    /// An import into the library; gives the id of its job.
+    /// Starts an import into the library; returns the id of its job.
     pub async fn import(&self, brand: i64, url: &str) -> i64 {
         id(&self.write(&format!("/brands/{brand}/media/from-url"), json!({ "url": url })).await)
     }
@@ -133,25 +133,25 @@ impl Client {
         .await
     }
 
-    /// A post that goes out now.
+    /// Creates a post that is published now.
     pub async fn post(&self, brand: i64, account: i64, text: &str) -> i64 {
         let body = json!({ "content": text, "schedule_type": "now", "accounts": [account] });
         id(&self.write(&format!("/brands/{brand}/posts"), body).await)
     }
 
-    /// A post that goes out at its time.
+    /// Creates a scheduled post.
     pub async fn schedule(&self, brand: i64, account: i64, text: &str, at: chrono::DateTime<chrono::Utc>) -> i64 {
         let body = json!({ "content": text, "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
         id(&self.write(&format!("/brands/{brand}/posts"), body).await)
     }
 
-    /// Posts all of the texts, several at a time, each on the next of the accounts.
+    /// Creates posts with the texts, several concurrently, each on the next account.
     pub async fn post_all(&self, brand: i64, accounts: &[i64], texts: &[String]) -> Vec<i64> {
         let posts = texts.iter().zip(accounts.iter().cycle());
         stream::iter(posts).map(|(text, account)| self.post(brand, *account, text)).buffered(8).collect().await
     }
 
-    /// Waits until a post has ended; gives its first target.
+    /// Waits until a post has ended; returns its first target.
     pub async fn end_of(&self, brand: i64, post: i64) -> Value {
         until(&format!("the end of post {post}"), || async {
             let answer = self.read(&format!("/brands/{brand}/posts/{post}")).await?;
@@ -161,7 +161,7 @@ impl Client {
         .await
     }
 
-    /// Waits until every one of the posts is published; gives their targets.
+    /// Waits until all posts are published; returns their targets.
     pub async fn all_published(&self, brand: i64, posts: &[i64]) -> Vec<Value> {
         let mut targets = Vec::new();
         for post in posts {
@@ -172,7 +172,7 @@ impl Client {
         targets
     }
 
-    /// The sandbox's timeline of a handle, all of its pages.
+    /// Returns all pages of a handle's sandbox timeline.
     pub async fn page(&self, handle: &str) -> String {
         let mut path = format!("/sandbox/{handle}");
         let mut all = String::new();
@@ -202,7 +202,7 @@ pub fn id(record: &Value) -> i64 {
     record["id"].as_i64().expect("an id")
 }
 
-/// So many texts that are found again by their words.
+/// Returns `count` distinct texts that can be searched for.
 pub fn texts(about: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{about} number {n:03} ends")).collect()
 }

@@ -1,4 +1,4 @@
-//! The operator's commands, as the real program, on a test's own database.
+//! Runs the operator's commands with the real binary on a test's own database.
 
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::process::program;
 use super::store::TestStore;
 
-/// What a command left behind.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Said {
     pub status: Option<i32>,
@@ -18,14 +18,14 @@ pub struct Said {
 }
 
 impl Said {
-    /// What it printed, where it did what it was told.
+    /// Returns stdout of a successful command.
     #[track_caller]
     pub fn done(&self) -> &str {
         assert_eq!(self.status, Some(0), "{self:?}");
         &self.out
     }
 
-    /// What it said, where it refused with this status.
+    /// Returns stderr of a command that failed with this status.
     #[track_caller]
     pub fn refused(&self, status: i32) -> &str {
         assert_eq!(self.status, Some(status), "{self:?}");
@@ -38,7 +38,7 @@ impl Said {
     }
 }
 
-/// `crier` with these arguments, not yet started.
+/// Returns a `crier` command that is not started yet.
 pub fn command(s: &TestStore, args: &[&str]) -> Command {
     let place = s.place();
     let url = if s.is_postgres() { place } else { format!("sqlite://{place}") };
@@ -49,7 +49,7 @@ pub fn command(s: &TestStore, args: &[&str]) -> Command {
 
 /// Runs `crier` with these arguments.
 pub fn crier(s: &TestStore, args: &[&str]) -> Said {
-    // The secret key is made in the data directory.
+    // The secret key is created in the data directory.
     let dir = tempfile::tempdir().expect("a directory");
     run(command(s, args).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()))
 }
@@ -57,7 +57,7 @@ pub fn crier(s: &TestStore, args: &[&str]) -> Said {
 /// Longer than any command takes.
 const NEVER: Duration = Duration::from_secs(90);
 
-/// Runs a command to its end; one that has none is killed.
+/// Runs a command to its end; kills it after a timeout.
 pub fn run(command: &mut Command) -> Said {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let id = child.id().to_string();

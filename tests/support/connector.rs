@@ -1,4 +1,4 @@
-//! A platform that does as it is told, in the sandbox's place.
+//! A scripted connector that replaces the sandbox.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -16,14 +16,15 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-/// Connects any handle but `refused`, `away`, `wrong` and `panics`; `waits` waits until it is let go; of `odd` it tells what
-/// nobody should store, and `nul` has no id that can be. A refresh does what the account's handle says likewise.
+/// Connects any handle except `refused`, `away`, `wrong` and `panics`. `waits` blocks until released, `odd` returns
+/// values that must not be stored unchanged, and `nul` returns an id that cannot be stored. The account's handle
+/// selects the result of a refresh in the same way.
 pub struct FakeConnector {
     pub connects: AtomicUsize,
     pub revoked: Mutex<Vec<String>>,
-    /// The real one, where a test wants it to do the connecting.
+    /// The real sandbox, if the test connects with it.
     pub real: OnceLock<Sandbox>,
-    /// Those who wait have begun; each permit of the second lets one go.
+    /// Counts the waiting calls; each permit of `go` releases one.
     pub waiting: Semaphore,
     pub go: Semaphore,
 }

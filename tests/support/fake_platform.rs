@@ -1,5 +1,5 @@
-//! A platform that does what a test tells it to: answers as scripted, hangs, accepts and never answers, panics. It keeps
-//! what was published, and takes the same post twice if it is sent twice: what a test is to find out.
+//! A scripted platform: responds, hangs, accepts without a response, or panics. It records posts and does not
+//! deduplicate them, so that tests can detect duplicates.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,38 +19,38 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-/// What the platform does with one publish.
+/// The behavior of one publish call.
 pub enum Say {
     Publish,
-    /// Publishes, and calls it so.
+    /// Publishes, and returns this result.
     PublishAs(Published),
     Refuse(CallError),
-    /// Takes the post, and then tells this: a connection that broke.
+    /// Accepts the post and returns this error, like a broken connection.
     AcceptAnd(CallError),
     /// Waits at the gate, then publishes.
     Wait(Arc<Gate>),
-    /// Waits at the gate, then tells this.
+    /// Waits at the gate, then returns this error.
     WaitAndRefuse(Arc<Gate>, CallError),
-    /// Publishes, waits at the gate, and never answers: a process that dies then has published.
+    /// Publishes, hangs at the gate and never responds: a process that dies then has already published.
     AcceptAndHang(Arc<Gate>),
-    /// Never answers, and takes the post so many seconds after it came: it is still at work when the caller is dead.
+    /// Never responds, and accepts the post this many seconds later, when the caller may be dead.
     AcceptLater(Arc<Gate>, i64),
-    /// Never answers.
+    /// Never responds.
     Hang(Arc<Gate>),
     Panic,
 }
 
-/// What the platform does with one upload.
+/// The behavior of one upload call.
 pub enum Upload {
     Take,
     Refuse(CallError),
-    /// Waits at the gate, then takes it.
+    /// Waits at the gate, then accepts the upload.
     Wait(Arc<Gate>),
-    /// Takes it, waits at the gate, and never answers: a process that dies then has uploaded.
+    /// Accepts the upload, hangs at the gate and never responds: a process that dies then has already uploaded.
     TakeAndHang(Arc<Gate>),
 }
 
-/// Where a call waits until the test lets it through.
+/// Blocks a call until the test releases it.
 pub struct Gate {
     entered: Semaphore,
     open: Semaphore,
@@ -61,23 +61,23 @@ impl Gate {
         Arc::new(Self { entered: Semaphore::new(0), open: Semaphore::new(0) })
     }
 
-    /// Waits until a call has come to the gate.
+    /// Waits until a call has reached the gate.
     pub async fn entered(&self) {
         self.entered.acquire().await.expect("the gate is never closed").forget();
     }
 
-    /// Lets one call through.
+    /// Releases one call.
     pub fn let_through(&self) {
         self.open.add_permits(1);
     }
 
-    /// Comes to the gate and stays there.
+    /// Reaches the gate and never returns.
     async fn hang<T>(&self) -> T {
         self.entered.add_permits(1);
         std::future::pending().await
     }
 
-    /// Comes to the gate and waits until it is let through.
+    /// Reaches the gate and waits until released.
     pub async fn pass(&self) {
         self.entered.add_permits(1);
         self.open.acquire().await.expect("the gate is never closed").forget();
@@ -92,7 +92,7 @@ pub struct Posted {
     pub id: String,
 }
 
-/// One call, as it came.
+/// A recorded call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub what: &'static str,
@@ -107,29 +107,29 @@ pub struct FakePlatform {
     script: Mutex<VecDeque<Say>>,
     answers: Mutex<VecDeque<Result<Reconciled, CallError>>>,
     refreshes: Mutex<VecDeque<Result<Refreshed, CallError>>>,
-    /// The only token that is good, if the platform looks at tokens.
+    /// The only valid token, if the platform checks tokens.
     token: Mutex<Option<String>>,
     spent: Mutex<Vec<String>>,
     posts: Mutex<Vec<Posted>>,
     pictures: Mutex<Pictures>,
     upload_script: Mutex<VecDeque<Upload>>,
     uploads: Mutex<Vec<Image>>,
-    /// The pictures of each publish, as they came.
+    /// The pictures of each publish call.
     shown: Mutex<Vec<Vec<Image>>>,
-    /// What it will have taken by a time.
+    /// Posts that the platform accepts at a later time.
     late: Mutex<Vec<(DateTime<Utc>, String, String)>>,
     calls: Mutex<Vec<Call>>,
     dies: AtomicBool,
-    /// The next answer to a question is found, and then waits here.
+    /// Blocks the next reconcile response after it is computed.
     held: Mutex<Option<Arc<Gate>>>,
-    /// The next refresh waits here.
+    /// Blocks the next refresh.
     held_refresh: Mutex<Option<Arc<Gate>>>,
     count: AtomicU64,
     taken: Semaphore,
 }
 
 impl FakePlatform {
-    /// It stands in for `platform`.
+    /// Replaces the connector of `platform`.
     pub fn new(platform: Platform, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             platform,
@@ -155,73 +155,73 @@ impl FakePlatform {
         })
     }
 
-    /// What it does with the next publishes; after these it publishes.
+    /// Scripts the next publish calls; later calls publish.
     pub fn says(&self, script: impl IntoIterator<Item = Say>) {
         self.script.lock().expect("no panic").extend(script);
     }
 
-    /// How it wants pictures; by their address unless it is told.
+    /// Sets how pictures are passed; the default is by URL.
     pub fn wants(&self, pictures: Pictures) {
         *self.pictures.lock().expect("no panic") = pictures;
     }
 
-    /// What it does with the next uploads; after these it takes them.
+    /// Scripts the next uploads; later uploads are accepted.
     pub fn says_of_uploads(&self, script: impl IntoIterator<Item = Upload>) {
         self.upload_script.lock().expect("no panic").extend(script);
     }
 
-    /// What was uploaded, in order, as it came.
+    /// Returns the uploads, in order.
     pub fn uploads(&self) -> Vec<Image> {
         self.uploads.lock().expect("no panic").clone()
     }
 
-    /// The pictures of each publish, as they came.
+    /// Returns the pictures of each publish call.
     pub fn shown(&self) -> Vec<Vec<Image>> {
         self.shown.lock().expect("no panic").clone()
     }
 
-    /// What it was told to do and has not done is not done.
+    /// Clears the publish script and a pending panic in the marker.
     pub fn forget(&self) {
         self.script.lock().expect("no panic").clear();
         self.dies.store(false, Ordering::SeqCst);
     }
 
-    /// What it answers to the next questions about an earlier call; after these, the truth.
+    /// Scripts the next reconcile responses; later ones are truthful.
     pub fn answers(&self, answers: impl IntoIterator<Item = Result<Reconciled, CallError>>) {
         self.answers.lock().expect("no panic").extend(answers);
     }
 
-    /// What it answers to the next refreshes; after these, a new token, once for each that was good.
+    /// Scripts the next refresh responses; later ones return a new token, once per valid token.
     pub fn refreshes(&self, answers: impl IntoIterator<Item = Result<Refreshed, CallError>>) {
         self.refreshes.lock().expect("no panic").extend(answers);
     }
 
-    /// It offers nothing to find a post by.
+    /// Disables reconciliation.
     pub fn cannot_tell(&self) {
         self.can_reconcile.store(false, Ordering::SeqCst);
     }
 
-    /// No token but this is good any more.
+    /// Accepts only this token from now on.
     pub fn wants_token(&self, token: &str) {
         *self.token.lock().expect("no panic") = Some(token.to_owned());
     }
 
-    /// The next marker, which is made in the middle of the transaction before a call, is never made: the process dies.
+    /// Panics when the next marker is created, inside the transaction before the call, as if the process died there.
     pub fn dies_at_the_marker(&self) {
         self.dies.store(true, Ordering::SeqCst);
     }
 
-    /// Holds up the next answer to a question about an earlier call, once it is known.
+    /// Blocks the next reconcile response after it is computed.
     pub fn hold_answer(&self, gate: Arc<Gate>) {
         *self.held.lock().expect("no panic") = Some(gate);
     }
 
-    /// Holds up the next refresh, before it is answered.
+    /// Blocks the next refresh before it responds.
     pub fn hold_refresh(&self, gate: Arc<Gate>) {
         *self.held_refresh.lock().expect("no panic") = Some(gate);
     }
 
-    /// Waits until so many more posts were taken than this was asked for before.
+    /// Waits until `more` posts were accepted beyond those of earlier calls.
     pub async fn published(&self, more: u32) {
         self.taken.acquire_many(more).await.expect("never closed").forget();
     }
@@ -239,7 +239,7 @@ impl FakePlatform {
         self.calls.lock().expect("no panic").clone()
     }
 
-    /// How often something was asked: `upload`, `publish`, `reconcile`, `refresh`.
+    /// Returns the number of calls of one type: `upload`, `publish`, `reconcile`, `refresh`.
     pub fn count(&self, what: &str) -> usize {
         self.calls().iter().filter(|call| call.what == what).count()
     }
@@ -304,7 +304,7 @@ impl Connector for FakePlatform {
         if let Some(answer) = self.refreshes.lock().expect("no panic").pop_front() {
             return answer;
         }
-        // A refresh token is good once, as with the platforms that take it back when it is used.
+        // A refresh token is valid once, as on platforms that rotate refresh tokens.
         let mut spent = self.spent.lock().expect("no panic");
         if spent.contains(&token(account)) {
             return Err(CallError::Reauth(auth()));
@@ -429,5 +429,5 @@ pub fn rate_limited(until: DateTime<Utc>) -> CallError {
     CallError::RateLimited { until: Some(until), failure: Failure::of(Category::RateLimited, "The fake asks to wait.") }
 }
 
-/// How long a call to a platform may take, in the tests.
+/// The timeout of a platform call in tests.
 pub const TIMEOUT: Duration = Duration::from_secs(30);

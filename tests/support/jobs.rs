@@ -1,5 +1,5 @@
-//! A worker and a scheduler over a [`TestStore`], driven by hand: nothing happens but what a test asks for, in an order that
-//! it knows.
+//! A worker and a scheduler on a [`TestStore`], driven manually: nothing runs unless the test starts it, so the order
+//! is deterministic.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -40,14 +40,14 @@ use tokio::sync::{Semaphore, mpsc};
 use super::fake_platform::{FakePlatform, TIMEOUT};
 use super::store::{TestStore, World, new_post};
 
-/// When a call is over, whatever became of it: two time-outs after it began.
+/// Seconds after which a call must be over, whatever its outcome: two timeouts after it began.
 pub const CALL_OVER: i64 = 60;
-/// Under what address the world sees Crier.
+/// Crier's public URL.
 pub const PUBLIC_URL: &str = "https://crier.example";
-/// Longer than any lease.
+/// Seconds; longer than any lease.
 pub const LEASE_OVER: i64 = 31;
 
-/// Makes two tests of each function that takes a [`TestWorker`]: one on SQLite, one on Postgres.
+/// Creates two tests for each function that takes a [`TestWorker`]: one on SQLite, one on Postgres.
 macro_rules! worker_on_both {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -67,7 +67,7 @@ macro_rules! worker_on_both {
 }
 pub(crate) use worker_on_both;
 
-/// A bell whose room a test sets; the ids are heard by the store's own.
+/// A transport with a capacity set by the test. It drops notifications; tests read them from the store's own notifier.
 pub struct StillBell(Mutex<Option<Vec<(Kind, usize)>>>);
 
 impl StillBell {
@@ -75,7 +75,7 @@ impl StillBell {
         Arc::new(Self(Mutex::new(Some(Kind::ALL.iter().map(|kind| (*kind, room)).collect()))))
     }
 
-    /// The room of one kind; `None`: the bell cannot be reached.
+    /// Sets the capacity of each kind; `None` makes the transport unreachable.
     pub fn set(&self, room: Option<Vec<(Kind, usize)>>) {
         *self.0.lock().expect("no panic") = room;
     }
@@ -109,7 +109,7 @@ impl AddressCheck for AnyAddress {
     }
 }
 
-/// A workspace with an account on a platform that does what the test says, a worker and a scheduler.
+/// A workspace with an account on a scripted platform, a worker and a scheduler.
 pub struct TestWorker {
     pub s: TestStore,
     pub world: World,
@@ -121,7 +121,7 @@ pub struct TestWorker {
     outside: Outside,
 }
 
-/// What a worker speaks to.
+/// The external services of a worker.
 #[derive(Clone)]
 struct Outside {
     platforms: Arc<Platforms>,
@@ -144,7 +144,7 @@ impl TestWorker {
         Self::build(s, fake, PlatformsConfig::default(), |_| connector).await
     }
 
-    /// With a cap of posts a day on one account.
+    /// With a daily limit of posts per account.
     pub async fn with_daily_posts(s: TestStore, cap: u32) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let connector = fake.clone();
@@ -152,7 +152,7 @@ impl TestWorker {
         Self::build(s, fake, config, |_| connector).await
     }
 
-    /// With the real sandbox in the place of the fake.
+    /// With the real sandbox instead of the fake.
     pub async fn with_sandbox(s: TestStore) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let sandbox = |store: &Store| {
@@ -161,7 +161,7 @@ impl TestWorker {
         Self::build(s, fake, PlatformsConfig::default(), sandbox).await
     }
 
-    /// With the real connectors, that of `platform` calling `base`.
+    /// With the real connectors; that of `platform` calls `base`.
     pub async fn calling(s: TestStore, platform: Platform, base: &str) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let connector = fake.clone();
@@ -169,20 +169,20 @@ impl TestWorker {
         Self::build(s, fake, config, |_| connector).await
     }
 
-    /// With a mail server.
+    /// With a mailer.
     pub async fn with_mailer(s: TestStore, mailer: Mailer) -> Self {
         let mut this = Self::over(s).await;
         this.set_mailer(mailer);
         this
     }
 
-    /// Another mail server from now on.
+    /// Replaces the mailer.
     pub fn set_mailer(&mut self, mailer: Mailer) {
         self.outside.mailer = Some(Arc::new(mailer));
         self.engine = self.engine_for(self.s.store.clone(), Kind::ALL);
     }
 
-    /// Imports have this long from now on.
+    /// Sets the timeout of imports.
     pub fn set_import_timeout(&mut self, timeout: Duration) {
         self.outside.import_timeout = timeout;
         self.engine = self.engine_for(self.s.store.clone(), Kind::ALL);
@@ -209,18 +209,18 @@ impl TestWorker {
         Self { s, world, account, fake, engine, scheduler, bell, outside }
     }
 
-    /// An engine of another process that takes some kinds alone.
+    /// Returns an engine of another process that handles only these kinds.
     pub fn engine_for(&self, store: Store, kinds: &[Kind]) -> Engine {
         let registry = self.outside.registry(&store, kinds);
         Engine::new(store, registry, 64)
     }
 
-    /// What a kind does, for a test that takes it apart.
+    /// Returns the handler of a kind, for tests that run its steps separately.
     pub fn handler(&self, kind: Kind) -> Arc<dyn Job> {
-        self.outside.registry(&self.s.store, Kind::ALL).get(kind).expect("every kind is there")
+        self.outside.registry(&self.s.store, Kind::ALL).get(kind).expect("every kind is registered")
     }
 
-    /// Ticks the scheduler and runs every id that was rung, until nothing is rung any more.
+    /// Ticks the scheduler and runs all notified jobs until no job is notified.
     pub async fn run_jobs(&self) {
         for _ in 0..10_000 {
             self.scheduler.tick().await.expect("a tick");
@@ -232,10 +232,10 @@ impl TestWorker {
                 self.engine.run(id).await;
             }
         }
-        panic!("it rings for ever");
+        panic!("jobs are notified forever");
     }
 
-    /// Runs jobs, and moves the clock on to whatever is next, until nothing is left to wait for; gives when it looked.
+    /// Runs jobs and advances the clock to the next pending time until nothing is pending; returns those times.
     pub async fn run_to_the_end(&self) -> Vec<DateTime<Utc>> {
         let mut times = Vec::new();
         for _ in 0..200 {
@@ -244,10 +244,10 @@ impl TestWorker {
             self.clock.advance((next - self.clock.now()).max(TimeDelta::microseconds(1)));
             times.push(self.clock.now());
         }
-        panic!("it never ends: {times:?}");
+        panic!("jobs never finish: {times:?}");
     }
 
-    /// When the next job is due, the next lease is over or the next lane goes on.
+    /// Returns the time of the next due job, lease expiry, lane resumption or renotification.
     async fn next_time(&self) -> Option<DateTime<Utc>> {
         let mut times = Vec::new();
         for sql in [
@@ -259,11 +259,11 @@ impl TestWorker {
         }
         let unheard = "SELECT min(dispatched_at) FROM jobs WHERE state = 'ready' AND NOT waiting";
         times.extend(self.value::<Option<DateTime<Utc>>>(unheard).await.map(|at| at + UNHEARD));
-        // A lease is over only after its last microsecond.
+        // A lease expires only after its last microsecond.
         times.into_iter().min().map(|at| at + TimeDelta::microseconds(1))
     }
 
-    /// Looks until it is so: for what another task is about to do.
+    /// Polls until the condition holds, while another task makes progress.
     pub async fn until(&self, so: impl AsyncFn() -> bool) {
         for _ in 0..100_000 {
             if so().await {
@@ -271,44 +271,44 @@ impl TestWorker {
             }
             tokio::task::yield_now().await;
         }
-        panic!("it never comes to that");
+        panic!("the condition never holds");
     }
 
-    /// An id that is rung for now, and no other.
+    /// Returns the only notified id.
     pub fn rung(&self) -> i64 {
         let rung = self.s.bell.take();
-        assert_eq!(rung.len(), 1, "one job is rung for: {rung:?}");
+        assert_eq!(rung.len(), 1, "one job is notified: {rung:?}");
         rung[0]
     }
 
-    /// The id of the target's job; what else was rung for is dropped.
+    /// Returns the id of the target's job, which must be notified; drops other notifications.
     pub async fn rung_for_target(&self, target: i64) -> i64 {
         let id = self.job_of(target).await.id;
-        assert!(self.s.bell.take().contains(&id), "it is rung for");
+        assert!(self.s.bell.take().contains(&id), "the job is notified");
         id
     }
 
-    /// Another account of the same workspace, on the same brand.
+    /// Creates another account in the same workspace and brand.
     pub async fn another_account(&self, external_id: &str) -> SocialAccount {
         self.s.account(self.world, external_id, "token-0").await
     }
 
-    /// The library that the worker has.
+    /// Returns the worker's library.
     pub fn media(&self) -> &Library {
         &self.outside.library
     }
 
-    /// Brings a picture into the library; gives its id.
+    /// Stores a picture in the library; returns its id.
     pub async fn picture(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
         let owner = Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None };
         let taken = self.media().take_in(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
-        let taken = taken.expect("it is taken in");
+        let taken = taken.expect("the picture is accepted");
         let described = Described { asset_type: AssetType::Image, filename, alt_text, source_url: None };
         let kept = self.write(async |tx| media::keep(tx, self.world.brand, &taken, &described).await).await;
-        kept.expect("it is kept")
+        kept.expect("the picture is stored")
     }
 
-    /// A post with pictures that is publishing now on one account; gives its id and its target's.
+    /// Creates a publishing post with pictures on one account; returns the ids of the post and its target.
     pub async fn publish_pictures(&self, account: i64, pictures: &[i64]) -> (i64, i64) {
         let (post, made) = self.publish(&[account]).await;
         self.change_post(post, |p| p.media = pictures.to_vec()).await;
@@ -316,7 +316,7 @@ impl TestWorker {
         (post, made[0])
     }
 
-    /// A post that is publishing now, with a job for each account; gives its id and its targets'.
+    /// Creates a publishing post with a job for each account; returns the ids of the post and its targets.
     pub async fn publish(&self, accounts: &[i64]) -> (i64, Vec<i64>) {
         let (post, made) = self.s.post(self.world, accounts).await;
         for (target, account) in made.iter().zip(accounts) {
@@ -325,13 +325,13 @@ impl TestWorker {
         (post, made)
     }
 
-    /// The same, for the worker's own account.
+    /// Like `publish`, for the worker's own account.
     pub async fn publish_one(&self) -> (i64, i64) {
         let (post, made) = self.publish(&[self.account.id]).await;
         (post, made[0])
     }
 
-    /// A post that is scheduled.
+    /// Creates a scheduled post.
     pub async fn schedule(&self, at: DateTime<Utc>) -> (i64, i64) {
         let (post, made) = self.s.post(self.world, &[self.account.id]).await;
         self.change_post(post, |p| (p.status, p.scheduled_at) = (PostStatus::Scheduled, Some(at))).await;
@@ -339,7 +339,7 @@ impl TestWorker {
         (post, made[0])
     }
 
-    /// What `PUT now` does with a post whose targets failed.
+    /// Does what `PUT now` does with a post whose targets failed.
     pub async fn publish_again(&self, post: i64) {
         let all = targets::list(&mut self.conn().await, post).await.expect("targets");
         self.change_post(post, |p| p.status = PostStatus::Publishing).await;
@@ -375,14 +375,14 @@ impl TestWorker {
         targets::find(&mut self.conn().await, target).await.expect("a look-up").expect("the target is there")
     }
 
-    /// Every try at a post's targets, oldest first.
+    /// Returns all attempts of a post's targets, oldest first.
     pub async fn attempts(&self, post: i64) -> Vec<Attempt> {
         let mut all = targets::attempts(&mut self.conn().await, post).await.expect("a look-up");
         all.reverse();
         all
     }
 
-    /// The job of a target, the newest.
+    /// Returns the newest job of a target.
     pub async fn job_of(&self, target: i64) -> jobs::operate::JobRow {
         let id =
             self.number(format!("SELECT max(id) FROM jobs WHERE kind = 'publish_target' AND subject_id = {target}"));
@@ -395,19 +395,19 @@ impl TestWorker {
         found.expect("a look-up").expect("the account is there").0.status
     }
 
-    /// An active endpoint at `url` that hears of posts.
+    /// Creates an active endpoint at `url` for the results of posts.
     pub async fn listen_at(&self, url: &str) -> Webhook {
         self.listen_for(url, &[EventName::PostPublished, EventName::PostFailed]).await
     }
 
-    /// An active endpoint at `url` that hears of these.
+    /// Creates an active endpoint at `url` for these events.
     pub async fn listen_for(&self, url: &str, events: &[EventName]) -> Webhook {
         let secret = SecretString::from("whsec_of_the_tests");
         let new = NewWebhook { url, events, description: None, is_active: true, secret: &secret };
         self.write(async |tx| webhooks::create(tx, self.world.user, &new).await).await
     }
 
-    /// The names of the events that happened, in their order.
+    /// Returns the names of the emitted events, in order.
     pub async fn events(&self) -> Vec<String> {
         let all: Option<String> =
             self.value("SELECT string_agg(name, ' ') FROM (SELECT name FROM events ORDER BY id) e").await;
@@ -418,7 +418,7 @@ impl TestWorker {
         deliveries::find_any(&mut self.conn().await, id).await.expect("a look-up").expect("the delivery is there")
     }
 
-    /// A worker in a process of its own, which a test can kill.
+    /// Starts a worker on its own runtime, which a test can kill like a process.
     pub async fn doomed(&self) -> Doomed {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
@@ -452,7 +452,7 @@ impl Outside {
     }
 }
 
-/// A process that is to die: everything of it stops where it is, and its connections break.
+/// A simulated process that can be killed: its tasks stop where they are, and its connections break.
 pub struct Doomed {
     pub engine: Engine,
     pub store: Store,
@@ -460,20 +460,20 @@ pub struct Doomed {
 }
 
 impl Doomed {
-    /// Runs an id, without waiting for it.
+    /// Starts a job without waiting for it.
     pub fn start(&self, id: i64) {
         let engine = self.engine.clone();
         self.spawn(async move { engine.run(id).await });
     }
 
-    /// Does something else there.
+    /// Spawns other work on its runtime.
     pub fn spawn<F: Future<Output: Send> + Send + 'static>(&self, work: F) {
-        self.runtime.as_ref().expect("it lives").spawn(work);
+        self.runtime.as_ref().expect("the process is alive").spawn(work);
     }
 
-    /// As `kill -9`.
+    /// Stops it like `kill -9`.
     pub async fn kill(mut self) {
-        let runtime = self.runtime.take().expect("it lives");
+        let runtime = self.runtime.take().expect("the process is alive");
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(10))).await.expect("no panic");
     }
 }
@@ -486,7 +486,7 @@ impl Drop for Doomed {
     }
 }
 
-/// A post as it is stored for a draft.
+/// Returns a draft post.
 pub fn draft(world: World) -> Post {
     new_post(world, PostStatus::Draft)
 }

@@ -1,4 +1,4 @@
-//! A mail server: it takes every mail and writes down what it heard, unless a test has it refuse, hang up or say nothing.
+//! A mail server that accepts and records every mail, unless a test makes it reject, hang up or stop responding.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
-/// A step of the conversation.
+/// A step of the SMTP session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Greeting,
@@ -26,12 +26,12 @@ pub enum Step {
     Sender,
     Recipient,
     Data,
-    /// The whole mail is there.
+    /// The whole mail was received.
     End,
     Quit,
 }
 
-/// What the server does at a step in the place of going along.
+/// The server's action at a step instead of the usual reply.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer {
     Say(&'static str),
@@ -39,7 +39,7 @@ pub enum Answer {
     Silence,
 }
 
-/// A line that a client said, and whether nobody else could read it.
+/// A line from a client, and whether it was encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
     pub line: String,
@@ -53,7 +53,7 @@ enum Tls {
     FromTheStart,
 }
 
-/// The server. Its certificate is signed by itself: nobody trusts it who is not told to.
+/// The server. Its certificate is self-signed, so clients must be configured to trust it.
 pub struct MailServer {
     pub address: SocketAddr,
     certificate: String,
@@ -63,7 +63,7 @@ pub struct MailServer {
 struct State {
     tls: Tls,
     acceptor: TlsAcceptor,
-    /// One of them for each connection, in their order.
+    /// One entry per connection, in order.
     script: Mutex<VecDeque<(Step, Answer)>>,
     heard: Mutex<Vec<Heard>>,
     mails: Mutex<Vec<String>>,
@@ -74,12 +74,12 @@ impl MailServer {
         Self::with(Tls::None).await
     }
 
-    /// It offers STARTTLS.
+    /// Offers STARTTLS.
     pub async fn offering_tls() -> Self {
         Self::with(Tls::Offered).await
     }
 
-    /// TLS from the first byte.
+    /// Uses TLS from the first byte.
     pub async fn speaking_tls() -> Self {
         Self::with(Tls::FromTheStart).await
     }
@@ -104,52 +104,52 @@ impl MailServer {
                 let turn = serving.script.lock().expect("no panic").pop_front();
                 let (state, stream) = (serving.clone(), BufReader::new(Box::new(stream) as Box<dyn Stream>));
                 let encrypted = false;
-                // A client that goes away is the test's to notice.
+                // Session errors are ignored; the test checks the client.
                 tokio::spawn(async move { Session { state, turn, stream, encrypted }.run().await });
             }
         });
         Self { address, certificate: own.cert.pem(), state }
     }
 
-    /// In the next connection that has no part yet, it does this at that step.
+    /// Scripts the next connection without an entry: takes this action at that step.
     pub fn then(&self, step: Step, answer: Answer) {
         self.state.script.lock().expect("no panic").push_back((step, answer));
     }
 
-    /// What it was told, in all connections.
+    /// Returns the lines of all connections.
     pub fn heard(&self) -> Vec<Heard> {
         self.state.heard.lock().expect("no panic").clone()
     }
 
-    /// The mails that it took, as they came, lines ended by `\n`.
+    /// Returns the accepted mails, in order, with lines ended by `\n`.
     pub fn mails(&self) -> Vec<String> {
         self.state.mails.lock().expect("no panic").clone()
     }
 
-    /// What to put into a file for a process that is to trust it.
+    /// Returns the certificate, for a process that must trust it.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// Its place as `CRIER_SMTP_URL` has it: `{}` stands for host and port.
+    /// Returns its URL for `CRIER_SMTP_URL`; `{}` in `form` is replaced by host and port.
     pub fn url(&self, form: &str) -> String {
         form.replace("{}", &format!("localhost:{}", self.address.port()))
     }
 
-    /// The product's client of it.
+    /// Returns the product's mailer for this server.
     pub fn mailer(&self) -> Mailer {
         mailer(&self.url("smtp://{}"))
     }
 }
 
-/// The product's client of a mail server, as it is configured.
+/// Returns the product's mailer for a configured URL.
 pub fn mailer(url: &str) -> Mailer {
     let keys = [("CRIER_SMTP_URL", url), ("CRIER_MAIL_FROM", "Crier für Ann <crier@example.com>")];
     let config = Config::load(&Source::new(keys, None, [("", ""); 0]), Role::Crier).expect("a configuration");
     Mailer::new(&config.mail).expect("a sender").expect("a server")
 }
 
-/// The same, with little patience.
+/// Like `mailer`, with a short timeout.
 pub fn hasty(url: &str) -> Mailer {
     mailer(url).with_timeout(Duration::from_millis(200))
 }
@@ -195,7 +195,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the mail, unless it says that it does not.
+    /// Accepts the mail, unless the script rejects it.
     async fn take(&mut self) -> io::Result<()> {
         let mut mail = String::new();
         loop {
@@ -212,7 +212,7 @@ impl Session {
         self.answer(Step::End, "250 taken").await.map(drop)
     }
 
-    /// Says what the script has for the step, or goes along; gives whether it went along.
+    /// Sends the scripted reply or the usual one; returns whether it was the usual one.
     async fn answer(&mut self, step: Step, usual: &str) -> io::Result<bool> {
         match self.turn.filter(|(at, _)| *at == step) {
             None => self.say(usual).await.map(|()| true),

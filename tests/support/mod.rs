@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers shared by several tests.
 
 pub mod ai_server;
 pub mod app;

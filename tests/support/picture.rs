@@ -1,4 +1,4 @@
-//! Pictures, made for a test.
+//! Pictures generated for tests.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -6,7 +6,7 @@ use std::io::Cursor;
 
 use image::{DynamicImage, ImageFormat, RgbImage};
 
-/// A picture whose pixels all differ a little, the same for the same seed.
+/// Returns a picture whose pixels differ slightly; equal sizes and seeds produce equal pictures.
 pub fn pixels(width: u32, height: u32, seed: u8) -> DynamicImage {
     let byte = |n: u32| (n % 251) as u8;
     RgbImage::from_fn(width, height, |x, y| image::Rgb([byte(x * 7), byte(y * 5), byte(x + y).wrapping_add(seed)]))
@@ -35,7 +35,7 @@ pub fn webp(width: u32, height: u32) -> Vec<u8> {
     encoded(&pixels(width, height, 0), ImageFormat::WebP)
 }
 
-/// A square picture; nothing of it can be packed.
+/// Returns a square picture that cannot be compressed.
 pub fn noise(side: u32) -> Vec<u8> {
     let mut state = 1_u32;
     let pixels = RgbImage::from_fn(side, side, |_, _| {

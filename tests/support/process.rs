@@ -1,5 +1,5 @@
-//! Real processes of Crier, for tests that kill, freeze and starve them: `crier` on SQLite, or the separate ones over
-//! Postgres and Redis, several of a role where a test starts more (`crier-worker#2`).
+//! Real Crier processes, for tests that kill, freeze and starve them: `crier` on SQLite, or the separate processes on
+//! Postgres and Redis, with several of a role if a test starts more (`crier-worker#2`).
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -15,13 +15,13 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteCo
 use super::client::{Client, until};
 use super::servers::{self, TestDatabase, free_port};
 
-/// Which processes there are; as a [`Client`] it talks to them.
+/// A running installation; dereferences to a [`Client`] of it.
 pub struct Installation {
     client: Client,
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
     split: bool,
-    /// How many files a process may have open; `None`: as many as the tests may.
+    /// The limit of open files per process; `None`: the limit of the test process.
     descriptors: Option<u32>,
     running: BTreeMap<String, Running>,
     _database: Option<TestDatabase>,
@@ -29,7 +29,7 @@ pub struct Installation {
 
 struct Running {
     child: Child,
-    /// Where it says how it is.
+    /// The address of its ops endpoints.
     ops: String,
 }
 
@@ -42,7 +42,7 @@ impl Deref for Installation {
     }
 }
 
-/// The program of a process, built beside `crier`.
+/// Returns the path of a binary, built next to `crier`.
 pub fn program(name: &str) -> PathBuf {
     let name = name.split('#').next().unwrap_or(name);
     let path = Path::new(env!("CARGO_BIN_EXE_crier")).with_file_name(name);
@@ -51,27 +51,27 @@ pub fn program(name: &str) -> PathBuf {
 }
 
 impl Installation {
-    /// `crier` on SQLite.
+    /// Starts `crier` on SQLite.
     pub async fn embedded() -> Self {
         Self::embedded_with(&[]).await
     }
 
-    /// The three processes.
+    /// Starts the three processes.
     pub async fn split() -> Self {
         Self::split_with(&[]).await
     }
 
-    /// The same with keys of the configuration.
+    /// Like `embedded`, with configuration keys.
     pub async fn embedded_with(keys: &[(&str, &str)]) -> Self {
         Self::start(false, None, keys).await
     }
 
-    /// `crier` on SQLite, which may have so many files open and no more.
+    /// Like `embedded`, with a limit of open files.
     pub async fn embedded_with_descriptors(descriptors: u32) -> Self {
         Self::start(false, Some(descriptors), &[]).await
     }
 
-    /// The same with keys of the configuration; the servers may be among them.
+    /// Like `split`, with configuration keys, which may include the servers' URLs.
     pub async fn split_with(keys: &[(&str, &str)]) -> Self {
         let (database, redis) = (migrated().await, servers::redis().await);
         let own = [
@@ -113,7 +113,7 @@ impl Installation {
         this
     }
 
-    /// Runs a command of the operator's; gives what it printed.
+    /// Runs an operator command; returns stdout.
     pub fn command(&self, args: &[&str]) -> String {
         let out = Command::new(program("crier"))
             .args(args)
@@ -126,7 +126,7 @@ impl Installation {
         String::from_utf8(out.stdout).expect("text")
     }
 
-    /// The names of the processes that there are at first.
+    /// Returns the names of the processes that are started initially.
     pub fn names(&self) -> Vec<&'static str> {
         if self.split { SPLIT.to_vec() } else { vec!["crier"] }
     }
@@ -135,12 +135,12 @@ impl Installation {
         self.split
     }
 
-    /// The process that has the role (`api`, `worker`, `scheduler`).
+    /// Returns the name of the process with the role (`api`, `worker`, `scheduler`).
     pub fn of(&self, role: &str) -> String {
         if self.split { format!("crier-{role}") } else { "crier".to_owned() }
     }
 
-    /// Starts those that do not run, and waits until they are ready.
+    /// Starts the processes that do not run, and waits until they are ready.
     pub async fn start_all(&mut self) {
         for name in self.names() {
             if !self.running.contains_key(name) {
@@ -149,12 +149,13 @@ impl Installation {
         }
     }
 
-    /// Starts a process, one more of its role where its name has a number (`crier-worker#2`), and waits until it is ready.
+    /// Starts a process and waits until it is ready. A number in the name starts another process of the role
+    /// (`crier-worker#2`).
     pub async fn start_one(&mut self, name: &str) {
         self.start_one_with(name, &[]).await;
     }
 
-    /// The same with keys of its own.
+    /// Like `start_one`, with configuration keys for this process.
     pub async fn start_one_with(&mut self, name: &str, keys: &[(&str, &str)]) {
         let ops = format!("127.0.0.1:{}", free_port());
         let log = std::fs::OpenOptions::new()
@@ -162,7 +163,8 @@ impl Installation {
             .append(true)
             .open(self.dir.path().join(format!("{name}.log")))
             .expect("a log");
-        // A file that is to grow past the limit of [`Installation::limit_files`] is an error then, and no signal that kills.
+        // With `trap '' XFSZ`, a write past the limit of [`Installation::limit_files`] fails instead of killing the
+        // process.
         let child = Command::new("sh")
             .args(["-c", "trap '' XFSZ; ${1:+ulimit -n $1}; exec setpriv --pdeathsig KILL \"$0\""])
             .arg(program(name))
@@ -185,18 +187,18 @@ impl Installation {
         until(&format!("{name} is ready"), || async { (self.readiness(name).await?.0 == 200).then_some(()) }).await;
     }
 
-    /// What `/readyz` of a process answers; `None` where nobody does.
+    /// Returns the `/readyz` response of a process; `None` if it does not respond.
     pub async fn readiness(&self, name: &str) -> Option<(u16, Value)> {
         let (status, body) = self.ask(name, "readyz").await?;
         Some((status, serde_json::from_str(&body).unwrap_or(Value::Null)))
     }
 
-    /// A metric of a process, by its whole name with the labels.
+    /// Returns a metric of a process, by its full name with labels.
     pub async fn metric(&self, name: &str, metric: &str) -> Option<f64> {
         self.metrics(name).await?.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse().ok())
     }
 
-    /// What a process shows as its metrics.
+    /// Returns all metrics of a process.
     pub async fn metrics(&self, name: &str) -> Option<String> {
         Some(self.ask(name, "metrics").await?.1)
     }
@@ -207,7 +209,7 @@ impl Installation {
         Some((answer.status.as_u16(), String::from_utf8(answer.body.to_vec()).ok()?))
     }
 
-    /// `kill -9`.
+    /// Kills a process with `kill -9`.
     pub fn kill(&mut self, name: &str) {
         if let Some(mut running) = self.running.remove(name) {
             running.child.kill().expect("can be killed");
@@ -215,20 +217,20 @@ impl Installation {
         }
     }
 
-    /// SIGTERM; gives the exit status.
+    /// Sends SIGTERM; returns the exit status.
     pub async fn terminate(&mut self, name: &str) -> Option<i32> {
         self.signal(name, "TERM");
         self.ended(name).await
     }
 
-    /// Waits until a process has ended; gives the exit status.
+    /// Waits until a process has ended; returns the exit status.
     pub async fn ended(&mut self, name: &str) -> Option<i32> {
         let mut running = self.running.remove(name)?;
         let look = || std::future::ready(running.child.try_wait().expect("a child"));
         until(&format!("the end of {name}"), look).await.code()
     }
 
-    /// It runs no more until it is thawed, and knows nothing of it.
+    /// Stops a process with SIGSTOP until it is thawed.
     pub fn freeze(&self, name: &str) {
         self.signal(name, "STOP");
     }
@@ -241,7 +243,7 @@ impl Installation {
         servers::signal(&self.running[name].child, signal);
     }
 
-    /// A process can write no more into any file than so many bytes, as if its disks were full by then; `None`: as before.
+    /// Limits the size of files that a process can write, as if its disks were full; `None` removes the limit.
     pub fn limit_files(&self, name: &str, bytes: Option<u32>) {
         let most = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
         let pid = self.running[name].child.id().to_string();
@@ -249,7 +251,7 @@ impl Installation {
         assert!(limit.expect("prlimit runs").success());
     }
 
-    /// None of the processes has ended that no test ended.
+    /// Asserts that no process has ended unexpectedly.
     pub fn assert_all_run(&mut self) {
         for (name, running) in &mut self.running {
             let ended = running.child.try_wait().expect("a child");
@@ -257,7 +259,7 @@ impl Installation {
         }
     }
 
-    /// The memory that a process holds, in MiB.
+    /// Returns the resident memory of a process in MiB.
     pub fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.running[name].child.id()));
         let status = status.expect("it runs");
@@ -265,7 +267,7 @@ impl Installation {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
     }
 
-    /// Changes rows behind everybody's back.
+    /// Executes SQL directly on the database.
     pub async fn execute(&self, sql: &str) {
         let sql = AssertSqlSafe(sql);
         let done = match self.env.get("CRIER_DATABASE_URL") {
@@ -275,12 +277,12 @@ impl Installation {
         done.expect("rows");
     }
 
-    /// One number from the database.
+    /// Returns one number from the database.
     pub async fn number(&self, sql: &'static str) -> i64 {
         self.value(sql).await
     }
 
-    /// One value from the database.
+    /// Returns one value from the database.
     pub async fn value<T>(&self, sql: &'static str) -> T
     where
         T: Send + Unpin,
@@ -299,7 +301,7 @@ impl Installation {
         }
     }
 
-    /// Where the media library's files are.
+    /// Returns the directory of the media library's files.
     pub fn files(&self) -> PathBuf {
         self.dir.path().join("data/files")
     }
@@ -308,7 +310,7 @@ impl Installation {
         format!("sqlite://{}", self.dir.path().join("data/crier.db").display())
     }
 
-    /// What a process wrote, for a failing test's message.
+    /// Returns the log of a process, for failure messages.
     pub fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(format!("{name}.log"))).unwrap_or_default()
     }
@@ -329,7 +331,7 @@ impl Drop for Installation {
     }
 }
 
-/// A database with the schema alone: the processes' own is made by `crier migrate`.
+/// Creates a database with only the schema; `crier migrate` creates the processes' own data.
 async fn migrated() -> TestDatabase {
     servers::postgres(|url| async move {
         let db = crier_common::store::Db::postgres(&url, 2).expect("a URL");

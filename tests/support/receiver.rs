@@ -1,4 +1,4 @@
-//! An endpoint that takes every webhook and writes down what came.
+//! An endpoint that accepts and records every webhook.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,29 +21,29 @@ impl Receiver {
         format!("{}/hook", self.0.uri())
     }
 
-    /// What was heard of each post: the deliveries' ids under the event's name and id.
+    /// Returns the received delivery ids by post and by event (name and id).
     pub async fn heard(&self) -> BTreeMap<i64, BTreeMap<(String, String), BTreeSet<String>>> {
-        let mut heard: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
+        let mut received: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
         for request in self.0.received_requests().await.expect("requests are kept") {
             let header = |name| request.headers[name].to_str().expect("text").to_owned();
             let body: Value = serde_json::from_slice(&request.body).expect("JSON");
             let post = body["data"]["post_id"].as_i64().expect("a post");
             let event = (header("X-Webhook-Event"), header("X-Webhook-Event-Id"));
-            heard.entry(post).or_default().entry(event).or_default().insert(header("X-Webhook-Delivery-Id"));
+            received.entry(post).or_default().entry(event).or_default().insert(header("X-Webhook-Delivery-Id"));
         }
-        heard
+        received
     }
 
-    /// Waits until every one of the posts was heard of. Each of them by one event of that name, and that under one
-    /// delivery's id, however often it came.
+    /// Waits until every post was reported. Asserts one event with this name per post, under one delivery id, however
+    /// often it was received.
     pub async fn heard_once(&self, event: &str, posts: &[i64]) {
-        let heard = until(&format!("{event} of every post"), || async {
-            let heard = self.heard().await;
-            posts.iter().all(|post| heard.contains_key(post)).then_some(heard)
+        let received = until(&format!("{event} of every post"), || async {
+            let received = self.heard().await;
+            posts.iter().all(|post| received.contains_key(post)).then_some(received)
         })
         .await;
         for post in posts {
-            let events = &heard[post];
+            let events = &received[post];
             assert_eq!(events.len(), 1, "post {post}: {events:?}");
             for ((name, _), deliveries) in events {
                 assert_eq!((name.as_str(), deliveries.len()), (event, 1), "post {post}: {events:?}");

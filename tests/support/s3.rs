@@ -1,5 +1,5 @@
-//! A bucket of S3's kind in this process, which looks at every request's signature: the files lie in a directory, where a
-//! test can see them.
+//! An in-process S3-compatible bucket that verifies the signature of every request. Its files are in a directory that a
+//! test can inspect.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -21,18 +21,18 @@ pub const KEY_ID: &str = "AKIDOFTHETESTS";
 pub const SECRET: &str = "secret-of-the-tests";
 const BUCKET: &str = "pictures";
 
-/// What becomes of requests.
+/// The scripted behavior of the server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mood {
-    /// Connections are cut, and new ones closed at once.
+    /// Cuts connections, and closes new ones at once.
     away: bool,
-    /// Files that are put wait before they are looked at.
+    /// Blocks PUT requests before they are processed.
     holding: bool,
-    /// How many have come to wait.
+    /// The number of requests that were blocked.
     held: usize,
 }
 
-/// The server; it goes with this value.
+/// The server; it stops when dropped.
 pub struct S3Server {
     endpoint: String,
     mood: Arc<watch::Sender<Mood>>,
@@ -46,7 +46,7 @@ impl Drop for S3Server {
 }
 
 impl S3Server {
-    /// With a bucket whose files lie below `root`.
+    /// Starts a server whose bucket stores its files below `root`.
     pub async fn start(root: &Path) -> Self {
         std::fs::create_dir_all(root.join(BUCKET)).expect("a bucket");
         let files = s3s_fs::FileSystem::new(root).expect("a file system");
@@ -75,17 +75,17 @@ impl S3Server {
         config::Storage::S3(self.config())
     }
 
-    /// Cuts all connections, and closes new ones at once; or no longer.
+    /// Cuts all connections and closes new ones at once, or stops doing so.
     pub fn set_away(&self, away: bool) {
         self.mood.send_modify(|mood| mood.away = away);
     }
 
-    /// From now on files that are put wait; or they go on.
+    /// Blocks PUT requests, or releases them.
     pub fn hold_puts(&self, holding: bool) {
         self.mood.send_modify(|mood| mood.holding = holding);
     }
 
-    /// Until one waits.
+    /// Waits until a PUT request is blocked.
     pub async fn until_held(&self) {
         self.mood.subscribe().wait_for(|mood| mood.held > 0).await.expect("the server is there");
     }

@@ -1,4 +1,4 @@
-//! A kind that does what a test says, standing in for the no-op.
+//! A scripted job kind that replaces the no-op.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -15,16 +15,16 @@ use tokio::task::JoinHandle;
 use super::fake_platform::Gate;
 use super::jobs::TestWorker;
 
-/// What one job of the scripted kind does, by its subject.
+/// The behavior of one scripted job, selected by its subject.
 #[derive(Clone)]
 pub enum Act {
     End(Outcome),
-    /// Waits at the gate, in a call or not.
+    /// Waits at the gate; `WaitInCall` waits inside a call.
     Wait(Arc<Gate>),
     WaitInCall(Arc<Gate>),
-    /// At the first gate by its first run, at the second by any other.
+    /// The first attempt waits at the first gate, later attempts at the second.
     WaitTwice(Arc<Gate>, Arc<Gate>),
-    /// Its end fails so often, then is done.
+    /// Storing the result fails this many times, then succeeds.
     Refuse(Arc<AtomicUsize>, Refusal),
 }
 
@@ -81,25 +81,25 @@ impl Ending for Refused {
     }
 }
 
-/// An engine that knows this kind alone; a job that is not told of is done at once.
+/// Returns an engine with only this kind; jobs without an entry are done at once.
 pub fn scripted(w: &TestWorker, acts: impl IntoIterator<Item = (i64, Act)>) -> Engine {
     Engine::new(w.store.clone(), Registry::of([Arc::new(Scripted(acts.into_iter().collect())) as Arc<dyn Job>]), 64)
 }
 
-/// A job of the kind that nobody was rung for.
+/// Enqueues a job of the kind and drops its notification.
 pub async fn noop(w: &TestWorker, subject: i64) -> i64 {
     let id = w.job(Kind::Noop, subject, None).await;
     w.s.bell.take();
     id
 }
 
-/// Runs an id, without waiting for it.
+/// Starts a job without waiting for it.
 pub fn start(engine: &Engine, id: i64) -> JoinHandle<bool> {
     let engine = engine.clone();
     tokio::spawn(async move { engine.run(id).await })
 }
 
-/// Runs three jobs whose ends meet in one batch; the middle one's fails so often.
+/// Runs three jobs whose results are stored in one batch; storing the middle one fails `times` times.
 pub async fn three_with_a_bad_one(w: &TestWorker, times: usize, how: Refusal) -> [State; 3] {
     let left = Arc::new(AtomicUsize::new(times));
     let engine = scripted(w, [(2, Act::Refuse(left, how))]);

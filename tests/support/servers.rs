@@ -1,8 +1,7 @@
-//! Databases for tests: each test has a Postgres database and a Redis database of its own, empty but for the schema, on the
+//! Databases for tests: each test has its own Postgres database and Redis database, empty except for the schema, on the
 //! servers that `./scripts/test` starts.
 //!
-//! Nothing here is shared between tests in memory, so it is the same whether they run as threads of one process or as
-//! processes of their own.
+//! No state is shared in memory, so tests can run as threads of one process or as separate processes.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -13,8 +12,8 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-/// A port that nobody listens at, for a process that is to listen at it, and again after a restart: below the range from
-/// which the system lends ports to connections, and below that of `scripts/servers`.
+/// Returns an unused port that a process can bind, and bind again after a restart: below the system's ephemeral port
+/// range, and below the ports of `scripts/servers`.
 pub fn free_port() -> u16 {
     loop {
         let port = 10_000 + u16::try_from(RandomState::new().build_hasher().finish() % 10_000).expect("it is small");
@@ -33,7 +32,7 @@ pub struct TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // The runtime of the test may be on its way out, or block this thread: one of its own is always there.
+        // The test's runtime may be shutting down or block this thread, so use a separate runtime.
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async { execute(&mut connect().await, sql).await })
@@ -45,15 +44,15 @@ impl Drop for TestDatabase {
     }
 }
 
-/// A database with the schema in it. `migrate` makes the schema in the database whose URL it is given; it is called once for
-/// all tests (and again when a migration has changed), the other databases are copies.
+/// Returns a database with the schema. `migrate` creates the schema in the database at the given URL. It is called once
+/// for all tests (and again when a migration has changed); the other databases are copies.
 pub async fn postgres<F>(migrate: impl FnOnce(String) -> F) -> TestDatabase
 where
     F: Future<Output = ()>,
 {
     let template = format!("schema_{:016x}", schema_hash());
     let mut admin = connect().await;
-    // Under no lock, as almost always the template is there.
+    // No lock: the template almost always exists.
     if !exists(&mut admin, &template).await {
         make_template(&mut admin, &template, migrate).await;
     }
@@ -81,7 +80,7 @@ async fn make_template<F>(admin: &mut PgConnection, template: &str, migrate: imp
 where
     F: Future<Output = ()>,
 {
-    // Other tests, in this process or another, wait here for the first one; the lock ends with the connection.
+    // Other tests, in this process or another, wait here for the first one; the lock is released with the connection.
     let mut lock = connect().await;
     execute(&mut lock, "SELECT pg_advisory_lock(4021)".to_owned()).await.expect("a lock");
     if !exists(admin, template).await {
@@ -91,7 +90,7 @@ where
         }
         migrate(with_database(&draft)).await;
         for sql in [
-            // Nobody may be connected when it is renamed and copied; a pool may still be closing.
+            // Rename and copy allow no open connections; a pool may still be closing.
             format!("ALTER DATABASE {draft} ALLOW_CONNECTIONS false"),
             format!("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{draft}'"),
             format!("ALTER DATABASE {draft} RENAME TO {template}"),
@@ -101,15 +100,15 @@ where
     }
 }
 
-/// The URL of a Redis database that no other test has. Publish and subscribe are not divided by database: whoever
-/// subscribes must choose channels of its own (the number at the URL's end is unique).
+/// Returns the URL of a Redis database that no other test uses. Pub/sub is not separated by database, so subscribers
+/// must use their own channels (the number at the end of the URL is unique).
 pub async fn redis() -> String {
     let base = variable("CRIER_TEST_REDIS_URL");
     let base = base.trim_end_matches('/');
     let client = redis::Client::open(format!("{base}/0")).expect("CRIER_TEST_REDIS_URL is a URL");
     let mut connection = client.get_multiplexed_async_connection().await.expect("the Redis of the tests answers");
     let number: u64 = redis::cmd("INCR").arg("crier:tests").query_async(&mut connection).await.expect("a number");
-    // `./scripts/test` makes 10,000 databases; 0 is where they are counted.
+    // `./scripts/test` configures 10,000 databases; database 0 contains the counter.
     let url = format!("{base}/{}", 1 + number % 9_999);
     let mut own = redis::Client::open(url.as_str())
         .expect("a URL")
@@ -120,17 +119,17 @@ pub async fn redis() -> String {
     url
 }
 
-/// A Redis server of one test, for tests that stop it. Its data is in memory only. It ends with this value, and with the
-/// thread that started it.
+/// A Redis server of one test, for tests that stop it. Its data is only in memory. It ends with this value, and with
+/// the thread that started it.
 pub struct RedisServer {
     port: u16,
     child: Child,
 }
 
 impl RedisServer {
-    /// Starts a server on a free port and waits until it answers.
+    /// Starts a server on a free port and waits until it responds.
     pub fn start() -> Self {
-        // Free a moment ago; on the rare day when somebody else was faster, another.
+        // The port was free a moment ago; try another one if it was taken meanwhile.
         for _ in 0..5 {
             let port = free_port();
             if let Some(child) = spawn_redis(port) {
@@ -144,20 +143,20 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
-    /// One command.
+    /// Runs one command.
     pub async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let client = redis::Client::open(self.url()).expect("a URL");
         let mut connection = client.get_multiplexed_async_connection().await.expect("Redis answers");
         redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.expect("an answer")
     }
 
-    /// Kills it at once; what it held is lost.
+    /// Kills it at once; its data is lost.
     pub fn stop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// It answers nobody until it is thawed; connections to it are still taken.
+    /// Stops it from responding until thawed; connections to it are still accepted.
     pub fn freeze(&self) {
         signal(&self.child, "STOP");
     }
@@ -166,7 +165,7 @@ impl RedisServer {
         signal(&self.child, "CONT");
     }
 
-    /// Starts it again, empty, on the same port.
+    /// Restarts it, empty, on the same port.
     pub fn restart(&mut self) {
         self.stop();
         self.child = spawn_redis(self.port).expect("the port is still free");
@@ -187,10 +186,10 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Of the user `crier`.
+    /// The password of the user `crier`.
     const PASSWORD: &str = "correct-horse-battery";
 
-    /// Makes a server on a free port and waits until it answers.
+    /// Creates a server on a free port and waits until it responds.
     pub fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("password");
@@ -216,7 +215,7 @@ impl PostgresServer {
         format!("postgres://crier:{}@127.0.0.1:{}/postgres", Self::PASSWORD, self.port)
     }
 
-    /// `pg_ctl stop -m fast`: it breaks off what runs, and closes in order.
+    /// `pg_ctl stop -m fast`: aborts open transactions and shuts down cleanly.
     pub fn stop_fast(&mut self) {
         self.end("INT");
     }
@@ -231,7 +230,7 @@ impl PostgresServer {
         self.child.wait().expect("ends");
     }
 
-    /// Starts it again on the same port, with what it holds.
+    /// Restarts it on the same port with its data.
     pub fn restart(&mut self) {
         self.child = spawn_postgres(self.dir.path(), self.port);
     }
@@ -245,13 +244,13 @@ impl Drop for PostgresServer {
     }
 }
 
-/// Postgres refuses to run as root: root lends it the user of the package.
+/// Postgres refuses to run as root, so root runs it as the package's user.
 fn postgres_user() -> Option<&'static str> {
     let uid = Command::new("id").arg("-u").output().expect("id runs").stdout;
     (uid.trim_ascii() == b"0").then_some("postgres")
 }
 
-/// A program of the server, which Debian does not put on the path.
+/// Returns a server program, which Debian does not put on the path.
 fn postgres_command(name: &str, dir: &Path) -> Command {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();
@@ -272,7 +271,7 @@ fn spawn_postgres(dir: &Path, port: u16) -> Child {
         .arg(port.to_string())
         .arg("-k")
         .arg(dir)
-        // Not durable against a power cut, which no test makes; what was committed outlives a crash of the server.
+        // Not durable against power failure, which no test simulates; committed data survives a crash of the server.
         .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=150"])
         .args(["-c", "dynamic_shared_memory_type=mmap"])
         .stdout(Stdio::null())
@@ -325,7 +324,7 @@ fn spawn_redis(port: u16) -> Option<Child> {
     None
 }
 
-/// Sends a signal by its name.
+/// Sends a signal by name.
 pub fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
     assert!(sent.expect("kill runs").success(), "no process for SIG{name}");
@@ -342,11 +341,11 @@ async fn connect() -> PgConnection {
 }
 
 async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
-    // Made of names that were made here.
+    // Contains only names that were generated here.
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.map(drop)
 }
 
-/// The URL of another database on the same server.
+/// Returns the URL of another database on the same server.
 fn with_database(name: &str) -> String {
     let url = variable("CRIER_TEST_PG_URL");
     let (address, query) = url.split_once('?').map_or((url.as_str(), None), |(address, query)| (address, Some(query)));
@@ -357,7 +356,7 @@ fn with_database(name: &str) -> String {
     }
 }
 
-/// Changes with the migrations, so that a server that outlives a run never hands out an old schema.
+/// Returns a hash that changes with the migrations, so that a server that outlives a run never provides an old schema.
 fn schema_hash() -> u64 {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/postgres");
     let mut files: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -371,7 +370,7 @@ fn schema_hash() -> u64 {
 }
 
 mod tests {
-    //! Of what the other tests stand on.
+    //! Tests of the infrastructure that the other tests depend on.
 
     use redis::AsyncCommands;
 
@@ -384,7 +383,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_test_has_a_copy_of_the_schema_that_goes_with_it() {
-        // Not `postgres`: the template of the other tests is their migrations', not this one.
+        // Not `postgres`: the other tests' template is created by their migrations, not by this one.
         let mut admin = connect().await;
         let template = format!("selftest_{:016x}", RandomState::new().build_hasher().finish());
         tokio::join!(make_template_alone(&template), make_template_alone(&template), make_template_alone(&template));

@@ -1,6 +1,5 @@
-//! WordPress sites that do with a post what the test says: take it, sit on it, refuse it for a while. They take the same
-//! post twice if it is sent twice: what a test is to find out. They live on a thread of their own, so that a test that
-//! waits for a process holds up none of them.
+//! Scripted WordPress sites: they accept a post, hold it, or reject it for a while. They do not deduplicate posts, so
+//! that tests can detect duplicates. They run on their own thread, so a test that blocks does not delay them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,28 +11,28 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What becomes of a post that is sent.
+/// The behavior for a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     Take,
-    /// Takes it after a fifth of a second, so that some are always under way.
+    /// Accepts it after 200 ms, so that some requests are always in flight.
     Slowly,
-    /// Takes it, and answers when it is released.
+    /// Accepts it, and responds when released.
     TakeAndHold,
-    /// Takes it and answers when it is released; never where the caller has gone by then.
+    /// Accepts it and responds when released; never accepts it if the client disconnects first.
     Hold,
-    /// Never takes it, and never answers.
+    /// Never accepts it and never responds.
     Lose,
-    /// Refuses it, and asks to be asked again after so many seconds.
+    /// Rejects it, with a `Retry-After` of this many seconds.
     Later(u32),
 }
 
-/// What stands for the text of a picture that is uploaded.
+/// The recorded text of an uploaded picture.
 pub const PICTURE: &str = "(a picture)";
 
 const SLOWLY: Duration = Duration::from_millis(200);
 
-/// A post on a site, or a call to make one.
+/// A post on a site, or a request to create one.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub text: String,
@@ -59,12 +58,12 @@ struct Shared {
 pub struct Sites {
     base: String,
     shared: Arc<Shared>,
-    /// The thread ends with it.
+    /// Ends the thread when dropped.
     _open: watch::Sender<()>,
 }
 
 impl Sites {
-    /// They take every post.
+    /// Starts sites that accept every post.
     pub fn start() -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a listener");
@@ -83,43 +82,43 @@ impl Sites {
         Self { base, shared, _open: open }
     }
 
-    /// The address of a site.
+    /// Returns the URL of a site.
     pub fn url(&self, n: usize) -> String {
         format!("{}/s{n}", self.base)
     }
 
-    /// What they do from now on with a post of this text that is sent for the n-th time, from 1.
+    /// Sets the behavior for a post with this text on its n-th request, from 1.
     pub fn say(&self, rule: impl Fn(&str, usize) -> Then + Send + 'static) {
         self.state().rule = Box::new(rule);
     }
 
-    /// They take every post again, and answer what they hold.
+    /// Accepts every post again and responds to held requests.
     pub fn release(&self) {
         self.say(|_, _| Then::Take);
         self.shared.released.send_modify(|n| *n += 1);
     }
 
-    /// The posts on all sites.
+    /// Returns the posts on all sites.
     pub fn posts(&self) -> Vec<Sent> {
         self.state().posts.clone()
     }
 
-    /// How many posts of this text there are.
+    /// Returns the number of posts with this text.
     pub fn count(&self, text: &str) -> usize {
         self.state().posts.iter().filter(|sent| sent.text.contains(text)).count()
     }
 
-    /// Every call to make a post of this text.
+    /// Returns every request to create a post with this text.
     pub fn calls(&self, text: &str) -> Vec<Sent> {
         self.state().calls.iter().filter(|sent| sent.text.contains(text)).cloned().collect()
     }
 
-    /// How many calls of this text wait for an answer.
+    /// Returns the number of requests with this text that wait for a response.
     pub fn held(&self, text: &str) -> usize {
         self.state().held.iter().filter(|held| held.contains(text)).count()
     }
 
-    /// Each of the texts is there, and there once.
+    /// Asserts that each text was posted exactly once.
     pub fn each_once(&self, texts: &[String]) {
         for text in texts {
             assert_eq!(self.count(text), 1, "{text}");
@@ -145,7 +144,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// One request a connection; `None` where the caller went away.
+/// Handles one request per connection; returns `None` if the client disconnected.
 async fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
     let (method, path, body) = request(&mut stream).await?;
     let (path, query) = path.split_once('?').unwrap_or((&path, ""));
@@ -159,7 +158,7 @@ async fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
                 state.posts.iter().filter(|p| p.site == site && p.slug == slug).map(record).collect();
             (200, String::new(), Value::from(found))
         }
-        // A picture: called by that word, it is dealt with as a post is.
+        // An uploaded picture is handled like a post with this text.
         ("POST", "wp-json/wp/v2/media") => {
             publish(&mut stream, shared, site, &json!({ "title": PICTURE, "slug": PICTURE })).await?
         }
@@ -228,12 +227,12 @@ fn record(post: &Sent) -> Value {
     json!({ "id": 1, "link": format!("https://{}.example/{}/", post.site, post.slug), "slug": post.slug })
 }
 
-/// Until the caller hangs up, or dies.
+/// Waits until the client disconnects.
 async fn gone(stream: &mut TcpStream) {
     while stream.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {}
 }
 
-/// Method, path and body.
+/// Reads method, path and body.
 async fn request(stream: &mut TcpStream) -> Option<(String, String, Value)> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {

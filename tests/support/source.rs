@@ -1,5 +1,4 @@
-//! A web server that pictures are imported from. It says to each request what the test says: any bytes, so that they need not
-//! be an answer at all.
+//! A web server that pictures are imported from. Its responses are raw bytes, which need not be valid HTTP.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -14,25 +13,25 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::fake_platform::Gate;
 
-/// What becomes of a request. The connection ends behind it.
+/// The response to a request. The connection is closed afterwards.
 #[derive(Clone)]
 pub enum Say {
-    /// These bytes.
+    /// Sends these bytes.
     This(Vec<u8>),
-    /// The same once the test lets it through.
+    /// Sends these bytes once the test opens the gate.
     After(Arc<Gate>, Vec<u8>),
-    /// These bytes, and never an end.
+    /// Sends these bytes and never closes the connection.
     Stall(Vec<u8>),
 }
 
-/// What is said by the path that is asked for.
+/// Selects the response by path.
 type Rule = Box<dyn Fn(&str) -> Say + Send>;
 
 #[derive(Default)]
 struct State {
-    /// One after the other, the last one for ever.
+    /// Used in order; the last one is repeated.
     says: Mutex<VecDeque<Say>>,
-    /// Before them, where there is one.
+    /// Takes precedence over the queue, if set.
     rule: Mutex<Option<Rule>>,
     heard: Mutex<Vec<String>>,
 }
@@ -62,24 +61,24 @@ impl Source {
         Self { port, state }
     }
 
-    /// One that says these.
+    /// Starts a server with these responses.
     pub async fn saying(says: impl IntoIterator<Item = Say>) -> Self {
         let this = Self::start().await;
         this.says(says);
         this
     }
 
-    /// One that says this to everybody.
+    /// Starts a server that always sends this response.
     pub async fn with(answer: Vec<u8>) -> Self {
         Self::saying([Say::This(answer)]).await
     }
 
-    /// From now on.
+    /// Replaces the responses.
     pub fn says(&self, says: impl IntoIterator<Item = Say>) {
         *self.state.says.lock().expect("no panic") = says.into_iter().collect();
     }
 
-    /// From now on, by the path.
+    /// Sets the response by path.
     pub fn rule(&self, rule: impl Fn(&str) -> Say + Send + 'static) {
         *self.state.rule.lock().expect("no panic") = Some(Box::new(rule));
     }
@@ -88,12 +87,12 @@ impl Source {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// The heads of the requests, in their order.
+    /// Returns the heads of the requests, in order.
     pub fn heard(&self) -> Vec<String> {
         self.state.heard.lock().expect("no panic").clone()
     }
 
-    /// The paths that were asked for.
+    /// Returns the requested paths.
     pub fn paths(&self) -> Vec<String> {
         self.heard().iter().map(|head| head.split(' ').nth(1).unwrap_or_default().to_owned()).collect()
     }
@@ -104,7 +103,7 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
             Ok(byte) => head.push(byte),
-            // Not HTTP, or gone.
+            // Not HTTP, or disconnected.
             Err(_) => return,
         }
     }
@@ -127,7 +126,7 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
     let _ = stream.shutdown().await;
 }
 
-/// An answer with a body, whole.
+/// Returns a complete response with a body.
 pub fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
@@ -145,7 +144,7 @@ pub fn redirect(to: &str) -> Vec<u8> {
     answer("302 Found", &format!("Location: {to}\r\n"), b"")
 }
 
-/// A body whose length is not announced.
+/// Returns a chunked response, which has no content length.
 pub fn chunked(body: &[u8]) -> Vec<u8> {
     let mut out = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n".to_vec();
     for chunk in body.chunks(64 << 10) {
@@ -157,14 +156,14 @@ pub fn chunked(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A body that is small on its way.
+/// Returns a response with a gzip-compressed body.
 pub fn gzipped(body: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(body).expect("it is packed");
     answer("200 OK", "Content-Encoding: gzip\r\n", &packed.finish().expect("it is packed"))
 }
 
-/// An answer that announces more than comes.
+/// Returns a response that announces more bytes than it contains.
 pub fn cut_off(body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), &body[..body.len() / 2]].concat()

@@ -1,7 +1,7 @@
-//! A store for one test, on either engine, with what a test puts into it first.
+//! A store for one test, on either engine, with fixtures.
 //!
-//! A test is a plain function that takes a [`TestStore`]; a line in [`on_both!`] at the head of its file makes two tests of
-//! it, `…::sqlite` and `…::postgres`. The clock stands still until the test moves it, and the bell writes down what was rung.
+//! A test is a function that takes a [`TestStore`]. List it in [`on_both!`] at the top of its file to create two tests,
+//! `…::sqlite` and `…::postgres`. The clock is manual, and the notifier records notifications.
 
 #![allow(dead_code, reason = "a part of the tests uses a part of it")]
 
@@ -32,7 +32,7 @@ use tempfile::TempDir;
 use super::s3::S3Server;
 use super::servers::{self, TestDatabase};
 
-/// Makes two tests of each function: one on SQLite, one on Postgres.
+/// Creates two tests for each function: one on SQLite, one on Postgres.
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -50,7 +50,7 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// Makes four tests of each function: both engines, each with files in a directory and in a bucket.
+/// Creates four tests for each function: both engines, each with files in a directory and in a bucket.
 macro_rules! on_both_storages {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -80,29 +80,29 @@ macro_rules! on_both_storages {
 }
 pub(crate) use on_both_storages;
 
-/// When every test begins: a whole second, and not the first of a month.
+/// The start time of every test: a whole second, and not the first of a month.
 pub fn start() -> DateTime<Utc> {
     DateTime::from_timestamp(1_781_000_000, 0).expect("a time")
 }
 
-/// Writes down what was rung.
+/// A notifier that records notifications.
 #[derive(Debug, Default)]
 pub struct RecordingBell(Mutex<Vec<Ring>>);
 
 impl Bell for RecordingBell {
     fn ring(&self, rings: &[Ring]) {
-        self.0.lock().expect("no test panics while it rings").extend_from_slice(rings);
+        self.0.lock().expect("no test panics while it notifies").extend_from_slice(rings);
     }
 }
 
 impl RecordingBell {
-    /// The ids rung since the last call, in their order.
+    /// Returns the ids notified since the last call, in order.
     pub fn take(&self) -> Vec<i64> {
-        self.0.lock().expect("no test panics while it rings").drain(..).map(|ring| ring.id).collect()
+        self.0.lock().expect("no test panics while it notifies").drain(..).map(|ring| ring.id).collect()
     }
 }
 
-/// What holds the database; it goes with this value.
+/// Owns the database; removes it when dropped.
 enum Keep {
     File(TempDir),
     Database(TestDatabase),
@@ -163,18 +163,18 @@ impl TestStore {
         Self { store: Store::new(db, clock.clone(), cipher(), bell.clone()), clock, bell, keep, files, bucket: None }
     }
 
-    /// The same with a bucket of S3's kind in the place of the directory.
+    /// Uses an S3-compatible bucket instead of the directory.
     pub async fn on_s3(mut self) -> Self {
         self.bucket = Some(S3Server::start(self.files.path()).await);
         self
     }
 
-    /// The bucket of [`TestStore::on_s3`].
+    /// Returns the bucket of [`TestStore::on_s3`].
     pub fn bucket(&self) -> Option<&S3Server> {
         self.bucket.as_ref()
     }
 
-    /// Takes the storage away, as when a disk is not mounted or a bucket is not reached; or brings it back.
+    /// Makes the storage unavailable, like an unmounted disk or an unreachable bucket, or available again.
     pub fn set_storage_away(&self, away: bool) {
         if let Some(bucket) = &self.bucket {
             return bucket.set_away(away);
@@ -184,7 +184,7 @@ impl TestStore {
         std::fs::rename(from, to).expect("the folder is moved");
     }
 
-    /// The media library, shown under this address.
+    /// Returns the media library, served under this URL.
     pub fn library(&self, public_url: &str) -> Library {
         let directory = || config::Storage::Directory(self.files.path().to_owned());
         let storage =
@@ -192,12 +192,12 @@ impl TestStore {
         Library::new(storage, &MediaConfig::default(), public_url)
     }
 
-    /// Where the library's files are.
+    /// Returns the directory of the library's files.
     pub fn files(&self) -> &Path {
         self.files.path()
     }
 
-    /// The names of all files in the storage, in order, half written ones among them.
+    /// Returns the sorted names of all files in the storage, including partially written ones.
     pub fn stored(&self) -> Vec<String> {
         let (mut names, mut folders) = (Vec::new(), vec![self.files.path().to_owned()]);
         while let Some(folder) = folders.pop() {
@@ -205,7 +205,7 @@ impl TestStore {
                 let (path, name) = entry.map(|e| (e.path(), e.file_name())).expect("an entry");
                 match name.into_string().expect("a name") {
                     _ if path.is_dir() => folders.push(path),
-                    // The bucket's own notes.
+                    // Metadata of the bucket.
                     name if name.starts_with('.') => {}
                     name => names.push(name),
                 }
@@ -215,7 +215,7 @@ impl TestStore {
         names
     }
 
-    /// Another process on the same database: its own connections and its own silent bell, the same clock.
+    /// Opens the database like another process: own connections, own silent notifier, same clock.
     pub async fn another(&self) -> Store {
         let db = match &self.keep {
             Keep::File(dir) => Db::sqlite(&dir.path().join("crier.db")).await.expect("a file"),
@@ -224,7 +224,7 @@ impl TestStore {
         Store::new(db, self.clock.clone(), cipher(), Arc::<RecordingBell>::default())
     }
 
-    /// The same, its connections being of another runtime.
+    /// Like `another`, with connections on another runtime.
     pub async fn another_on(&self, runtime: &tokio::runtime::Runtime) -> Store {
         let (place, postgres, clock) = (self.place(), self.is_postgres(), self.clock.clone());
         let open = async move {
@@ -237,7 +237,7 @@ impl TestStore {
         runtime.spawn(open).await.expect("a store")
     }
 
-    /// Where the database is: a file's path or a URL.
+    /// Returns the file path or URL of the database.
     pub fn place(&self) -> String {
         match &self.keep {
             Keep::File(dir) => dir.path().join("crier.db").display().to_string(),
@@ -257,12 +257,12 @@ impl TestStore {
         self.clock.advance(TimeDelta::seconds(seconds));
     }
 
-    /// A unit of work that is committed.
+    /// Runs a unit of work and commits it.
     pub async fn write<T>(&self, work: impl AsyncFnOnce(&mut Tx) -> Result<T>) -> T {
         self.try_write(work).await.expect("the work succeeds")
     }
 
-    /// The same, where an error is what is looked for.
+    /// Like `write`, but returns errors.
     pub async fn try_write<T>(&self, work: impl AsyncFnOnce(&mut Tx) -> Result<T>) -> Result<T> {
         let mut tx = self.store.begin().await.expect("a transaction");
         let out = work(&mut tx).await?;
@@ -270,7 +270,7 @@ impl TestStore {
         Ok(out)
     }
 
-    /// A unit of work that is given up.
+    /// Runs a unit of work and rolls it back.
     pub async fn discard<T>(&self, work: impl AsyncFnOnce(&mut Tx) -> Result<T>) -> T {
         let mut tx = self.store.begin().await.expect("a transaction");
         let out = work(&mut tx).await.expect("the work succeeds");
@@ -282,7 +282,7 @@ impl TestStore {
         self.store.read().await.expect("a connection")
     }
 
-    /// Runs a statement of the test's own.
+    /// Executes a SQL statement.
     pub async fn sql(&self, sql: impl Into<String>) {
         let sql = sqlx::AssertSqlSafe(sql.into());
         match self.store.db() {
@@ -292,12 +292,12 @@ impl TestStore {
         .expect("the test's statement runs");
     }
 
-    /// The one number that a query of the test's own gives.
+    /// Returns the single number of a query.
     pub async fn number(&self, sql: impl Into<String>) -> i64 {
         self.value(sql).await
     }
 
-    /// The one value that a query of the test's own gives.
+    /// Returns the single value of a query.
     pub async fn value<T>(&self, sql: impl Into<String>) -> T
     where
         T: Send + Unpin,
@@ -309,7 +309,7 @@ impl TestStore {
             Db::Pg(pool) => sqlx::query_scalar(sql).fetch_one(pool).await,
             Db::Sqlite { writer, .. } => sqlx::query_scalar(sql).fetch_one(writer).await,
         }
-        .expect("the test's query gives a value")
+        .expect("the test's query returns a value")
     }
 
     pub async fn workspace(&self) -> i64 {
@@ -340,14 +340,14 @@ impl TestStore {
         World { workspace, user, brand: self.brand(workspace, user).await }
     }
 
-    /// A live key with all scopes: its id.
+    /// Creates a live key with all scopes; returns its id.
     pub async fn key(&self, user: i64) -> i64 {
         let key = self.write(async |tx| keys::create(tx, user, KeyMode::Live, &Scopes::all()).await).await;
         let caller = keys::authenticate(&mut self.conn().await, &key).await.expect("the key can be looked up");
         caller.expect("the key is there").key_id
     }
 
-    /// An account attached to the brand, whose token is `token`.
+    /// Creates an account with this token, attached to the brand.
     pub async fn account(&self, world: World, external_id: &str, token: &str) -> SocialAccount {
         self.write(async |tx| {
             let made = accounts::save(tx, world.workspace, &new_account(external_id, token)).await?;
@@ -357,21 +357,21 @@ impl TestStore {
         .await
     }
 
-    /// A post that is publishing, with a pending target for each account.
+    /// Creates a publishing post with a pending target for each account.
     pub async fn post(&self, world: World, accounts: &[i64]) -> (i64, Vec<i64>) {
         self.write(async |tx| {
             let post = posts::insert(tx, &new_post(world, PostStatus::Publishing)).await?;
             let mut made = Vec::new();
             for (position, account) in (0..).zip(accounts) {
-                let wish = Wish::default();
-                made.push(targets::insert(tx, post, *account, Platform::Sandbox, position, &wish).await?);
+                let overrides = Wish::default();
+                made.push(targets::insert(tx, post, *account, Platform::Sandbox, position, &overrides).await?);
             }
             Ok((post, made))
         })
         .await
     }
 
-    /// An active endpoint of the user.
+    /// Creates an active endpoint of the user.
     pub async fn webhook(&self, user: i64, events: &[EventName]) -> Webhook {
         let secret = SecretString::from("whsec_of_the_tests");
         let new = NewWebhook {
@@ -384,7 +384,7 @@ impl TestStore {
         self.write(async |tx| webhooks::create(tx, user, &new).await).await
     }
 
-    /// Enqueues a job that is due.
+    /// Enqueues a due job.
     pub async fn job(&self, kind: Kind, subject: i64, lane: Option<&str>) -> i64 {
         self.job_at(kind, subject, lane, self.clock.now()).await
     }
@@ -395,14 +395,14 @@ impl TestStore {
         self.write(async |tx| jobs::enqueue(tx, &job).await).await.expect("the subject has no other job")
     }
 
-    /// Claims in a transaction of its own.
+    /// Claims in its own transaction.
     pub async fn claim(&self, ids: &[i64], worker: &str) -> Vec<Claimed> {
         let mut claimed = self.write(async |tx| engine::claim(tx, ids, worker).await).await;
         claimed.sort_by_key(|job| job.id);
         claimed
     }
 
-    /// Settles in a transaction of its own; rolls back where the lease was lost.
+    /// Settles in its own transaction; rolls back if the lease was lost.
     pub async fn settle(&self, job: &Claimed, outcome: Outcome) -> bool {
         let mut tx = self.store.begin().await.expect("a transaction");
         let held = engine::settle(&mut tx, &[(job, outcome)]).await.expect("it can be settled");
@@ -412,7 +412,7 @@ impl TestStore {
         held
     }
 
-    /// A job as the operator sees it.
+    /// Returns a job as the operator sees it.
     pub async fn show(&self, id: i64) -> operate::JobRow {
         operate::show(&mut self.conn().await, id).await.expect("it can be shown").expect("it is there")
     }
@@ -422,7 +422,7 @@ impl TestStore {
     }
 }
 
-/// An account on the sandbox as a connect learns it.
+/// Returns a sandbox account as a connect returns it.
 pub fn new_account(external_id: &str, token: &str) -> NewAccount {
     NewAccount {
         platform: Platform::Sandbox,
@@ -455,14 +455,14 @@ pub fn new_post(world: World, status: PostStatus) -> Post {
     }
 }
 
-/// Keeps everybody else out of a table until the end of the transaction (Postgres; on SQLite any writer does).
+/// Locks a table exclusively until the end of the transaction (Postgres; on SQLite any writer does).
 pub async fn lock_table(tx: &mut Tx, table: &str) {
     let sql = sqlx::AssertSqlSafe(format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"));
     let crier_common::store::db::Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
     sqlx::query(sql).execute(conn).await.expect("a lock");
 }
 
-/// Runs `work` many times at once, each as a task of its own, and gives what they gave.
+/// Runs `work` `times` times concurrently, each in its own task, and returns the results.
 pub async fn at_once<T, F>(times: usize, work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -473,7 +473,7 @@ where
     ended.into_iter().map(|out| out.expect("no task panics")).collect()
 }
 
-/// What is said in words, for a comparison.
+/// Returns the plaintext, for comparisons.
 pub fn plain(secret: &SecretString) -> &str {
     secret.expose_secret()
 }

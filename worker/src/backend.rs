@@ -1,7 +1,7 @@
-//! An apalis backend over the doorbell: it hands the worker the ids of one kind as they are rung.
+//! An apalis backend over the notifier: it passes the ids of notified jobs of one kind to the worker.
 //!
-//! It acknowledges nothing and keeps nothing: the claim in the database decides whether an id means work. What it has heard
-//! and not handed over when it ends, it rings for again: another worker is there at once.
+//! It acknowledges and stores nothing: the claim in the database decides whether there is work for an id. On drop it
+//! notifies again for ids that it received but did not pass on, so that another worker gets them at once.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crier_common::queue::{Heard, Transport};
 use tokio::sync::{Semaphore, mpsc};
 use tower::layer::util::Identity;
 
-/// The ids of one kind.
+/// Receives the ids of one kind.
 pub struct BellBackend {
     transport: Arc<dyn Transport>,
     kind: JobKind,
@@ -26,7 +26,7 @@ pub struct BellBackend {
 }
 
 impl BellBackend {
-    /// Hears ids of a kind, `at_once` of them at a time.
+    /// Receives ids of a kind, at most `at_once` at a time.
     pub fn new(transport: Arc<dyn Transport>, kind: JobKind, at_once: usize) -> Self {
         let ids = transport.listen(kind, Arc::new(Semaphore::new(at_once)));
         Self { transport, kind, ids }
@@ -37,8 +37,8 @@ impl Drop for BellBackend {
     fn drop(&mut self) {
         self.ids.close();
         let mut left = Vec::new();
-        while let Ok(heard) = self.ids.try_recv() {
-            left.push(Ring { kind: self.kind, id: heard.id });
+        while let Ok(notification) = self.ids.try_recv() {
+            left.push(Ring { kind: self.kind, id: notification.id });
         }
         self.transport.ring(&left);
     }
@@ -57,8 +57,10 @@ impl Backend for BellBackend {
         cx: &mut Context<'_>,
         _worker: &WorkerContext,
     ) -> Poll<Option<Result<Self::Task, Infallible>>> {
-        self.ids.poll_recv(cx).map(|heard| {
-            heard.map(|heard| Ok(TaskBuilder::new(heard).task_id(TaskId::from_string(RandomId::default())).build()))
+        self.ids.poll_recv(cx).map(|received| {
+            received.map(|notification| {
+                Ok(TaskBuilder::new(notification).task_id(TaskId::from_string(RandomId::default())).build())
+            })
         })
     }
 

@@ -1,7 +1,7 @@
-//! The heartbeat: renews the leases of the jobs that run here.
+//! The heartbeat: renews the leases of this worker's running jobs.
 //!
-//! It has a thread, a runtime and a database connection of its own, so that a worker under full load, or one whose pool is
-//! exhausted, still keeps what it holds. It goes on while draining.
+//! It has its own thread, runtime and database connection, so that a worker under full load, or with an exhausted pool,
+//! keeps its leases. It continues while the worker drains.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 
-/// Three beats fit into a lease, with room for a slow one.
+/// Three heartbeats fit into a lease, with room for a slow one.
 const EVERY: Duration = Duration::from_secs(8);
-/// After a beat that failed: several fit between two.
+/// The retry interval after a failed heartbeat: several retries fit between two heartbeats.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Beats until `stop`. `open` makes the store on the heartbeat's own thread (a pool belongs to the runtime that made it).
+/// Runs the heartbeat until `stop`. `open` opens the store on the heartbeat's own thread, because a pool belongs to the
+/// runtime that created it.
 pub fn start<F, Fut>(engine: Engine, open: F, stop: CancellationToken) -> std::io::Result<()>
 where
     F: Fn() -> Fut + Send + 'static,
@@ -36,7 +37,7 @@ where
     F: Fn() -> Fut,
     Fut: Future<Output = Option<Store>>,
 {
-    // Without a heartbeat each job longer than a lease would be run again: no failure ends the trying.
+    // Retry without limit: without a heartbeat, each job longer than a lease would run again.
     let store = loop {
         match open().await {
             Some(store) => break store,
@@ -56,7 +57,7 @@ where
     }
 }
 
-/// Renews the lease of each job that runs now; gives how many.
+/// Renews the lease of each running job; returns their number.
 pub async fn beat(engine: &Engine, store: &Store) -> Result<u64> {
     let held = engine.held();
     if held.is_empty() {

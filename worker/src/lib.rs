@@ -1,4 +1,4 @@
-//! The worker: apalis workers that listen to the bell, one for each kind, and the engine that runs what they hear.
+//! The worker: one apalis worker per job kind, which receives notifications, and the engine that runs the jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +27,10 @@ use engine::Engine;
 use jobs::fetch_feed::Fetcher;
 use jobs::{Deps, Registry};
 
-/// How long after the grace a broken-off job may take to be handed back.
+/// How long releasing aborted jobs may take after the drain timeout.
 const HAND_BACK: Duration = Duration::from_secs(5);
 
-/// The worker of a process, until it stops.
+/// Runs the worker of a process until it stops.
 pub async fn serve(process: &Process) -> Result<(), StartError> {
     let config = &process.config;
     let delta = |d: Duration| TimeDelta::from_std(d).unwrap_or(TimeDelta::MAX);
@@ -57,13 +57,13 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     let opener = process.clone();
     heartbeat::start(engine.clone(), move || opener.store_for_thread(), beating.clone())
         .map_err(|error| StartError::Io { what: "the heartbeat's thread".into(), error })?;
-    tracing::info!(worker = engine.worker(), slots, "the worker takes jobs");
+    tracing::info!(worker = engine.worker(), slots, "worker started");
     run(engine, process.transport.clone(), concurrency, config.worker.drain, process.stop.clone()).await;
     beating.cancel();
     Ok(())
 }
 
-/// Runs jobs until `stop`; then claims no more, waits for what runs (at most `drain`), and hands back the rest.
+/// Runs jobs until `stop`; then claims no more, waits at most `drain` for running jobs, and releases the rest.
 pub async fn run(
     engine: Engine,
     transport: Arc<dyn Transport>,
@@ -72,57 +72,58 @@ pub async fn run(
     stop: CancellationToken,
 ) {
     let mut workers = JoinSet::new();
-    let hung_up = CancellationToken::new();
+    let stop_listening = CancellationToken::new();
     for kind in engine.kinds() {
         let (transport, at_once) = (transport.clone(), concurrency.of(kind));
         let make = move || BellBackend::new(transport.clone(), kind, at_once);
-        // The first one before this function waits: a job that is made right after the start is heard of at once.
-        workers.spawn(listen(engine.clone(), make(), make, kind, at_once, hung_up.clone()));
+        // Create the first backend before this function waits, so that a job enqueued right after the start is received
+        // at once.
+        workers.spawn(listen(engine.clone(), make(), make, kind, at_once, stop_listening.clone()));
     }
     stop.cancelled().await;
     engine.drain();
-    // What runs has tasks of its own; what was heard and not begun goes back to the bell.
-    hung_up.cancel();
+    // Running jobs have their own tasks; ids that were received but not started are sent again.
+    stop_listening.cancel();
     workers.shutdown().await;
-    tracing::info!(running = engine.held().len(), "draining: no new jobs are taken");
+    tracing::info!(running = engine.held().len(), "draining: no new jobs are claimed");
     if tokio::time::timeout(drain, engine.idle()).await.is_err() {
-        tracing::warn!(running = engine.held().len(), "the grace is over: what still runs is broken off");
+        tracing::warn!(running = engine.held().len(), "drain timeout: aborting running jobs");
         engine.abort();
         let _ = tokio::time::timeout(HAND_BACK, engine.idle()).await;
     }
 }
 
-/// One apalis worker for one kind; made anew should it ever end, so that no kind goes unheard.
+/// Runs an apalis worker for one kind; restarts it if it ever ends, so that every kind keeps a listener.
 async fn listen(
     engine: Engine,
     backend: BellBackend,
     make: impl Fn() -> BellBackend,
     kind: Kind,
     concurrency: usize,
-    hung_up: CancellationToken,
+    stop_listening: CancellationToken,
 ) {
     let mut first = Some(backend);
-    while !hung_up.is_cancelled() {
+    while !stop_listening.is_cancelled() {
         let backend = first.take().unwrap_or_else(&make);
         let engine = engine.clone();
         let worker = WorkerBuilder::new(WorkerContext::new(kind.as_str()))
             .backend(backend)
             .concurrency(concurrency)
-            .build(move |heard: Heard| {
+            .build(move |notification: Heard| {
                 let engine = engine.clone();
                 async move {
-                    engine.run_in_place(heard.id).await;
-                    drop(heard.place);
+                    engine.run_in_place(notification.id).await;
+                    drop(notification.place);
                 }
             });
         tokio::select! {
             ended = worker.run() => {
                 if let Err(error) = ended {
-                    tracing::error!(%kind, %error, "a worker ended and is started again");
+                    tracing::error!(%kind, %error, "a worker ended; restarting it");
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            () = hung_up.cancelled() => {}
+            () = stop_listening.cancelled() => {}
         }
     }
 }

@@ -1,6 +1,6 @@
-//! How much work it is to read and check a request, for tests: they count steps, so that they need no clock.
+//! Counts the steps of reading and checking a request, so that tests can measure work without a clock.
 //!
-//! **To add one:** call [`step`] wherever something is looked at once for each element of what a client sends.
+//! **To add one:** call [`step`] wherever code runs once for each element of what a client sends.
 
 #[cfg(test)]
 use std::cell::Cell;
@@ -10,14 +10,14 @@ thread_local! {
     static TAKEN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// One field, element or problem is looked at. Nothing outside of tests.
+/// Counts one field, element or problem. A no-op outside of tests.
 #[inline]
 pub fn step() {
     #[cfg(test)]
     TAKEN.with(|taken| taken.set(taken.get() + 1));
 }
 
-/// How many steps the work takes.
+/// Returns the result of `work` and the number of its steps.
 #[cfg(test)]
 pub fn of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = TAKEN.with(Cell::get);

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-/// What is wrong after `read` has read `body`: paths and messages.
+/// Returns the problems that `read` finds in `body`: paths and messages.
 fn wrong<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<(String, String)> {
     let problems = Problems::default();
     read(&Fields::new(body.as_object().unwrap(), &problems));
@@ -93,8 +93,8 @@ fn problems_of_another_are_told_under_other_names() {
         theirs.add(path, "Theirs.");
     }
     mine.absorb(theirs, |path| path.replace("accounts", "ids"));
-    let told = mine.0.into_inner().fields;
-    assert_eq!(told.keys().collect::<Vec<_>>(), ["content", "ids.0"]);
+    let merged = mine.0.into_inner().fields;
+    assert_eq!(merged.keys().collect::<Vec<_>>(), ["content", "ids.0"]);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn urls_words_flags_and_zones() {
 }
 
 proptest! {
-    /// Whatever a client sends, reading it gives values or problems and never panics.
+    /// Reading any input returns values or problems and never panics.
     #[test]
     fn nothing_panics(text in "\\PC*", number: i64, float: f64) {
         for value in [json!(text), json!(number), json!(float), json!([text]), json!({"x": text}), json!(null), json!(true)] {
@@ -161,9 +161,9 @@ fn no_more_is_told_than_a_hundred_problems_and_nothing_more_looked_for() {
 fn a_list_that_is_too_long_is_not_read() {
     let body = json!({ "list": vec![0; 50_000] });
     let read = |f: &Fields<'_>| (f.ids("list", 100), f.objects("list", 10, |_| Some(())));
-    let (told, steps) = steps::of(|| wrong(body, read));
-    assert_eq!(told.len(), 2);
-    assert_eq!(told[0].1, "Must have at most 100 elements; this has 50000.");
+    let (found, steps) = steps::of(|| wrong(body, read));
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0].1, "Must have at most 100 elements; this has 50000.");
     assert!(steps < 10, "{steps}");
     assert_eq!(
         paths(json!({ "e": vec!["x"; 101] }), |f| f.words::<crier_common::domain::post::PostStatus>("e")),
@@ -173,11 +173,11 @@ fn a_list_that_is_too_long_is_not_read() {
 
 #[test]
 fn a_text_that_is_far_too_long_is_not_normalised() {
-    // As many characters as there can be of three after normalisation, and one more.
+    // Twelve characters are the most that can normalize to three; the second text has one more.
     let decomposed = "\u{3b1}\u{313}\u{300}\u{345}";
     assert!(paths(json!({ "t": decomposed.repeat(3) }), |f| f.text("t", 1..=3)).is_empty());
-    let told = wrong(json!({ "t": format!("{}x", decomposed.repeat(3)) }), |f| f.text("t", 1..=3));
-    assert_eq!(told[0].1, "Must have at most 3 characters; this has 13.");
+    let found = wrong(json!({ "t": format!("{}x", decomposed.repeat(3)) }), |f| f.text("t", 1..=3));
+    assert_eq!(found[0].1, "Must have at most 3 characters; this has 13.");
 }
 
 #[test]

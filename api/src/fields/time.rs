@@ -1,26 +1,27 @@
-//! Times as clients write them: RFC 3339 with an offset, or without one, in a brand's zone.
+//! Parses times from clients: RFC 3339 with an offset, or without one in a brand's time zone.
 
 use chrono::{DateTime, MappedLocalTime, NaiveDateTime, TimeDelta, TimeZone, Timelike, Utc};
 use chrono_tz::Tz;
 
-/// Without an offset; seconds and their fractions may be left out.
+/// Formats without an offset; seconds and their fractions are optional.
 const LOCAL: [&str; 4] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
-/// The longest gap that a zone ever had is a day (Samoa skipped 30 December 2011).
+/// In minutes. The longest gap that a zone ever had is a day (Samoa skipped 30 December 2011).
 const LONGEST_GAP: i64 = 25 * 60;
 
-/// The time that `text` names, in whole microseconds; `None` where it names none.
+/// Parses a time, in whole microseconds; returns `None` if it is not valid.
 pub fn parse(text: &str, zone: Tz) -> Option<DateTime<Utc>> {
     let with_offset = DateTime::parse_from_rfc3339(text).map(|at| at.with_timezone(&Utc));
     let at = with_offset.ok().or_else(|| {
         let local = LOCAL.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())?;
         in_zone(local, zone)
     })?;
-    // Beyond these years RFC 3339 cannot write it, nor the databases keep it.
+    // Neither RFC 3339 nor the databases can represent other years.
     let fits = (1..=9999).contains(&chrono::Datelike::year(&at));
     DateTime::from_timestamp_micros(at.timestamp_micros()).filter(|_| fits)
 }
 
-/// A local time that daylight saving skips is the next that exists; one that it repeats is the first of the two.
+/// Converts a local time to UTC. A time that daylight saving skips becomes the next one that exists; one that it
+/// repeats becomes the first of the two.
 fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
     let at = |local: &NaiveDateTime| match zone.from_local_datetime(local) {
         MappedLocalTime::Single(at) | MappedLocalTime::Ambiguous(at, _) => Some(at.with_timezone(&Utc)),
@@ -29,7 +30,7 @@ fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
     at(&local).or_else(|| {
         let minute = local.with_second(0)?.with_nanosecond(0)?;
         let after = |n: i64| at(&minute.checked_add_signed(TimeDelta::minutes(n))?);
-        // Halved again and again: a gap may have more than a thousand minutes, and a request a thousand times.
+        // Binary search: a gap may have more than a thousand minutes, and a request a thousand times.
         let (mut skipped, mut there) = (0, LONGEST_GAP);
         while there - skipped > 1 {
             let middle = i64::midpoint(skipped, there);

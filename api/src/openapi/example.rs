@@ -1,13 +1,13 @@
-//! Examples of answers, made from their schemas: the first of a field's `examples`, else something of its type.
+//! Generates example responses from schemas: the first of a field's `examples`, else a value of its type.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// Records that hold records of their own kind end here.
+/// The maximum depth, which ends recursive schemas.
 const DEEPEST: u32 = 8;
 
-/// An example of a schema, whose references lead to the named ones.
+/// Returns an example of a schema; its references are resolved in `named`.
 pub fn of(schema: &Value, named: &BTreeMap<&'static str, Value>) -> Value {
     within(schema, named, DEEPEST)
 }
@@ -26,7 +26,7 @@ fn within(schema: &Value, named: &BTreeMap<&'static str, Value>, depth: u32) -> 
     if let Some(first) = schema.pointer("/anyOf/0") {
         return deeper(first);
     }
-    // Of what may be null, what it is otherwise.
+    // If the type is nullable, use the other type.
     let kind = schema["type"].as_str().or_else(|| schema.pointer("/type/0").and_then(Value::as_str));
     match kind {
         Some("object") => {

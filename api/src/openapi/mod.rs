@@ -1,5 +1,5 @@
-//! The description of the API, OpenAPI 3.1, made from the endpoints themselves: what the runner checks for an endpoint is
-//! what the document says that it answers. Served at `/api/public/v1/openapi.json`, with a reader at `/docs`.
+//! Builds the OpenAPI 3.1 document from the endpoints themselves: the runner's checks for an endpoint determine the
+//! errors that the document lists for it. Served at `/api/public/v1/openapi.json`, with Swagger UI at `/docs`.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ record! {
     }
 }
 
-/// The whole document.
+/// Builds the whole document.
 pub fn document(endpoints: &[Endpoint]) -> Value {
     let mut s = Schema::default();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
@@ -101,7 +101,7 @@ const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and an
     deleted since it is 404.) What is marked `x-extension` is not in the specification that this service implements; a client that knows \
     only the specification never needs it.";
 
-/// `fields` is there on `validation_failed` alone, so it is no field of the record.
+/// Adds `fields`, which only `validation_failed` errors contain, so it is not a field of the record.
 fn with_fields(mut schemas: BTreeMap<&'static str, Value>) -> BTreeMap<&'static str, Value> {
     if let Some(properties) = schemas.get_mut("Error").and_then(|e| e["properties"].as_object_mut()) {
         properties.insert(
@@ -257,7 +257,7 @@ fn success(endpoint: &Endpoint, s: &mut Schema) -> Value {
     response
 }
 
-/// Every code that the endpoint can answer, by status: what the common checks can say of it, and its own.
+/// Returns all error codes of the endpoint by status: those of the common checks, and its own.
 fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<Code>> {
     let mut codes = vec![
         Code::Unauthorized,
@@ -350,8 +350,8 @@ mod tests {
             }
             for code in endpoint.codes {
                 let response = &operation["responses"][code.status().as_str()];
-                let told = response["description"].as_str().is_some_and(|text| text.contains(code.as_str()));
-                assert!(told, "{name} does not declare {code}");
+                let is_declared = response["description"].as_str().is_some_and(|text| text.contains(code.as_str()));
+                assert!(is_declared, "{name} does not declare {code}");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The document and its reader, over HTTP. Neither needs a key; both count against the client's address.
+//! Serves the OpenAPI document and Swagger UI. Neither needs an API key; requests for the document count against the
+//! rate limit.
 
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use crate::answer::PREFIX;
 use crate::app::App;
 use crate::endpoint::Endpoint;
 
-/// The reader has a script and a style in its page; it calls this host and no other.
+/// Swagger UI has an inline script and an inline style, and calls this host only.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// `/api/public/v1/openapi.json`, relative to the prefix.
+/// The route of `/api/public/v1/openapi.json`, relative to the prefix.
 pub fn document(app: Arc<App>, endpoints: &[Endpoint]) -> Router {
     let body = Bytes::from(super::document(endpoints).to_string());
     Router::with_path("openapi.json").get(Document { app, body })
 }
 
-/// `/docs`.
+/// The route of `/docs`.
 pub fn reader() -> Router {
     SwaggerUi::new(format!("{PREFIX}/openapi.json")).title("Crier API").into_router("docs").hoop(Policy)
 }

@@ -1,7 +1,8 @@
-//! `/media/{key}`: the pictures of the library, for whoever knows their address.
+//! `/media/{key}`: serves the pictures of the library to anyone who knows the URL.
 //!
-//! They come from the storage, from any replica, without a look at the database. What stands under an address never changes,
-//! so that whoever has it may keep it; it is shown as what its name says, whatever its bytes look like, and runs nothing.
+//! Any replica serves them from the storage, without a database query. The content at a URL never changes, so clients
+//! may cache it forever; it is sent with the type that its name implies, whatever its bytes are, and cannot run
+//! scripts.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub fn router() -> Router {
 async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let key = req.param::<String>("key").unwrap_or_default();
     let (Some(kind), Ok(app)) = (kind_of(&key), depot.get_typed::<Arc<App>>()) else { return missing(res) };
-    // The name is as good as the bytes: they never change.
+    // The key can serve as the tag: its bytes never change.
     let tag = format!("\"{key}\"");
     if let Err(error) = answer(req, app.library.storage(), &key, &tag, res).await {
         tracing::warn!(%error, "a picture could not be shown");
@@ -85,15 +86,15 @@ fn send(found: Found, part: &Part, res: &mut Response) {
         res.status_code(StatusCode::PARTIAL_CONTENT);
         set(res.headers_mut(), CONTENT_RANGE, &format!("bytes {}-{}/{size}", range.start, range.end - 1));
     }
-    // A body that breaks off breaks the connection: the length was told.
-    res.stream(body.inspect_err(|error| tracing::warn!(%error, "a picture broke off on its way to a reader")));
+    // An error closes the connection, because the length was already sent.
+    res.stream(body.inspect_err(|error| tracing::warn!(%error, "a picture could not be sent completely")));
 }
 
 fn missing(res: &mut Response) {
     plain(res, StatusCode::NOT_FOUND, "There is no such picture.");
 }
 
-/// What is said of a picture, whichever part of it is sent.
+/// Sets the headers of a picture, also for a partial response.
 fn describe(headers: &mut HeaderMap, kind: ImageType, tag: &str) {
     for (name, value) in [
         (CONTENT_TYPE, kind.as_str()),
@@ -111,14 +112,14 @@ fn describe(headers: &mut HeaderMap, kind: ImageType, tag: &str) {
 }
 
 fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    // Our own characters, which any header may have.
+    // Our values contain only characters that are valid in headers.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
 }
 
-/// Which part is asked for. Several ranges, or what is no range, give the whole (RFC 9110, 14.2), and so does a range of
-/// something else than what we have.
+/// Returns the requested part. Several ranges, an invalid range (RFC 9110, 14.2), or an `If-Range` with another tag
+/// return the whole.
 fn wanted(headers: &HeaderMap, tag: &str) -> Part {
     if headers.get(IF_RANGE).is_some_and(|known| known != tag) {
         return Part::Whole;
@@ -143,7 +144,7 @@ fn one_range(text: &str) -> Option<Part> {
     }
 }
 
-/// One that is too large to count to is larger than any file.
+/// Parses a number; one that overflows becomes `u64::MAX`, larger than any file.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))

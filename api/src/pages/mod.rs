@@ -1,7 +1,7 @@
-//! Pages for people: no key, no JSON, no script.
+//! HTML pages for browsers: no API key, no JSON, no scripts.
 //!
-//! **To add one:** a file here, its template in `api/templates/`, and a line in [`router`]. Templates escape by themselves;
-//! every page has the strict policy of [`html`].
+//! **To add one:** a file here, its template in `api/templates/`, and a line in [`router`]. Templates escape
+//! automatically; [`html`] sets a strict content security policy.
 
 use askama::Template;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
@@ -13,10 +13,10 @@ pub mod bio;
 mod media;
 mod sandbox;
 
-/// Nothing but our own styles, and forms to ourselves.
+/// Allows only our own styles and images, and forms to this host.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Every page, at the root of the host.
+/// The routes of all pages, at the root of the host.
 pub fn router() -> Router {
     Router::new().push(bio::router()).push(media::router()).push(sandbox::router())
 }
@@ -36,7 +36,7 @@ fn html(res: &mut Response, status: StatusCode, page: &impl Template) {
     headers(res);
 }
 
-/// A page that cannot be shown, in one sentence.
+/// Renders an error as one sentence of plain text.
 fn plain(res: &mut Response, status: StatusCode, text: &'static str) {
     res.status_code(status);
     res.render(Text::Plain(text));
@@ -51,7 +51,7 @@ fn headers(res: &mut Response) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 }
 
-/// Whether one of the tags of an `If-None-Match` is ours; there a weak one is as good (RFC 9110, 13.1.2).
+/// Returns whether `If-None-Match` contains our tag, by weak comparison (RFC 9110, 13.1.2).
 fn is_known(headers: &HeaderMap, tag: impl AsRef<[u8]>) -> bool {
     let ours = opaque(tag.as_ref());
     let known = headers.get_all(IF_NONE_MATCH).iter().flat_map(|known| known.as_bytes().split(|byte| *byte == b','));

@@ -1,7 +1,7 @@
 //! `/sandbox/{handle}`: the timeline of a sandbox account, and its visitors' comments.
 //!
-//! Anyone may read a timeline and comment on it, without a key. So everything here has a bound: posts of a page, comments
-//! shown under a post, comments of a post, and the comments that one address sends.
+//! Anyone may read a timeline and comment on it without an API key. So everything has a limit: posts per page, comments
+//! shown per post, comments per post, and comments per address.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::{admission, reply};
 
 /// How many posts a page of a timeline shows.
 const POSTS_PER_PAGE: usize = 20;
-/// How many comments are shown under a post, the newest; the page counts the others.
+/// How many of the newest comments are shown per post; the page shows the number of the others.
 const COMMENTS_SHOWN: i64 = 10;
 const MAX_NAME: usize = 80;
 const MAX_BODY: usize = 2_000;
-/// A comment's form, percent-encoded, is never larger.
+/// The maximum size of a comment's form, percent-encoded.
 const MAX_FORM: usize = 64 * 1024;
 
 pub fn router() -> Router {
@@ -40,7 +40,7 @@ struct Timeline {
     handle: String,
     initial: String,
     posts: Vec<PostView>,
-    /// It begins with the newest post.
+    /// Whether it begins with the newest post.
     is_first: bool,
     /// The first post of the next page.
     older: Option<i64>,
@@ -50,14 +50,14 @@ struct PostView {
     id: i64,
     path: String,
     text: String,
-    /// At most ten; how they are laid out goes by how many they are.
+    /// At most ten; their number determines the layout.
     pictures: Vec<sandbox::SandboxPicture>,
     at: String,
     shown: String,
     comments: Vec<sandbox::SandboxComment>,
     /// How many comments are not shown.
     earlier: usize,
-    /// It takes no more comments.
+    /// Whether the post takes no more comments.
     full: bool,
 }
 
@@ -82,7 +82,7 @@ async fn styles(res: &mut Response) {
     let _ = res.write_body(include_str!("../../templates/sandbox.css"));
 }
 
-/// The state, where the sandbox is switched on.
+/// Returns the state if the sandbox is enabled; otherwise renders an error page.
 fn open<'d>(depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
     let app = depot.get_typed::<Arc<App>>().ok()?;
     if app.platforms.get(Platform::Sandbox).is_none() {
@@ -92,7 +92,7 @@ fn open<'d>(depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
     Some(app)
 }
 
-/// The handle in the path; `None` where it has not the form of one.
+/// Returns the handle in the path; `None` if it is not valid.
 fn handle(req: &Request) -> Option<String> {
     req.param::<String>("handle").filter(|handle| is_handle(handle))
 }
@@ -101,7 +101,7 @@ fn handle(req: &Request) -> Option<String> {
 async fn timeline(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = open(depot, res) else { return };
     let Some(handle) = handle(req) else { return html(res, StatusCode::NOT_FOUND, &NOBODY) };
-    // What is no id begins with the newest.
+    // An invalid id shows the newest posts.
     let from = req.query::<i64>("from").filter(|id| *id > 0);
     match load(app, handle, from).await {
         Ok(Some(page)) => html(res, StatusCode::OK, &page),
@@ -119,7 +119,7 @@ fn unavailable(res: &mut Response) {
 
 async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Timeline>> {
     let mut conn = app.store.read().await?;
-    // One more than is shown says whether there is another page.
+    // Load one more than is shown, to know whether there is another page.
     let limit = i64::try_from(POSTS_PER_PAGE).unwrap_or(i64::MAX).saturating_add(1);
     let Some(mut posts) = sandbox::timeline(&mut conn, &handle, from, limit).await? else { return Ok(None) };
     let older = posts.get(POSTS_PER_PAGE).map(|post| post.id);
@@ -151,7 +151,7 @@ async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Tim
 #[handler]
 async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = open(depot, res) else { return };
-    // Before the body is read: a comment is a write that needs no key.
+    // Count before the body is read: a comment is a write without an API key.
     let decision = admission::count_address(app, req).await;
     reply::allowance(res.headers_mut(), &decision);
     if !decision.allowed {

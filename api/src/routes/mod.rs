@@ -1,4 +1,4 @@
-//! Every endpoint of the API, a folder a resource and a file a verb. How to add one: [`crate::endpoint`].
+//! The endpoints of the API: one folder per resource, one file per verb. To add one, see [`crate::endpoint`].
 
 use crate::endpoint::Endpoint;
 
@@ -12,7 +12,7 @@ pub mod media;
 mod posts;
 mod webhooks;
 
-/// All endpoints, in the order of the document.
+/// Returns all endpoints in the order of the OpenAPI document.
 pub fn all() -> Vec<Endpoint> {
     [
         brands::endpoints(),

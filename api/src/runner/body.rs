@@ -1,4 +1,4 @@
-//! Request bodies: read to a limit, parsed to an object.
+//! Reads request bodies up to a size limit and parses them to a JSON object.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -10,10 +10,10 @@ use super::intake::{Arriving, Lost, Pace};
 use super::json::{self, MAX_VALUES, NoJson};
 use crate::error::{ApiError, Code, Result};
 
-/// The largest JSON body.
+/// The maximum size of a JSON body, in bytes.
 pub const MOST_JSON: usize = 1 << 20;
 
-/// The whole body; refused as soon as it is known to be too large, and where it comes too slowly.
+/// Reads the whole body. Fails as soon as it is known to be too large, or when it arrives too slowly.
 pub async fn read(req: &mut Request, pace: Pace) -> Result<Bytes> {
     let too_large = || ApiError::too_large(MOST_JSON);
     let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
@@ -32,7 +32,7 @@ pub async fn read(req: &mut Request, pace: Pace) -> Result<Bytes> {
     Ok(all.freeze())
 }
 
-/// The body as a JSON object; none is an empty one where it is `optional`.
+/// Parses the body as a JSON object. If `optional`, an empty body is an empty object.
 pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<String, Value>> {
     let invalid = |message: String| ApiError::new(Code::InvalidJson, message);
     if raw.is_empty() && optional {

@@ -1,5 +1,5 @@
-//! Forms with a file: received as they come, the file into a spool, so that no upload stands in memory. Nothing is received
-//! that there is no room for, in the workspace's plan or in that of all spools.
+//! Multipart forms with a file. The file is streamed into a spool, so no upload is held in memory. Nothing is received
+//! that does not fit into the workspace's plan or the limit of all spools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,39 +18,39 @@ use crate::context::UploadedFile;
 use crate::error::{ApiError, Code, Result};
 use crate::routes::media::storage_full;
 
-/// The part that is the file.
+/// The name of the part that contains the file.
 const FILE: &str = "file";
-/// What a form may have beside its file: the heads of its parts, and its texts. By so much an upload may also be larger than
-/// the room that is left: what is kept of a picture is often less than the file.
+/// How many bytes a form may have beside its file: the heads of its parts and its texts. An upload may also exceed the
+/// remaining storage by this much, because what is stored of a picture is often smaller than the file.
 const BESIDES: u64 = 64 << 10;
 const MOST_PARTS: usize = 32;
-/// The longest boundary (RFC 2046). It is looked for again whenever bytes come.
+/// The longest boundary (RFC 2046). The parser searches for it again with each chunk.
 const MAX_BOUNDARY: usize = 70;
-/// How many bytes may come before the head of a part has ended. It is looked through again whenever bytes come.
+/// The maximum size of a part's head. The parser scans it again with each chunk.
 const MAX_HEAD: usize = 16 << 10;
-/// In pieces of this size a head is read: the reader may take in two before it looks at them.
+/// The chunk size while a head is read: the parser may buffer two chunks before it looks at them.
 const HEAD_PIECE: usize = 4 << 10;
 
-/// A form that has arrived whole.
+/// A completely received form.
 pub struct Form {
     pub texts: Map<String, Value>,
     pub file: Option<UploadedFile>,
-    /// Tells two forms apart, whatever their boundary.
+    /// Identifies the form's content, independent of the boundary.
     pub digest: Vec<u8>,
 }
 
-/// How large the file of a form may be.
+/// Limits for the file of a form.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub most: u64,
-    /// What is left of the plan's storage; `None`: no limit.
+    /// The remaining storage of the plan; `None`: no limit.
     pub room: Option<u64>,
-    /// The plan's storage, for the message.
+    /// The plan's storage, for the error message.
     pub storage_mib: Option<u64>,
 }
 
 impl Bounds {
-    /// Refuses a file that has so many bytes, or more.
+    /// Fails if a file of `size` bytes or more is too large.
     fn check(&self, size: u64) -> Result<()> {
         if size > self.most {
             return Err(too_large(self.most));
@@ -62,10 +62,10 @@ impl Bounds {
     }
 }
 
-/// Reads the form; refused as soon as it is known to be too large, before a byte is read where the client says so.
+/// Reads the form. Fails as soon as it is known to be too large; with a `Content-Length`, before a byte is read.
 pub async fn read(req: &mut Request, bounds: Bounds, spools: &Spools, workspace_id: i64, pace: Pace) -> Result<Form> {
     let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    // What the form has beside the file is not known yet.
+    // The size of the parts beside the file is not known yet.
     bounds.check(announced.unwrap_or_default().saturating_sub(BESIDES))?;
     let content_type = req.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     let boundary = multer::parse_boundary(&content_type).map_err(|error| match error {
@@ -113,11 +113,12 @@ where
     Ok(Form { texts: form.texts, file: form.file, digest: form.hash.finalize().to_vec() })
 }
 
-/// How many bytes have come while the head of a part is waited for; counted at other times as well, and of no meaning then.
+/// Counts the bytes received while the parser waits for a part's head. At other times the count has no meaning.
 #[derive(Clone, Default)]
 struct Awaited(Arc<AtomicUsize>);
 
-/// Counted from here on while the content of a part is read, which is spooled at once: that is never too much.
+/// The counter starts from this value while a part's content is read: content goes straight to the spool and has no
+/// limit here.
 const CONTENT: usize = usize::MAX / 2;
 
 impl Awaited {
@@ -128,7 +129,7 @@ impl Awaited {
         found
     }
 
-    /// How much has come of the head that is waited for, if one is.
+    /// Returns how many bytes of the current head were received, or `None` outside of a head.
     fn so_far(&self) -> Option<usize> {
         Some(self.0.load(Ordering::Relaxed)).filter(|came| *came < CONTENT)
     }
@@ -136,7 +137,8 @@ impl Awaited {
 
 type Piece = std::result::Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The body piece by piece: the reader of the parts would take in all that is there before it looks at any of it.
+/// Passes the body on in small chunks; otherwise the parser would buffer everything available before it looks at any of
+/// it.
 fn watched<E>(
     body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,
     awaited: Awaited,
@@ -164,7 +166,7 @@ where
 
 struct Receiving {
     bounds: Bounds,
-    /// Until the file has come.
+    /// `None` once the file part has begun.
     spool: Option<Spool>,
     parts: usize,
     texts: Map<String, Value>,
@@ -182,15 +184,15 @@ impl Receiving {
         let name = part.name().unwrap_or_default().to_owned();
         let file_name = part.file_name().map(str::to_owned);
         let content_type = part.headers().get(CONTENT_TYPE).map(|v| v.as_bytes().to_vec());
-        for said in [Some(name.as_bytes()), file_name.as_deref().map(str::as_bytes), content_type.as_deref()] {
-            self.hash.update(said.map_or(u64::MAX, |s| s.len() as u64).to_be_bytes());
-            self.hash.update(said.unwrap_or_default());
+        for value in [Some(name.as_bytes()), file_name.as_deref().map(str::as_bytes), content_type.as_deref()] {
+            self.hash.update(value.map_or(u64::MAX, |s| s.len() as u64).to_be_bytes());
+            self.hash.update(value.unwrap_or_default());
         }
         if name == FILE {
             return self.take_file(&mut part, file_name).await;
         }
         let text = self.take_text(&mut part).await?;
-        // What is no text of ours is counted and dropped, as unknown fields are.
+        // Other files are counted and dropped, like unknown fields.
         if file_name.is_none() {
             let text = String::from_utf8(text).map_err(|_| broken("its texts are not UTF-8"))?;
             self.texts.insert(name, Value::String(text));

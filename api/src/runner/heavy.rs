@@ -1,13 +1,13 @@
-//! Large bodies: what is done with one takes milliseconds, in which its thread could serve many small requests. So it is done
-//! for one body at a time, and what else that thread would do goes to another.
+//! Large bodies: processing one takes milliseconds, in which its thread could serve many small requests. So one body is
+//! processed at a time, and the thread's other tasks move to another thread meanwhile.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-/// From this size on a body is large: reading it takes some 0.3 ms or more.
+/// A body of this size or more is large: parsing it takes about 0.3 ms or more.
 const LARGE: usize = 64 << 10;
 
-/// Whose turn it is.
+/// A semaphore with one permit for large bodies.
 #[derive(Debug)]
 pub struct Heavy(Semaphore);
 
@@ -18,14 +18,14 @@ impl Default for Heavy {
 }
 
 impl Heavy {
-    /// Does `work`, which has to do with a body of this size.
+    /// Runs `work` on a body of this size.
     pub async fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         if bytes < LARGE {
             return work();
         }
         let _turn = self.0.acquire().await;
         match Handle::current().runtime_flavor() {
-            // It has no other thread.
+            // There is no other thread to move tasks to.
             RuntimeFlavor::CurrentThread => work(),
             _ => tokio::task::block_in_place(work),
         }

@@ -1,4 +1,4 @@
-//! Bodies as they arrive: a client that sends too slowly is not waited for, however it spreads its bytes.
+//! Reads request bodies with a minimum transfer rate, however the client spreads its bytes.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use salvo::http::ReqBody;
 
 use crate::error::{ApiError, Code};
 
-/// How fast a body has to come.
+/// The minimum transfer rate of a request body.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How long a client may be behind in all.
+    /// How far behind the rate a client may fall in total.
     pub grace: Duration,
-    /// Bytes a second.
+    /// Bytes per second.
     pub least: u64,
 }
 
@@ -24,9 +24,9 @@ impl Default for Pace {
     }
 }
 
-/// How long a client is still waited for. The waiting takes of it and each byte gives some back, never more than there was at
-/// the beginning: so a body takes the grace and its size divided by the rate at most, and a client that stops is not waited for
-/// longer than the grace, whatever it has sent before.
+/// The time budget of a client, like a token bucket: waiting uses it up and each byte refills it, up to the initial
+/// grace. So a body takes at most the grace plus its size divided by the rate, and a client that stops sending is
+/// dropped after at most the grace, whatever it sent before.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
     pace: Pace,
@@ -44,14 +44,14 @@ impl Patience {
     }
 }
 
-/// Why the rest of a body does not come.
+/// Why the rest of a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     #[error("the client sends too slowly")]
     Slow(Pace),
     #[error("the body broke off")]
     Broken,
-    /// More came than the part that is being waited for may have.
+    /// The head of a multipart part is longer than the limit.
     #[error("the head of a part is too long")]
     LongHead,
 }
@@ -71,7 +71,7 @@ impl Lost {
     }
 }
 
-/// A body that is on its way.
+/// A request body that is being received.
 pub struct Arriving<'r> {
     body: &'r mut ReqBody,
     patience: Patience,
@@ -82,7 +82,7 @@ impl<'r> Arriving<'r> {
         Self { body: req.body_mut(), patience: Patience::new(pace) }
     }
 
-    /// The next bytes; `None` at the end. Only the time spent waiting for the client counts.
+    /// Returns the next bytes, or `None` at the end. Only the time spent waiting for the client counts.
     pub async fn next(&mut self) -> Option<Result<Bytes, Lost>> {
         loop {
             let began = Instant::now();
@@ -107,8 +107,8 @@ mod tests {
 
     const PACE: Pace = Pace { grace: Duration::from_secs(30), least: 1_000 };
 
-    /// How long a client is waited for that sends so many bytes each time, after so many seconds.
-    fn lasts(bytes: usize, every: u64) -> Option<u64> {
+    /// Returns after how many seconds a client is dropped that sends `bytes` every `every` seconds; `None`: never.
+    fn dropped_after(bytes: usize, every: u64) -> Option<u64> {
         let mut patience = Patience::new(PACE);
         for n in 0..100_000 {
             let waited = Duration::from_secs(every);
@@ -122,16 +122,16 @@ mod tests {
 
     #[test]
     fn a_client_that_keeps_up_is_waited_for() {
-        assert_eq!(lasts(1_000, 1), None);
-        assert_eq!(lasts(29_000, 29), None);
+        assert_eq!(dropped_after(1_000, 1), None);
+        assert_eq!(dropped_after(29_000, 29), None);
     }
 
     #[test]
     fn one_that_does_not_is_given_up_however_it_spreads_its_bytes() {
-        assert_eq!(lasts(0, 1), Some(30));
-        assert_eq!(lasts(1, 29), Some(30), "a byte now and then keeps nothing open");
-        assert_eq!(lasts(500, 1), Some(59), "half of the rate: the grace is used up at half of its speed");
-        assert_eq!(lasts(900, 1), Some(291));
+        assert_eq!(dropped_after(0, 1), Some(30));
+        assert_eq!(dropped_after(1, 29), Some(30), "a byte now and then keeps nothing open");
+        assert_eq!(dropped_after(500, 1), Some(59), "half of the rate: the grace is used up at half of its speed");
+        assert_eq!(dropped_after(900, 1), Some(291));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! JSON within bounds: a body of 1 MiB can hold half a million values, and each takes seventy times the memory of its text.
+//! A JSON parser with a limit on values: a body of 1 MiB can contain half a million values, and each takes seventy
+//! times the memory of its text.
 
 use std::cell::Cell;
 use std::fmt;
@@ -6,10 +7,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// How many values a body may have; the largest that any endpoint has a use for has a third of it.
+/// How many values a body may have; the largest useful body of any endpoint has a third of that.
 pub const MAX_VALUES: usize = 20_000;
 
-/// Why there is no value.
+/// Why parsing failed.
 #[derive(Debug)]
 pub enum NoJson {
     /// More than [`MAX_VALUES`].
@@ -17,7 +18,7 @@ pub enum NoJson {
     Broken(serde_json::Error),
 }
 
-/// Reads a value to the end of the text. Of a key that stands there twice the last value counts.
+/// Parses the whole text as one value. If a key occurs twice, the last value counts.
 pub fn parse(raw: &[u8]) -> Result<Value, NoJson> {
     if commas(raw) >= MAX_VALUES {
         return Err(NoJson::TooMany);
@@ -28,8 +29,7 @@ pub fn parse(raw: &[u8]) -> Result<Value, NoJson> {
     read.map_err(|error| if left.get() == 0 { NoJson::TooMany } else { NoJson::Broken(error) })
 }
 
-/// How many commas stand outside of strings: there are at least as many values. To count them costs a tenth of what it costs
-/// to make the values.
+/// Counts the commas outside of strings: there are at least as many values. Counting costs a tenth of parsing.
 fn commas(raw: &[u8]) -> usize {
     let (mut count, mut in_string, mut escaped) = (0, false, false);
     for byte in raw {
@@ -44,12 +44,12 @@ fn commas(raw: &[u8]) -> usize {
     count
 }
 
-/// Reads one value; so many may still come.
+/// Deserializes one value; the cell contains how many more are allowed.
 #[derive(Clone, Copy)]
 struct One<'c>(&'c Cell<usize>);
 
 impl One<'_> {
-    /// Called before each value but the first.
+    /// Called after each element of an array or object; fails when the limit is reached.
     fn take<E: serde::de::Error>(self) -> Result<Self, E> {
         self.0.set(self.0.get().saturating_sub(1));
         if self.0.get() == 0 { Err(E::custom("too many values")) } else { Ok(self) }
@@ -174,7 +174,7 @@ mod tests {
         assert!(many(&list(MAX_VALUES)));
         assert!(many(&format!("[{}0]", "[[[0]]],".repeat(MAX_VALUES / 4))));
         assert!(many(&format!("{{{}\"z\":0}}", "\"a\":{},".repeat(MAX_VALUES))));
-        // What is broken before that is broken.
+        // A syntax error before the limit is reported as a syntax error.
         assert!(matches!(parse("[".repeat(100_000).as_bytes()), Err(NoJson::Broken(_))));
     }
 }

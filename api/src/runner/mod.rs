@@ -1,9 +1,9 @@
-//! The checks common to all endpoints, once and for all, in the contract's order:
+//! Runs the checks common to all endpoints, in the contract's order:
 //!
 //! route → key → rate limit → scope → test key on a write → brand membership → plan feature → `Idempotency-Key` → body
 //! syntax → the handler (resource → validation → state → caps).
 //!
-//! The route is salvo's part; everything after it is [`Runner::run`], read from top to bottom.
+//! Salvo does the routing; [`Runner::run`] does everything after it, from top to bottom.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Runner {
         }
     }
 
-    /// The ids in the path; `None` where one is no whole number of at most 63 bits, from 1 on.
+    /// Returns the ids in the path; `None` if one is not a whole number of at most 63 bits, from 1 on.
     fn ids(&self, req: &Request) -> Option<Vec<(&'static str, i64)>> {
         let id = |name: &'static str| {
             let id: i64 = req.params().get(name)?.parse().ok()?;

@@ -1,8 +1,9 @@
-//! Writes: the `Idempotency-Key`, the unit of work, and the answer that is stored with it.
+//! Runs write endpoints: the `Idempotency-Key`, the transaction, and the response that is stored with it.
 //!
-//! What a write changes, the jobs it causes and its answer commit together; only then does the bell ring. A refusal stores
-//! nothing, so the corrected request can go out under the same key. A transaction that the database gave up for another is
-//! begun again. Of an answer that is too large to be stored its records are, and it is rendered again from them.
+//! A write's changes, its jobs and its response commit in one transaction; workers are notified only after the commit.
+//! An error stores nothing, so the client can send the corrected request under the same key. A transaction that fails
+//! with a serialization error is retried. If a response is too large to store, only the ids of its records are stored,
+//! and it is rendered again from them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +26,9 @@ use crate::error::{ApiError, Code, Result};
 
 const HEADER: &str = "idempotency-key";
 const LONGEST_KEY: usize = 255;
-/// How often a write is run that the database gives up for another.
+/// How often a write is attempted when the database aborts it with a serialization error.
 const RUNS: u32 = 3;
-/// How long others may take to answer while a request waits.
+/// How long an external service may take to answer while a request waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Result<Answer> {
@@ -50,24 +51,25 @@ pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Res
             };
             (cx.body, cx.file) = parsed?;
             let (prepare, first) = (prepare.clone(), *first);
-            // A task of its own: a client that hangs up must not leave new tokens unsaved.
+            // Runs as a separate task, so that new tokens are saved even if the client disconnects.
             let work = tokio::spawn(async move { two_steps(cx, slot, prepare, first, held).await }.in_current_span());
             work.await.unwrap_or_else(|error| Err(ApiError::bug(format!("the work was not finished: {error}"))))
         }
     }
 }
 
-/// What a body says.
+/// The content of a body: its fields, and the file of a form.
 type Parsed = Result<(Map<String, Value>, Option<UploadedFile>)>;
 
-/// The body: what tells it from others, and what it says. What stands under the key is told before what is wrong with it.
+/// Reads the body. Returns the bytes that identify it, and its content. A parse error is returned inside, because the
+/// state of the key is reported before problems of the body.
 async fn receive(endpoint: &Endpoint, cx: &Context, key: &str, req: &mut Request) -> Result<(Bytes, Parsed)> {
     let Some(body) = &endpoint.body else { return Ok((Bytes::new(), Ok((Map::new(), None)))) };
     if body.form == Form::Multipart {
         let (bounds, spools) = (bounds(cx, key).await?, cx.app.library.spools());
         return Ok(match form::read(req, bounds, spools, cx.caller.workspace_id, cx.app.pace).await {
             Ok(form) => (form.digest.into(), Ok((form.texts, form.file))),
-            // These say nothing of the form, which was not read.
+            // These errors are not about the form, which was not read.
             Err(error) if matches!(error.code, Code::StorageLimitExceeded | Code::ServiceUnavailable) => {
                 return Err(error);
             }
@@ -80,8 +82,8 @@ async fn receive(endpoint: &Endpoint, cx: &Context, key: &str, req: &mut Request
     Ok((raw, object.map(|object| (object, None))))
 }
 
-/// How large a file may be. One under a key that is known already may be in the library: it is to be answered from there,
-/// however little room is left now.
+/// Returns how large a file may be. For a known key the remaining storage is not checked: the file may already be in
+/// the library, and the stored response must be returned even if the storage is full.
 async fn bounds(cx: &Context, key: &str) -> Result<form::Bounds> {
     let (most, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
     let Some(cap) = cx.plan.storage_bytes() else { return Ok(form::Bounds { most, room: None, storage_mib }) };
@@ -95,11 +97,11 @@ async fn bounds(cx: &Context, key: &str) -> Result<form::Bounds> {
     Ok(form::Bounds { most, room, storage_mib })
 }
 
-/// Puts the body into the context, and gives why it is none.
+/// Stores the body in the context, or returns the parse error.
 fn keep(cx: &mut Context, parsed: Parsed) -> Option<ApiError> {
     match parsed {
-        Ok(said) => {
-            (cx.body, cx.file) = said;
+        Ok(content) => {
+            (cx.body, cx.file) = content;
             None
         }
         Err(error) => Some(error),
@@ -122,7 +124,7 @@ fn key(headers: &HeaderMap) -> Result<String> {
     }
 }
 
-/// Tells requests apart: method, path, query and the body as it came.
+/// Returns a hash that identifies the request: method, path, query and raw body.
 fn fingerprint(req: &Request, raw: &[u8]) -> Vec<u8> {
     let mut hash = Sha256::new();
     for part in [req.method().as_str(), req.uri().path(), req.uri().query().unwrap_or_default()] {
@@ -133,7 +135,7 @@ fn fingerprint(req: &Request, raw: &[u8]) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-/// What the key stands for, as an answer or a refusal; `None`: nothing, go on.
+/// Returns the response stored under the key, an error if the key conflicts, or `None` if the request is new.
 fn standing(found: Found) -> Result<Option<Answer>> {
     match found {
         Found::Fresh => Ok(None),
@@ -143,16 +145,16 @@ fn standing(found: Found) -> Result<Option<Answer>> {
     }
 }
 
-/// What a look at the key finds.
+/// The result of looking up the key.
 enum Look {
     Answered(Answer),
-    /// Nothing; the key is held until then, if it is.
+    /// The key is new. `held`: when the lease on it ends, if it was leased.
     Free {
         held: Option<DateTime<Utc>>,
     },
 }
 
-/// Looks at the key before the first of two steps, and holds it where that step must not be taken twice at once.
+/// Looks up the key before the first step, and leases it if that step must not run twice concurrently.
 async fn look(store: &Store, slot: &Slot, parsed: &Parsed, hold: bool) -> Result<Look> {
     if !hold || parsed.is_err() {
         let answer = standing(idempotency::look(store, slot).await?)?;
@@ -198,7 +200,7 @@ async fn two_steps(
     outcome
 }
 
-/// A key that is held while others are waited for. A process that dies leaves it to run out by itself.
+/// The lease on a key during an external call. If the process dies, the lease expires.
 struct Lease {
     store: Store,
     slot: Slot,
@@ -214,7 +216,7 @@ impl Lease {
 }
 
 impl Drop for Lease {
-    /// A panic ends the work: the key is freed all the same.
+    /// Also releases the key if the work panics.
     fn drop(&mut self) {
         if let Some(held) = self.held {
             let (store, slot) = (self.store.clone(), self.slot.clone());
@@ -230,12 +232,12 @@ async fn release(store: &Store, slot: &Slot, held: DateTime<Utc>) {
         tx.commit().await
     };
     if let Err(error) = write.await {
-        tracing::warn!(%error, "an Idempotency-Key was not freed; its lease will run out");
+        tracing::warn!(%error, "could not release an Idempotency-Key; its lease will expire");
     }
 }
 
-/// An answer that was too large to be stored, from the records that it showed, as they are now. A client that repeats a
-/// request wants to know what its request made: where that was deleted since, a 404 says so, and nothing is made anew.
+/// Renders a response that was too large to store, from the current state of its records. If a record was deleted
+/// since, the error is a 404 that says so; the write is not repeated.
 async fn render(again: Option<&Again>, mut cx: Context, stored: Answer) -> Result<Answer> {
     let again = again.ok_or_else(|| ApiError::bug("an answer was stored that cannot be rendered again"))?;
     cx.ids.extend(stored.records.iter().map(|id| (again.record, *id)));
@@ -247,7 +249,8 @@ async fn render(again: Option<&Again>, mut cx: Context, stored: Answer) -> Resul
     }
 }
 
-/// One transaction: the key, the work, the answer. `held`: until when the key is held already; else it is still to be taken.
+/// Checks the key, runs the work and stores the response in one transaction. `held`: when the lease on the key ends, if
+/// it is leased already; otherwise the key is taken here.
 async fn commit<W>(
     cx: &Context,
     slot: &Slot,
@@ -264,7 +267,7 @@ where
     loop {
         match once(cx, slot, held, &mut refusal, again, &work).await {
             Err(error) if error.is_serialization() && run < RUNS => {
-                tracing::debug!(run, "the database gave this write up for another; once more");
+                tracing::debug!(run, "serialization error; retrying the write");
                 run += 1;
             }
             other => return other,
@@ -304,9 +307,9 @@ where
             Ok(answer)
         }
         Err(error) => {
-            // At once, so that on SQLite the next writer need not wait for the connection to be tidied up.
+            // Explicitly, so that on SQLite the next writer does not wait until the connection is cleaned up.
             if let Err(failed) = tx.rollback().await {
-                tracing::debug!(error = %failed, "a rollback failed; the connection's end does the same");
+                tracing::debug!(error = %failed, "rollback failed; closing the connection rolls back anyway");
             }
             Err(error)
         }

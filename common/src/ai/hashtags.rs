@@ -1,4 +1,4 @@
-//! Hashtags: `#` and a word, each once, as many as do a post good on its platform.
+//! Hashtags: `#` and a word, without duplicates, as many as suit the platform.
 
 use std::collections::HashSet;
 
@@ -10,11 +10,11 @@ use super::structured::{Ask, Verdict, list_schema, texts};
 use super::{Result, Writer};
 use crate::domain::platform::{Descriptor, Platform};
 
-/// The longest hashtag with its sign; X, Instagram and Mastodon take so many characters.
+/// Maximum length of a hashtag including `#`; the limit of X, Instagram and Mastodon.
 const LONGEST: usize = 100;
 
-/// How many are asked for, and the most that are answered. Threads takes one topic for a post; X, LinkedIn, Facebook, Bluesky
-/// and TikTok advise a few; Instagram takes 30.
+/// Returns how many hashtags to ask for, and the maximum to return. Threads takes one topic for a post; X, LinkedIn,
+/// Facebook, Bluesky and TikTok advise a few; Instagram takes 30.
 const fn wanted(platform: Option<Platform>) -> (usize, usize) {
     match platform {
         Some(Platform::Threads) => (1, 1),
@@ -26,7 +26,7 @@ const fn wanted(platform: Option<Platform>) -> (usize, usize) {
 }
 
 impl Writer<'_> {
-    /// Hashtags for a post.
+    /// Generates hashtags for a post.
     pub async fn hashtags(&self, content: &str, platform: Option<&'static Descriptor>) -> Result<Vec<String>> {
         let (wanted, most) = wanted(platform.map(|p| p.platform));
         let place = platform.map(|p| format!(" on {}", p.name)).unwrap_or_default();
@@ -55,13 +55,13 @@ fn judge(most: usize, object: &Value) -> Verdict<Vec<String>> {
     }
 }
 
-/// `#` and the letters, digits and underscores of any script; `None` where no letter is among them, which no platform takes
-/// for a hashtag.
+/// Returns `#` and the letters, digits and underscores of any script; `None` if there is no letter, as no platform
+/// accepts that as a hashtag.
 fn normal(text: &str) -> Option<String> {
     let mut word = String::new();
     let mut base = false;
     for c in text.nfc() {
-        // A mark goes with its letter. Those that make an emoji of a digit or a sign are part of no word.
+        // A combining mark belongs to its letter. Marks that turn a digit or sign into an emoji are dropped.
         let mark = is_combining_mark(c) && !matches!(c, '\u{FE00}'..='\u{FE0F}' | '\u{20D0}'..='\u{20FF}');
         base = if mark { base } else { c.is_alphanumeric() || c == '_' };
         word.extend(base.then_some(c));

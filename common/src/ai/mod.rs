@@ -1,12 +1,13 @@
-//! Captions, hashtags and pictures by any server of OpenAI's shape: OpenAI, Azure, Ollama, vLLM, llama.cpp, LocalAI.
+//! Captions, hashtags and pictures from any server with OpenAI's API: OpenAI, Azure, Ollama, vLLM, llama.cpp, LocalAI.
 //!
-//! [`provider`] speaks the protocol, [`structured`] gets an object out of a model that writes text, and each operation has a
-//! file that says what it asks for and what it takes for an answer. Two endpoints are called (`chat/completions` and
-//! `images/generations`) and little of their answers is read, so this speaks HTTP by [`HttpClient`] itself: a library would
-//! bring an HTTP client of its own, past our deadline, cap and guard, and types for all that OpenAI has.
+//! [`provider`] implements the protocol, [`structured`] gets a JSON object from a text model, and each operation has a
+//! file with its instructions and its validation. Only two endpoints are called (`chat/completions` and
+//! `images/generations`) and little of their responses is read, so this uses [`HttpClient`] directly: a library would
+//! bring its own HTTP client, which bypasses our deadline, size limit and address guard, and types for all of OpenAI's
+//! API.
 //!
-//! What comes back is judged as something that anybody may have written: it is parsed strictly, put into order, and what
-//! breaks a rule after one try to mend it is [`AiError::Malformed`].
+//! Responses are untrusted input: they are parsed strictly and normalised; a response that still breaks a rule after
+//! one retry is [`AiError::Malformed`].
 //!
 //! **To add an operation:** its word and price in `domain/ai.rs` and in the `CHECK`s, a file here, an endpoint in
 //! `api/src/routes/ai`.
@@ -26,26 +27,26 @@ pub use captions::CaptionWish;
 pub use images::PictureWish;
 use provider::Provider;
 
-/// How long the provider has for all that one request asks of it.
+/// Total time for all calls to the provider in one request.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum AiError {
-    /// The provider, or its model, will not answer this prompt.
+    /// The provider or its model refuses this prompt.
     #[error("the prompt is refused: {0}")]
     Refused(String),
-    /// No answer, or one that says no: the operator's configuration, the provider's state.
+    /// No response or an error response: caused by the operator's configuration or the provider's state.
     #[error("the provider is not available: {0}")]
     Unavailable(String),
-    /// What came is not what was asked for.
+    /// The response is not what was asked for.
     #[error("the answer is not usable: {0}")]
     Malformed(String),
 }
 
 type Result<T> = std::result::Result<T, AiError>;
 
-/// The AI of an installation. Cheap to clone.
+/// The AI client of an installation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ai {
     provider: Option<Provider>,
@@ -54,7 +55,7 @@ pub struct Ai {
     patience: Duration,
 }
 
-/// A model that writes.
+/// A text model.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
     provider: &'a Provider,
@@ -62,7 +63,7 @@ pub struct Writer<'a> {
     patience: Duration,
 }
 
-/// A model that makes pictures.
+/// An image model.
 #[derive(Clone, Copy, Debug)]
 pub struct Painter<'a> {
     provider: &'a Provider,
@@ -70,7 +71,7 @@ pub struct Painter<'a> {
 }
 
 impl Ai {
-    /// As configured. `max_picture`: the most bytes of a picture that are read.
+    /// Creates the client. `max_picture`: maximum size of a picture in bytes.
     pub fn new(config: &AiConfig, clients: &Clients, max_picture: u64, patience: Duration) -> Self {
         let provider = config.base_url.as_deref();
         Self {
@@ -81,7 +82,7 @@ impl Ai {
         }
     }
 
-    /// An installation without AI.
+    /// Returns a client for an installation without AI.
     pub const fn none() -> Self {
         Self { provider: None, text_model: None, image_model: None, patience: PATIENCE }
     }
@@ -90,13 +91,13 @@ impl Ai {
         self.patience
     }
 
-    /// `None` where no model is configured that writes.
+    /// Returns `None` if no text model is configured.
     pub fn writer(&self) -> Option<Writer<'_>> {
         let (provider, model) = (self.provider.as_ref()?, self.text_model.as_deref()?);
         Some(Writer { provider, model, patience: self.patience })
     }
 
-    /// `None` where no model is configured that makes pictures.
+    /// Returns `None` if no image model is configured.
     pub fn painter(&self) -> Option<Painter<'_>> {
         Some(Painter { provider: self.provider.as_ref()?, model: self.image_model.as_deref()? })
     }

@@ -1,8 +1,9 @@
-//! The protocol: requests, answers, and what an error means.
+//! The protocol: requests, responses and errors.
 //!
-//! Facts from OpenAI's API reference (chat completions, images, error codes) and its guide on structured outputs. Servers
-//! that copy it know less, and say so in many ways: one that does not know `response_format` or a parameter of a picture is
-//! asked once more without. No number of tokens is sent: servers disagree about its name, and each has a default.
+//! Based on OpenAI's API reference (chat completions, images, error codes) and its guide on structured outputs.
+//! Compatible servers support less and report it in many ways: a server that does not know `response_format` or a
+//! picture parameter is called again without it. No token limit is sent: servers disagree about its name, and each has
+//! a default.
 
 use std::time::Duration;
 
@@ -19,13 +20,13 @@ use super::{AiError, Result};
 use crate::http::{Answer, HttpClient};
 use crate::platforms::Clients;
 
-/// The most of a text's answer that is read.
+/// Maximum size of a text response.
 const MOST_TEXT: usize = 1 << 20;
-/// The most of an error's message that is logged.
+/// Maximum length of an error message in the log.
 const MOST_SAID: usize = 300;
-/// The most of an error's body that is looked at.
+/// Maximum size of an error body that is parsed.
 const MOST_ERROR: usize = 64 << 10;
-/// The words by which servers say that a prompt breaks their rules: OpenAI's for texts (two) and for pictures, Azure's (three).
+/// Error codes for a prompt that breaks the rules: OpenAI's for text (two) and for pictures, Azure's (three).
 const REFUSALS: [&str; 6] = [
     "content_policy_violation",
     "invalid_prompt",
@@ -34,34 +35,34 @@ const REFUSALS: [&str; 6] = [
     "contentFilter",
     "ResponsibleAIPolicyViolation",
 ];
-/// The words by which a server says that it cannot hold its model to a schema.
+/// Strings in errors of servers that do not support response schemas.
 const NO_SCHEMA: [&str; 5] = ["response_format", "json_schema", "grammar", "structured output", "structured_output"];
-/// The words by which LM Studio says, with a 200, that it has no such path.
+/// LM Studio's error, sent with a 200, for an unknown path.
 const NO_PATH: &str = "unexpected endpoint";
 
 #[derive(Clone, Debug)]
 pub struct Provider {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     base: String,
     key: Option<SecretString>,
     texts: HttpClient,
-    /// For answers that hold a picture.
+    /// For responses that contain a picture.
     pictures: HttpClient,
-    /// For pictures that are elsewhere.
+    /// For pictures at other URLs.
     elsewhere: HttpClient,
 }
 
-/// What a model is asked.
+/// A chat request.
 #[derive(Clone, Debug)]
 pub struct Chat<'a> {
     pub model: &'a str,
     pub messages: Vec<Value>,
-    /// The name and the schema of what it is to answer.
+    /// The name and schema of the response.
     pub format: (&'a str, &'a Value),
 }
 
-/// What a server says that will not do it: `{"error": {…}}` as OpenAI, `{"error": "…"}` as Ollama, the same without the
-/// envelope as vLLM and Mistral, or no JSON at all. OpenRouter and LM Studio say it with a 200.
+/// An error response: `{"error": {…}}` like OpenAI, `{"error": "…"}` like Ollama, the same without the envelope like
+/// vLLM and Mistral, or no JSON at all. OpenRouter and LM Studio send it with a 200.
 #[derive(Debug)]
 struct Said {
     status: StatusCode,
@@ -70,7 +71,7 @@ struct Said {
 }
 
 impl Said {
-    /// `None` where the server did what it was asked.
+    /// Returns `None` if the response is a success.
     fn of(answer: &Answer) -> Option<Self> {
         #[derive(Deserialize)]
         struct Envelope {
@@ -87,7 +88,7 @@ impl Said {
         Some(Self { status: answer.status, error, text })
     }
 
-    /// Whether it is the prompt that is refused. (`flagged_input` is OpenRouter's.)
+    /// Returns whether the prompt was refused. (`flagged_input` is OpenRouter's.)
     fn is_refusal(&self) -> bool {
         let error = &self.error;
         let words = [&error["code"], &error["type"], &error["innererror"]["code"], &error["inner_error"]["code"]];
@@ -95,8 +96,8 @@ impl Said {
         named || error["metadata"]["flagged_input"].is_string()
     }
 
-    /// Whether it is one of these parts of the request that the server does not know, rather than the key, the prompt or the
-    /// number of requests.
+    /// Returns whether the server rejects one of these parts of the request, rather than the key, the prompt or the
+    /// request rate.
     fn is_about(&self, words: &[&str]) -> bool {
         let other = matches!(self.status.as_u16(), 401 | 403 | 429) || self.is_refusal();
         !other && self.mentions(words)
@@ -107,7 +108,7 @@ impl Said {
         words.iter().any(|word| text.contains(word))
     }
 
-    /// Whether the server has nothing at this path.
+    /// Returns whether the path does not exist on the server.
     fn is_nowhere(&self) -> bool {
         matches!(self.status.as_u16(), 404 | 405) || self.mentions(&[NO_PATH])
     }
@@ -117,7 +118,7 @@ impl Said {
         [&error["message"], error, &error["detail"]].into_iter().find_map(Value::as_str).unwrap_or(&self.text)
     }
 
-    /// Where the operator may look.
+    /// A hint for the operator.
     const fn hint(&self) -> &'static str {
         match self.status.as_u16() {
             300..=399 => " (CRIER_AI_BASE_URL must be the address itself: redirects are not followed)",
@@ -131,7 +132,7 @@ impl Said {
 impl Provider {
     pub fn new(base: &str, key: Option<SecretString>, clients: &Clients, max_picture: u64, patience: Duration) -> Self {
         let picture = usize::try_from(max_picture).unwrap_or(usize::MAX >> 2);
-        // Four letters for three bytes, and what stands around them.
+        // Base64 takes four characters for three bytes; `MOST_TEXT` covers the surrounding JSON.
         let in_json = picture.saturating_mul(4) / 3 + MOST_TEXT;
         Self {
             base: base.trim_end_matches('/').to_owned(),
@@ -142,7 +143,7 @@ impl Provider {
         }
     }
 
-    /// One answer of a model that writes, as the text that it is.
+    /// Returns one response of a text model, as plain text.
     pub async fn chat(&self, chat: &Chat<'_>) -> Result<String> {
         let mut body = json!({ "model": chat.model, "messages": chat.messages });
         let plain = body.clone();
@@ -150,14 +151,14 @@ impl Provider {
         body["response_format"] =
             json!({ "type": "json_schema", "json_schema": { "name": name, "strict": true, "schema": schema } });
         let mut answer = self.post(&self.texts, "chat/completions", &body).await?;
-        if Said::of(&answer).is_some_and(|said| said.is_about(&NO_SCHEMA)) {
-            // The instructions say in words what the schema says.
+        if Said::of(&answer).is_some_and(|error| error.is_about(&NO_SCHEMA)) {
+            // The instructions also contain the schema in words.
             answer = self.post(&self.texts, "chat/completions", &plain).await?;
         }
         written(&self.accepted(answer)?)
     }
 
-    /// One picture. `options` (`size`, `quality`) go along as far as the server knows them.
+    /// Returns one picture. `options` (`size`, `quality`) are dropped if the server rejects them.
     pub async fn paint(&self, model: &str, prompt: &str, options: &[(&str, &str)]) -> Result<Bytes> {
         let body = |options: &[(&str, &str)]| {
             let mut body = json!({ "model": model, "prompt": prompt, "n": 1 });
@@ -169,11 +170,12 @@ impl Provider {
         let mut options = options.to_vec();
         let answer = loop {
             let answer = self.post(&self.pictures, "images/generations", &body(&options)).await?;
-            let said = Said::of(&answer).filter(|said| matches!(said.status.as_u16(), 400 | 422) && !said.is_refusal());
-            let Some(said) = said.filter(|_| !options.is_empty()) else { break answer };
-            // Without what it says it does not know; without any where it does not say. Most servers name one at a time.
+            let error =
+                Said::of(&answer).filter(|error| matches!(error.status.as_u16(), 400 | 422) && !error.is_refusal());
+            let Some(error) = error.filter(|_| !options.is_empty()) else { break answer };
+            // Drops the options that the error names, or all of them if it names none. Most servers name one at a time.
             let before = options.len();
-            options.retain(|(name, _)| !said.mentions(&[*name]));
+            options.retain(|(name, _)| !error.mentions(&[*name]));
             if options.len() == before {
                 options.clear();
             }
@@ -188,7 +190,7 @@ impl Provider {
         }
     }
 
-    /// A picture by its address: through the guard, unless it is on the very server that the operator named.
+    /// Fetches a picture by URL: through the address guard, unless it is on the configured server itself.
     async fn fetch(&self, address: &str) -> Result<Bytes> {
         let origin = |text: &str| Url::parse(text).ok().map(|url| url.origin()).filter(url::Origin::is_tuple);
         let own = origin(address).is_some_and(|at| Some(at) == origin(&self.base));
@@ -201,11 +203,11 @@ impl Provider {
         }
     }
 
-    /// Most servers have it all below `/v1`, which is easily left out of an address.
+    /// Posts to the base URL, or to `/v1` below it: most servers use that path, and operators often omit it.
     async fn post(&self, client: &HttpClient, path: &str, body: &Value) -> Result<Answer> {
         let answer = self.post_to(client, &format!("{}/{path}", self.base), body).await?;
         let bare = Url::parse(&self.base).is_ok_and(|url| url.path() == "/");
-        if bare && Said::of(&answer).is_some_and(|said| said.is_nowhere()) {
+        if bare && Said::of(&answer).is_some_and(|error| error.is_nowhere()) {
             return self.post_to(client, &format!("{}/v1/{path}", self.base), body).await;
         }
         Ok(answer)
@@ -220,18 +222,18 @@ impl Provider {
     }
 
     fn accepted(&self, answer: Answer) -> Result<Answer> {
-        let Some(said) = Said::of(&answer) else {
+        let Some(error) = Said::of(&answer) else {
             return if answer.truncated { Err(malformed("it is too long")) } else { Ok(answer) };
         };
-        let message = self.without_key(said.message());
+        let message = self.without_key(error.message());
         let message: String = message.chars().filter(|c| !c.is_control()).take(MOST_SAID).collect();
-        if said.is_refusal() {
+        if error.is_refusal() {
             return Err(AiError::Refused(message));
         }
-        Err(AiError::Unavailable(format!("it answers {}: {message}{}", said.status.as_u16(), said.hint())))
+        Err(AiError::Unavailable(format!("it answers {}: {message}{}", error.status.as_u16(), error.hint())))
     }
 
-    /// Some servers repeat a key that they refuse.
+    /// Removes the key from a text; some servers quote a rejected key.
     fn without_key(&self, text: &str) -> String {
         match self.key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty()) {
             Some(key) => text.replace(key, "[REDACTED]"),
@@ -240,12 +242,12 @@ impl Provider {
     }
 }
 
-/// A text with something in it.
+/// Returns the text unless it is empty.
 fn filled(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-/// Base64, be it in a `data:` URL.
+/// Decodes Base64, with or without a `data:` URL prefix.
 fn decoded(text: &str) -> Result<Bytes> {
     let data = text.rsplit_once("base64,").map_or(text, |(_, data)| data);
     STANDARD.decode(data.trim()).map(Bytes::from).map_err(|_| malformed("its picture is no base64"))
@@ -280,7 +282,7 @@ struct Message {
     refusal: Option<String>,
 }
 
-/// A text, or the parts of one; what a model thought is a part of another type (Mistral).
+/// A text or a list of parts; reasoning is a part of another type (Mistral).
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Content {
@@ -310,14 +312,14 @@ struct Picture {
     url: Option<String>,
 }
 
-/// What the model wrote. An answer that was cut off is given as far as it goes: whoever reads it finds it broken.
+/// Returns the model's text. A truncated response is returned as is; parsing it fails later.
 fn written(answer: &Answer) -> Result<String> {
     let completion: Completion = parsed(answer)?;
     let choice = completion.choices.into_iter().next().ok_or_else(|| malformed("it has no choice"))?;
     let refusal = filled(choice.message.refusal);
     if refusal.is_some() || choice.finish_reason.as_deref() == Some("content_filter") {
-        let said: String = refusal.unwrap_or_default().chars().filter(|c| !c.is_control()).take(MOST_SAID).collect();
-        return Err(AiError::Refused(said));
+        let refusal: String = refusal.unwrap_or_default().chars().filter(|c| !c.is_control()).take(MOST_SAID).collect();
+        return Err(AiError::Refused(refusal));
     }
     choice.message.content.map(Content::text).ok_or_else(|| malformed("its message is empty"))
 }

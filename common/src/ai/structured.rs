@@ -1,5 +1,5 @@
-//! An object out of a model that writes text: asked for by a schema and in words, parsed strictly, judged, and where
-//! something is wrong with it the model is told once what.
+//! Gets a JSON object from a text model: the schema is sent as a parameter and in words, the response is parsed
+//! strictly and validated, and a faulty one is sent back to the model once with the reason.
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -7,28 +7,28 @@ use tokio::time::{Instant, timeout};
 use super::provider::Chat;
 use super::{AiError, Result, Writer};
 
-/// What is to be had.
+/// The object to ask for.
 pub struct Ask<'a> {
-    /// Of the object.
+    /// The object's name.
     pub name: &'a str,
     pub schema: Value,
-    /// What the model is and does.
+    /// The model's role and task.
     pub instructions: String,
-    /// What the user said.
+    /// The user's text.
     pub text: &'a str,
 }
 
-/// What an object is worth.
+/// The result of validating an object.
 pub enum Verdict<T> {
     Good(T),
-    /// It will do where no better one comes; with what is wrong with it.
+    /// Acceptable if no better one is returned; with the problem.
     Usable(T, String),
-    /// With what is wrong with it, in words for the model.
+    /// With the problem, in words for the model.
     Bad(String),
 }
 
 impl Writer<'_> {
-    /// Asks until the object is good, twice at most.
+    /// Asks for an object, at most twice, until it is good.
     pub(super) async fn object<T>(&self, ask: &Ask<'_>, judge: impl Fn(&Value) -> Verdict<T>) -> Result<T> {
         let began = Instant::now();
         let mut messages = vec![
@@ -51,7 +51,7 @@ impl Writer<'_> {
                 Verdict::Bad(wrong) => Err(AiError::Malformed(wrong)),
             };
         };
-        // What is there already must not be lost to a second answer that comes too late.
+        // A slow second response must not lose the usable first one.
         let left = self.patience.saturating_sub(began.elapsed()) / 2;
         Ok(match timeout(left, self.say(ask, &messages)).await {
             Ok(Ok(second)) => match judged(&second, &judge) {
@@ -76,29 +76,30 @@ fn judged<T>(text: &str, judge: impl Fn(&Value) -> Verdict<T>) -> Verdict<T> {
     }
 }
 
-/// What stands between a model's thoughts and what it says, where the server does not part them: most models, Mistral's,
-/// and OpenAI's open ones. Some templates swallow what the thoughts begin with.
+/// The marker between a model's reasoning and its answer, if the server does not separate them: most models, Mistral's,
+/// and OpenAI's open ones. Some chat templates drop the opening marker.
 const THOUGHT: [&str; 3] = ["</think>", "[/THINK]", "<|channel|>final<|message|>"];
 
-/// Without what models put around an object: their thoughts, and a fence of Markdown.
+/// Removes what models put around an object: reasoning and a Markdown code fence.
 fn bare(text: &str) -> &str {
     let mut text = text.trim();
     if !text.starts_with(['{', '`'])
-        && let Some((_, said)) = THOUGHT.iter().find_map(|end| text.split_once(end))
+        && let Some((_, answer)) = THOUGHT.iter().find_map(|end| text.split_once(end))
     {
-        text = said.trim();
+        text = answer.trim();
     }
     let Some(fenced) = text.strip_prefix("```") else { return text };
     let inner = fenced.split_once('\n').map_or(fenced, |(_, inner)| inner);
     inner.trim_end().strip_suffix("```").unwrap_or(inner).trim()
 }
 
-/// The texts of a list in the object; `None` where it is none.
+/// Returns the strings of a list in the object; `None` if it is not a list of strings.
 pub fn texts<'a>(object: &'a Value, name: &str) -> Option<Vec<&'a str>> {
     object.get(name)?.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// The schema of an object with one list of texts. Strict schemas know no length of a list: the instructions say it.
+/// Returns the schema of an object with one list of strings. Strict schemas do not support list lengths; the
+/// instructions state it.
 pub fn list_schema(name: &str) -> Value {
     json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! The model that writes and paints, behind an API of OpenAI's shape.
+//! The text and image models, behind an OpenAI-compatible API.
 
 use secrecy::SecretString;
 
@@ -19,7 +19,7 @@ pub(super) const KEYS: &[Key] = &[BASE_URL, API_KEY, TEXT_MODEL, IMAGE_MODEL];
 
 #[derive(Clone, Debug)]
 pub struct AiConfig {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     pub base_url: Option<String>,
     pub api_key: Option<SecretString>,
     pub text_model: Option<String>,

@@ -1,4 +1,4 @@
-//! What is of no section: who the service is to the outside, where its files are, what it offers.
+//! Settings that belong to no other section: public URL, data directory, optional features.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -60,7 +60,8 @@ pub(super) fn read(reader: &mut Reader, role: Role) -> Base {
     }
 }
 
-/// Cookies, redirects and the paths in the API's answers all begin at the root of the host.
+/// Parses the public URL. It must have no path: cookies, redirects and the paths in the API's responses all assume the
+/// root of the host.
 fn public_url(text: &str) -> Result<Url, String> {
     let url = values::web_url(text)?;
     if url.path() == "/" { Ok(url) } else { Err("has a path; Crier must be at the root of a host name".to_owned()) }

@@ -1,4 +1,4 @@
-//! The record: SQLite in a file, or Postgres.
+//! The database: SQLite in a file, or Postgres.
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,12 @@ const URL: Key = Key::new(
 .secret();
 pub(super) const KEYS: &[Key] = &[URL];
 
-/// Which database.
+/// The configured database.
 #[derive(Clone, Debug)]
 pub enum Database {
     /// The path of the file.
     Sqlite(PathBuf),
-    /// The address, which may hold a password.
+    /// The connection URL, which may contain a password.
     Postgres(SecretString),
 }
 

@@ -1,4 +1,4 @@
-//! What the address guard lets through although it is not public.
+//! Private networks that the address guard allows.
 
 use ipnet::IpNet;
 

@@ -1,4 +1,4 @@
-//! Where the processes listen, and whose word they take for a client's address.
+//! Listen addresses and trusted proxies.
 
 use std::net::SocketAddr;
 

@@ -1,19 +1,19 @@
-//! The one table of configuration keys. Reading, the search for unknown keys, `--help` and the table in the README are all
-//! made from it, so that none of them can know a key that another does not.
+//! The table of configuration keys. Parsing, the detection of unknown keys, `--help` and the README's table are all
+//! derived from it, so they cannot disagree.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::{ai, base, database, guard, http, log, media, platforms, queue, secrets, smtp, storage, worker};
 
-/// What holds where a key is not set.
+/// The default of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// This very value, read as if somebody had written it.
+    /// This value, parsed like a configured one.
     Value(&'static str),
-    /// Something that depends on the rest of the configuration; the words are for people.
+    /// Depends on the rest of the configuration; the text is for people.
     Words(&'static str),
-    /// Nothing: what the key is for stays off.
+    /// No value: the feature is off.
     Nothing,
 }
 
@@ -24,9 +24,9 @@ pub struct Key {
     pub name: Cow<'static, str>,
     pub meaning: Cow<'static, str>,
     pub preset: Preset,
-    /// A right value, shown where a wrong one was given.
+    /// A valid value, shown in the error for an invalid one.
     pub example: &'static str,
-    /// The value may hold a password or a key: it is never shown.
+    /// The value may contain a password or a key: it is never shown.
     pub secret: bool,
 }
 
@@ -40,17 +40,17 @@ impl Key {
         self
     }
 
-    /// The environment variable.
+    /// Returns the name of the environment variable.
     pub fn variable(&self) -> String {
         variable(&self.name)
     }
 
-    /// The flag, without its dashes.
+    /// Returns the flag without its dashes.
     pub fn flag(&self) -> String {
         flag(&self.name)
     }
 
-    /// The default in words, as `--help` and the README show it.
+    /// Returns the default in words, for `--help` and the README.
     pub fn default_text(&self) -> &'static str {
         match self.preset {
             Preset::Value("") => "empty",
@@ -68,7 +68,7 @@ pub(super) fn flag(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
 
-/// Every key of a section, in the order in which people read them. A new section adds its `KEYS` here.
+/// The keys of every section, in the order of the documentation. A new section adds its `KEYS` here.
 const SECTIONS: &[&[Key]] = &[
     http::KEYS,
     base::KEYS,
@@ -84,22 +84,22 @@ const SECTIONS: &[&[Key]] = &[
     log::KEYS,
 ];
 
-/// Every key but the platforms', which are the same for each.
+/// Returns all keys except those of platforms, which are the same for each platform.
 pub fn fixed() -> impl Iterator<Item = &'static Key> {
     SECTIONS.iter().copied().flatten()
 }
 
-/// Every key there is.
+/// Returns all keys.
 pub fn all() -> Vec<Key> {
     fixed().cloned().chain(platforms::keys()).collect()
 }
 
-/// The known name that an unknown one most resembles.
+/// Returns the known name that is most similar to an unknown one.
 pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known.min_by_key(|name| strsim::damerau_levenshtein(unknown, name))
 }
 
-/// The part of `--help` that lists the options.
+/// Returns the part of `--help` that lists the options.
 pub fn help() -> String {
     let mut out = String::from(
         "Options. Each is also a variable (--http-addr is CRIER_HTTP_ADDR) and a key of crier.toml (http_addr).\n\
@@ -115,7 +115,7 @@ pub fn help() -> String {
     out
 }
 
-/// The README's table of keys, in Markdown.
+/// Returns the README's table of keys in Markdown.
 pub fn markdown_table() -> String {
     let mut out = String::from("| Variable | Meaning | Default | Example |\n|---|---|---|---|\n");
     for key in fixed() {

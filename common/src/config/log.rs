@@ -1,4 +1,4 @@
-//! What is logged, and in which form.
+//! Log level and log format.
 
 use tracing_subscriber::EnvFilter;
 
@@ -34,8 +34,8 @@ pub(super) fn read(reader: &mut Reader) -> LogConfig {
     }
 }
 
-/// A bare word that is no level would be taken for the name of a module (`verbose` would log nothing but that module), so
-/// it is refused here.
+/// Checks the filter. A word that is no level is rejected: `EnvFilter` would take it for a module name (`verbose` would
+/// log only that module).
 fn filter(text: &str) -> Result<String, String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     for part in text.split(',').map(str::trim) {

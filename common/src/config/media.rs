@@ -1,4 +1,4 @@
-//! What the media library takes, and what it may use for it.
+//! Limits of the media library.
 
 use super::keys::{Key, Preset};
 use super::reader::Reader;

@@ -1,12 +1,12 @@
-//! Everything that an operator can set, read once at the start.
+//! The configuration, read once at the start.
 //!
-//! Flags go before `CRIER_…` variables, variables before `crier.toml`. Each section has a file here, with its keys
-//! ([`keys::Key`]), its struct and its `read`; [`Config::load`] calls them all and reports **all** that is wrong at once:
-//! each line names the key, what is wrong and what would be right, and the caller ends with status 2.
+//! Precedence: flags, then `CRIER_…` variables, then `crier.toml`. Each section has a file here, with its keys
+//! ([`keys::Key`]), its struct and its `read`. [`Config::load`] calls them all and reports **all** problems at once:
+//! each line contains the key, the problem and a valid value, and the caller exits with status 2.
 //!
 //! **To add a key:** a `const` [`keys::Key`] in its section's `KEYS`, a field in the section's struct, a line in its
-//! `read`. Unknown-key detection, `--help` and the README's table follow from the table. A key whose value may hold a
-//! password is `.secret()` and its field a `SecretString`: neither an error nor `{:?}` can show it.
+//! `read`. Unknown-key detection, `--help` and the README's table are derived from the table. A key whose value may
+//! contain a password is `.secret()` and its field a `SecretString`: neither an error nor `{:?}` can show it.
 
 mod ai;
 mod base;
@@ -68,13 +68,13 @@ crate::text_enum! {
 }
 
 impl Role {
-    /// One of the three processes that share a database and a queue with others.
+    /// Returns whether it is one of the three processes that share a database and a queue.
     pub const fn is_separate(self) -> bool {
         !matches!(self, Self::Crier)
     }
 }
 
-/// The whole configuration, found right.
+/// The whole, validated configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub role: Role,
@@ -83,9 +83,9 @@ pub struct Config {
     pub public_url: Url,
     pub data_dir: PathBuf,
     pub database: Database,
-    /// `None`: the queue inside the process.
+    /// `None`: the in-process queue.
     pub redis_url: Option<SecretString>,
-    /// `None`: `crier` keeps its own in [`key_file`].
+    /// `None`: `crier` uses its own key file ([`key_file`]).
     pub secret_keys: Option<SecretKeys>,
     pub storage: Storage,
     pub media: MediaConfig,
@@ -95,7 +95,7 @@ pub struct Config {
     pub guard: GuardConfig,
     pub sandbox: bool,
     pub plans_file: Option<PathBuf>,
-    /// What stands in the plans' file, or the built-in plans.
+    /// The plans of the plans file, or the built-in plans.
     pub plans: Plans,
     pub latest_publish: Duration,
     pub worker: WorkerConfig,
@@ -103,7 +103,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads and checks everything.
+    /// Reads and checks all sections.
     pub fn load(source: &Source, role: Role) -> Result<Self, ConfigError> {
         let mut reader = reader::Reader::new(source);
         let http = http::read(&mut reader);
@@ -132,32 +132,32 @@ impl Config {
         if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
     }
 
-    /// The address of a path of the service: `/docs` is `https://crier.example.com/docs`.
+    /// Returns the public URL of a path: `/docs` is `https://crier.example.com/docs`.
     pub fn absolute(&self, path: &str) -> String {
         format!("{}/{}", self.public_url.as_str().trim_end_matches('/'), path.trim_start_matches('/'))
     }
 }
 
-/// One thing that is wrong.
+/// One problem in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The key as it was written: `CRIER_HTTP_ADDR`, `--http-addr`, `http_addr (configuration file)`.
+    /// The key as the operator wrote it: `CRIER_HTTP_ADDR`, `--http-addr`, `http_addr (configuration file)`.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// The problem, and a valid value.
     pub message: String,
 }
 
-/// All that is wrong with the configuration, a line for each.
+/// All problems in the configuration, one per line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
     pub problems: Vec<Problem>,
 }
 
 impl ConfigError {
-    /// Tells it on stderr; what `main` then returns.
+    /// Prints the problems to stderr and returns the exit code for `main`.
     pub fn exit(&self) -> ExitCode {
         use std::io::Write as _;
-        // There is nobody left to tell if stderr is closed.
+        // If stderr is closed, the error cannot be reported anywhere.
         let _ = writeln!(std::io::stderr().lock(), "{self}");
         ExitCode::from(2)
     }

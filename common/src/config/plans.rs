@@ -1,4 +1,4 @@
-//! The plans' file: `[plans.NAME]` tables that replace the built-in plans.
+//! The plans file: `[plans.NAME]` tables that replace the built-in plans.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,12 +10,12 @@ use super::values;
 use crate::domain::plan::{Feature, Plan, Plans};
 use crate::limits::UNLIMITED;
 
-/// TOML's largest number.
+/// TOML's largest integer.
 const MOST: u64 = i64::MAX as u64;
-/// A hundred years: a day so far back is still a date.
+/// A hundred years: a date that far back is still valid.
 const MOST_DAYS: u64 = 36_500;
 
-/// The plans of the file, the built-in ones where none is named.
+/// Reads the plans from the file, or returns the built-in ones if no file is configured.
 pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Plans {
     let Some(path) = path else { return Plans::default() };
     let found = match read_file(path) {
@@ -30,7 +30,7 @@ pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(
     })
 }
 
-/// Reads the file's text. Every fault is told, each with its place and what would be right.
+/// Parses the file. Reports all errors, each with its location and a valid value.
 fn parse(text: &str) -> Result<Plans, Vec<String>> {
     let table: toml::Table = toml::from_str(text).map_err(|error| vec![values::toml_fault(text, &error)])?;
     let mut wrong = Vec::new();
@@ -150,7 +150,7 @@ feed_reader, content_strategy, reports, inbox, approvals
 [plans.tin] storage_mib must be a whole number from 0 on; leave the line out for no limit"
         );
         assert_eq!(parse("").unwrap_err(), ["has no plan; write at least one table such as [plans.unlimited]"]);
-        for (text, told) in [
+        for (text, expected) in [
             ("[plans", "line 1 is no TOML: "),
             ("[plans.a]\n[plans.a]\n", "line 2 is no TOML: "),
             ("[plans.a]\nbrands = 1\nbrands = 2\n", "line 3 is no TOML: "),
@@ -167,7 +167,7 @@ feed_reader, content_strategy, reports, inbox, approvals
             ("[plans.a]\nbrands = true", "[plans.a] brands must be a whole number from 0 on; "),
         ] {
             let wrong = parse(text).unwrap_err();
-            assert!(wrong.len() == 1 && wrong[0].starts_with(told), "{text}: {wrong:?}");
+            assert!(wrong.len() == 1 && wrong[0].starts_with(expected), "{text}: {wrong:?}");
         }
         let most = parse(&format!("[plans.a]\nbrands = {0}\nai_credits = {0}\nstorage_mib = {0}", i64::MAX)).unwrap();
         assert_eq!(most.get("a").unwrap().storage_bytes(), Some(u64::MAX));

@@ -1,5 +1,5 @@
-//! What the operator registered at each platform, and where the platform is. The same keys for every platform there
-//! is: a new one in `domain::platform::Platform` has its keys at once.
+//! Application credentials and base URL of each platform. Every platform has the same keys: a new one in
+//! `domain::platform::Platform` gets its keys automatically.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ fn key(platform: Platform, part: &Part) -> Key {
     }
 }
 
-/// The keys of every platform.
+/// Returns the keys of every platform.
 pub(super) fn keys() -> impl Iterator<Item = Key> {
     Platform::ALL.iter().flat_map(|platform| PARTS.iter().map(|part| key(*platform, part)))
 }

@@ -1,4 +1,4 @@
-//! The doorbell: Redis, or the queue inside the process.
+//! The notification queue: Redis, or in-process.
 
 use redis::IntoConnectionInfo;
 use secrecy::SecretString;
@@ -31,7 +31,7 @@ pub(super) fn read(reader: &mut Reader, role: Role) -> Option<SecretString> {
 }
 
 fn parse(text: &str) -> Result<SecretString, String> {
-    // By the library that will use it, so that what is let through here connects there. Its errors may quote the URL.
+    // Uses the parser of the Redis client, so both accept the same URLs. Its errors may quote the URL and are dropped.
     match text.into_connection_info() {
         Ok(_) => Ok(SecretString::from(text)),
         Err(_) => Err("is not an address of a Redis server".to_owned()),

@@ -1,4 +1,4 @@
-//! Puts the three sources on top of each other, hands out single values, and collects everything that is wrong.
+//! Merges the three sources, parses single values and collects all problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::keys::{self, Key, Preset};
 use super::source::Source;
 use super::values;
 
-/// Where a value came from; a later one goes before an earlier one.
+/// The source of a value; a later variant overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     File,
@@ -16,7 +16,7 @@ enum Origin {
 }
 
 impl Origin {
-    /// The key as somebody who wrote it there knows it.
+    /// Returns the key in the form in which it is written in this source.
     fn label(self, name: &str) -> String {
         match self {
             Self::File => format!("{} (configuration file)", name.to_ascii_lowercase()),
@@ -31,10 +31,10 @@ struct Found {
     origin: Origin,
 }
 
-/// The values that were given, and the problems found so far.
+/// The configured values and the problems found so far.
 pub(super) struct Reader {
     found: BTreeMap<String, Found>,
-    /// `AWS_…`, the only variables of others that are read.
+    /// `AWS_…`; no other foreign variables are read.
     aws: BTreeMap<String, String>,
     bad: BTreeSet<String>,
     pub(super) problems: Vec<Problem>,
@@ -75,7 +75,7 @@ impl Reader {
             let hint = keys::nearest(&name, known.iter().map(String::as_str)).unwrap_or_default();
             self.problem(origin.label(&name), format!("is unknown; the nearest known key is {}", origin.label(hint)));
         } else if !value.trim().is_empty() {
-            // Empty is what a template leaves where nothing was meant (`CRIER_SMTP_URL=`): as good as not given.
+            // Templates leave unused variables empty (`CRIER_SMTP_URL=`); empty counts as unset.
             self.found.insert(name, Found { value: value.trim().to_owned(), origin });
         }
     }
@@ -102,7 +102,7 @@ impl Reader {
         }
     }
 
-    /// The value of a key whose preset is a value, or that preset.
+    /// Returns the parsed value of a key that has a default value.
     pub(super) fn parse<T>(&mut self, key: &Key, parser: impl Fn(&str) -> Result<T, String>) -> T {
         let preset = match key.preset {
             Preset::Value(text) => text,
@@ -111,7 +111,7 @@ impl Reader {
         self.optional(key, &parser).unwrap_or_else(|| parser(preset).expect("a test reads the preset of every key"))
     }
 
-    /// The value of a key, `None` where it is not set or wrong.
+    /// Returns the parsed value of a key; `None` if it is unset or invalid.
     pub(super) fn optional<T>(&mut self, key: &Key, parser: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         let Found { value, origin } = self.found.get(key.name.as_ref())?;
         match parser(value) {
@@ -126,17 +126,17 @@ impl Reader {
         }
     }
 
-    /// Whether the key was given, with a right value or a wrong one.
+    /// Returns whether the key was set, to a valid or invalid value.
     pub(super) fn is_set(&self, key: &Key) -> bool {
         self.found.contains_key(key.name.as_ref())
     }
 
-    /// Whether a problem with this key was told already.
+    /// Returns whether a problem with this key was already reported.
     pub(super) fn is_bad(&self, key: &Key) -> bool {
         self.bad.contains(key.name.as_ref())
     }
 
-    /// A variable of the AWS tools, `None` where it is unset or empty.
+    /// Returns a variable of the AWS tools; `None` if it is unset or empty.
     pub(super) fn aws(&self, name: &str) -> Option<String> {
         self.aws.get(name).filter(|value| !value.is_empty()).cloned()
     }
@@ -146,11 +146,11 @@ impl Reader {
     }
 }
 
-/// What the project's own tests put into the environment; the processes that they start see it too.
+/// Variables of the project's own tests; processes started by tests inherit them.
 const OWN_TESTS: &[&str] = &["CRIER_TEST_PG_URL", "CRIER_TEST_REDIS_URL"];
 
-/// Kubernetes tells every container the address of each service: one named `crier` or `crier-api` makes variables that
-/// begin like ours and that nobody wrote.
+/// Returns whether Kubernetes created the variable. It passes every container the address of each service: a service
+/// named `crier` or `crier-api` produces variables that start with our prefix.
 fn is_service_link(name: &str, value: &str) -> bool {
     let name = format!("_{name}");
     let protocol = |text: &str| ["tcp", "udp"].iter().any(|word| text.to_ascii_lowercase().contains(word));
@@ -160,7 +160,7 @@ fn is_service_link(name: &str, value: &str) -> bool {
         || name.split_once("_PORT_").is_some_and(|(_, rest)| protocol(rest))
 }
 
-/// `[http] addr = …` is `HTTP_ADDR`, as `http_addr = …` is.
+/// Flattens tables: `[http] addr = …` is `HTTP_ADDR`, like `http_addr = …`.
 fn flatten<'a>(prefix: &str, table: &'a toml::Table, out: &mut Vec<(String, &'a toml::Value)>) {
     for (word, value) in table {
         let name = format!("{prefix}{}", word.replace('-', "_").to_ascii_uppercase());

@@ -1,4 +1,4 @@
-//! The keys that encrypt what is secret in the record.
+//! The keys that encrypt secrets in the database.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,23 +17,23 @@ const SECRET_KEY: Key = Key::new(
     "The key that encrypts secrets in the database: base64 of 32 bytes (`openssl rand -base64 32`), or several as \
      `id:base64` (id 0 to 255; a key without one has 0), of which the first encrypts.",
     Preset::Words("`crier` makes one in the data directory; the separate processes need it"),
-    // No real key: somebody would use it.
+    // Not a real key: someone would use it.
     "what `openssl rand -base64 32` prints",
 )
 .secret();
 pub(super) const KEYS: &[Key] = &[SECRET_KEY];
 
-/// Where `crier` keeps the key that it made, in the form of the variable.
+/// Returns the path of the key file that `crier` creates; its content has the form of the variable.
 pub fn key_file(data_dir: &Path) -> PathBuf {
     data_dir.join("secret.key")
 }
 
-/// At least one key, with ids that differ.
+/// At least one key, with distinct ids.
 #[derive(Clone, Debug)]
 pub struct SecretKeys(Vec<SecretKey>);
 
 impl SecretKeys {
-    /// The first one encrypts.
+    /// Returns the keys; the first one encrypts.
     pub fn as_slice(&self) -> &[SecretKey] {
         &self.0
     }
@@ -42,7 +42,7 @@ impl SecretKeys {
 impl FromStr for SecretKeys {
     type Err = String;
 
-    /// Reads the form of the variable. The error ends a sentence that begins with the value, and never quotes it.
+    /// Parses the form of the variable. The error completes a sentence that begins with the value, and never quotes it.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut keys: Vec<SecretKey> = Vec::new();
         for (index, part) in values::parts(text).enumerate() {
@@ -64,7 +64,7 @@ impl FromStr for SecretKeys {
     }
 }
 
-/// Either alphabet, padded or not: whatever made the 32 bytes, they are the same.
+/// Decodes the standard and the URL-safe alphabet, padded or not.
 fn decode(encoded: &str) -> Option<[u8; 32]> {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     [STANDARD, URL_SAFE].iter().find_map(|alphabet| {

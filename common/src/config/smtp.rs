@@ -1,4 +1,4 @@
-//! How mail goes out, and from whom it comes.
+//! The mail server and the sender.
 
 use percent_encoding::percent_decode_str;
 use secrecy::SecretString;
@@ -31,16 +31,16 @@ pub struct Smtp {
     pub host: String,
     pub port: u16,
     pub tls: SmtpTls,
-    /// User and password; both or none.
+    /// User and password, or neither.
     pub login: Option<(String, SecretString)>,
 }
 
 /// How a connection to the mail server is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmtpTls {
-    /// STARTTLS where the server offers it.
+    /// STARTTLS if the server offers it.
     IfOffered,
-    /// STARTTLS, or no mail.
+    /// STARTTLS is required.
     Required,
     /// TLS from the first byte (`smtps`).
     Implicit,

@@ -1,4 +1,4 @@
-//! Where the configuration is read from, and the reading of the command line of the three separate processes.
+//! The sources of the configuration, and the command line of the three separate processes.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 
 use super::Problem;
 
-/// How a file is read.
+/// Reads a file; replaceable in tests.
 pub type ReadFile = Box<dyn Fn(&Path) -> io::Result<String>>;
 
-/// The three sources, and the way to read the plans' file. Nothing in it has been looked at yet.
+/// The three sources and the function that reads the plans file, all unparsed.
 pub struct Source {
     /// The whole environment; only `CRIER_…` and `AWS_…` are read.
     pub(super) env: Vec<(String, String)>,
-    /// What stands in `crier.toml`.
+    /// The content of `crier.toml`.
     pub(super) file: Option<String>,
     /// `--http-addr 127.0.0.1:1` as `("http-addr", "127.0.0.1:1")`, with or without the dashes.
     pub(super) flags: Vec<(String, String)>,
     pub(super) read_file: ReadFile,
-    /// What went wrong before there was anything to read.
+    /// Problems found while collecting the sources.
     pub(super) problems: Vec<Problem>,
 }
 
 impl Source {
-    /// From what a test, or a process, has at hand.
+    /// Creates a source from explicit values.
     pub fn new<E, F, K, V, L, W>(env: E, file: Option<String>, flags: F) -> Self
     where
         E: IntoIterator<Item = (K, V)>,
@@ -42,13 +42,14 @@ impl Source {
         }
     }
 
-    /// Reads the plans' file in another way.
+    /// Replaces the function that reads the plans file.
     pub fn with_files(mut self, read_file: impl Fn(&Path) -> io::Result<String> + 'static) -> Self {
         self.read_file = Box::new(read_file);
         self
     }
 
-    /// From this process: its environment, `config` (or `crier.toml` in the working directory, if there is one), and flags.
+    /// Collects the sources of this process: its environment, `config` (or `crier.toml` in the working directory, if it
+    /// exists), and flags.
     pub fn of_process(config: Option<&Path>, flags: Vec<(String, String)>) -> Self {
         let mut problems = Vec::new();
         let mut env = Vec::new();
@@ -78,12 +79,12 @@ impl Source {
     }
 }
 
-/// What the command line of `crier-api`, `crier-worker` or `crier-scheduler` asks for.
+/// The parsed command line of `crier-api`, `crier-worker` or `crier-scheduler`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Invocation {
     Help,
     Version,
-    /// Run, with the file that `--config` names and the other flags.
+    /// Run, with the file named by `--config` and the other flags.
     Run {
         config: Option<PathBuf>,
         flags: Vec<(String, String)>,
@@ -91,8 +92,8 @@ pub enum Invocation {
 }
 
 impl Invocation {
-    /// Reads arguments (without the program's name): `--key value` and `--key=value`. What no key has as its name is
-    /// found by [`super::Config::load`].
+    /// Parses arguments (without the program's name): `--key value` and `--key=value`. Unknown keys are found later by
+    /// [`super::Config::load`].
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, super::ConfigError> {
         let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
         let (mut config, mut flags, mut problems) = (None, Vec::new(), Vec::new());

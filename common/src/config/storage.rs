@@ -1,4 +1,4 @@
-//! Where media and report files are kept.
+//! The storage of media and report files.
 
 use std::path::{Path, PathBuf};
 
@@ -18,21 +18,21 @@ const URL: Key = Key::new(
 );
 pub(super) const KEYS: &[Key] = &[URL];
 
-/// Which store of files.
+/// The kind of storage.
 #[derive(Clone, Debug)]
 pub enum Storage {
     Directory(PathBuf),
     S3(S3Config),
 }
 
-/// A bucket, and how to get in.
+/// A bucket and its credentials.
 #[derive(Clone, Debug)]
 pub struct S3Config {
     pub bucket: String,
-    /// Without slashes at its ends; empty where there is none.
+    /// Without leading and trailing slashes; empty if there is none.
     pub prefix: String,
     pub region: String,
-    /// An endpoint of one's own: the bucket goes into the path, and plain http is allowed.
+    /// A custom endpoint: uses path-style URLs and may be plain http.
     pub endpoint: Option<String>,
     pub access_key_id: String,
     pub secret_access_key: SecretString,
@@ -62,7 +62,7 @@ fn s3(reader: &mut Reader, bucket: String, prefix: String) -> S3Config {
         }
     });
     let region = reader.aws("AWS_REGION").or_else(|| reader.aws("AWS_DEFAULT_REGION"));
-    // Others than Amazon ignore the region, but it is part of the signature: any will do.
+    // Only Amazon checks the region, but it is part of the signature: any value works elsewhere.
     let region = region.or_else(|| endpoint.is_some().then(|| "us-east-1".to_owned()));
     let access_key_id = reader.aws("AWS_ACCESS_KEY_ID");
     let secret = reader.aws("AWS_SECRET_ACCESS_KEY");
@@ -77,7 +77,7 @@ fn s3(reader: &mut Reader, bucket: String, prefix: String) -> S3Config {
     }
 }
 
-/// A variable that must be there with an `s3://` address.
+/// Requires a variable that `s3://` needs.
 fn needed(reader: &mut Reader, name: &str, value: Option<String>, example: &str) -> String {
     value.unwrap_or_else(|| {
         let message = format!("is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to {example}");

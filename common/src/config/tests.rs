@@ -16,7 +16,7 @@ fn load(env: &[(&str, &str)], role: Role) -> Result<Config, ConfigError> {
     Config::load(&Source::new(env.iter().copied(), None, [("", ""); 0]), role)
 }
 
-/// The problems as lines.
+/// Returns the problems as lines.
 fn wrong(result: Result<Config, ConfigError>) -> String {
     let error = result.expect_err("should be refused");
     error.problems.iter().map(|p| format!("{}: {}", p.key, p.message)).collect::<Vec<_>>().join("\n")
@@ -66,7 +66,7 @@ with `openssl rand -base64 32`");
     assert!(wrong(load(&sqlite, Role::Api)).starts_with("CRIER_DATABASE_URL: is SQLite, and crier-api cannot"));
     let one_process = load(&[sqlite[0], ("CRIER_SANDBOX", "off")], Role::Crier).unwrap();
     assert!(!one_process.sandbox);
-    // A wrong address is told once, not also as missing.
+    // An invalid address is reported once, not also as missing.
     let bad = [("CRIER_DATABASE_URL", "mysql://x"), ("CRIER_REDIS_URL", "nats://x"), ("CRIER_SECRET_KEY", "short")];
     assert_eq!(wrong(load(&bad, Role::Api)).lines().count(), 3);
 }
@@ -220,8 +220,11 @@ fn each_kind_may_have_a_concurrency_of_its_own() {
         ("noop=3,noop=4", "has `noop` twice"),
         ("3,4", "has a number without a kind twice"),
     ] {
-        let told = wrong(load(&[("CRIER_WORKER_CONCURRENCY", text)], Role::Crier));
-        assert!(told.starts_with(&format!("CRIER_WORKER_CONCURRENCY: `{text}` {message}; a right value is")), "{told}");
+        let error = wrong(load(&[("CRIER_WORKER_CONCURRENCY", text)], Role::Crier));
+        assert!(
+            error.starts_with(&format!("CRIER_WORKER_CONCURRENCY: `{text}` {message}; a right value is")),
+            "{error}"
+        );
     }
 }
 
@@ -236,8 +239,8 @@ fn a_platform_s_daily_cap_is_the_operator_s_or_its_own() {
     let set =
         [("CRIER_INSTAGRAM_DAILY_POSTS", "0"), ("CRIER_TIKTOK_DAILY_POSTS", "40"), ("CRIER_TELEGRAM_DAILY_POSTS", "1")];
     assert_eq!(caps(&set), [None, Some(40), Some(1)]);
-    let told = wrong(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], Role::Crier));
-    assert!(told.starts_with("CRIER_THREADS_DAILY_POSTS: `-1` is not a number from 0 to"), "{told}");
+    let error = wrong(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], Role::Crier));
+    assert!(error.starts_with("CRIER_THREADS_DAILY_POSTS: `-1` is not a number from 0 to"), "{error}");
 }
 
 #[test]
@@ -371,7 +374,7 @@ fn every_example_in_the_table_is_right_and_every_name_is_there_once() {
     let keys = keys::all();
     let names: std::collections::BTreeSet<String> = keys.iter().map(keys::Key::variable).collect();
     assert_eq!(names.len(), keys.len());
-    // The key's example says how to make one: a real one would be used by somebody.
+    // The key's example is not a valid key, so that it is never used as one.
     let env: Vec<(String, String)> = keys
         .iter()
         .filter(|key| key.name != "SECRET_KEY" && key.name != "STORAGE_URL")

@@ -1,5 +1,5 @@
-//! How single values are read. An error is the end of a sentence that begins with the value: "`x` *is not …*"; the reader
-//! adds a right value.
+//! Parsers of single values. An error completes a sentence that begins with the value: "`x` *is not …*"; the reader
+//! adds a valid value.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.contains('\0') { Err("is not a path".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
-/// A text that goes into a header, a form or a URL.
+/// Parses a text that is put into a header, a form or a URL.
 pub(super) fn word(text: &str) -> Result<String, String> {
     if text.len() > 4096 {
         Err("is longer than 4096 bytes".to_owned())
@@ -36,7 +36,7 @@ pub(super) fn word(text: &str) -> Result<String, String> {
     }
 }
 
-/// A whole number with a unit: `500ms`, `30s`, `15m`, `24h`, `7d`.
+/// Parses a whole number with a unit: `500ms`, `30s`, `15m`, `24h`, `7d`.
 pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     let wrong = || "is not a whole number with a unit (ms, s, m, h, d)".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
@@ -66,12 +66,12 @@ pub(super) fn number(text: &str, least: usize, most: usize) -> Result<usize, Str
     }
 }
 
-/// The parts of a comma-separated list, without the empty ones.
+/// Returns the parts of a comma-separated list, without the empty ones.
 pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// Networks as CIDRs; a bare address is a network of one. Host bits are dropped (`10.1.2.3/8` is `10.0.0.0/8`).
+/// Parses networks as CIDRs; a bare address is a network of one. Host bits are dropped (`10.1.2.3/8` is `10.0.0.0/8`).
 pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     parts(text)
         .map(|part| {
@@ -84,7 +84,7 @@ pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
         .collect()
 }
 
-/// An `http` or `https` address without user, password, query and fragment.
+/// Parses an `http` or `https` URL without user, password, query and fragment.
 pub(super) fn web_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|_| "is not a URL".to_owned())?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -99,13 +99,12 @@ pub(super) fn web_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The same as a text to which a path is added: without a slash at its end.
+/// Like [`web_url`], but returns a text without trailing slash, to which a path can be appended.
 pub(super) fn base_url(text: &str) -> Result<String, String> {
     web_url(text).map(|url| url.as_str().trim_end_matches('/').to_owned())
 }
 
-/// Where a text is no TOML, and why. Only the message of the error: the whole error quotes the line, which may hold a
-/// password.
+/// Returns the location and message of a TOML error. The full error quotes the line, which may contain a password.
 pub(super) fn toml_fault(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     format!("line {} is no TOML: {}", 1 + before.matches('\n').count(), error.message())

@@ -1,4 +1,4 @@
-//! What a worker runs, how much of it at once, and how long it waits.
+//! Settings of a worker: kinds of jobs, concurrency and timeouts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,7 +30,7 @@ const PLATFORM_TIMEOUT: Key =
     Key::new("PLATFORM_TIMEOUT", "How long one call to a platform may take.", Preset::Value("30s"), "30s");
 pub(super) const KEYS: &[Key] = &[WORKER_KINDS, WORKER_CONCURRENCY, DRAIN, PLATFORM_TIMEOUT];
 
-/// How many jobs of each kind a worker runs at once.
+/// The number of jobs of each kind that a worker runs concurrently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     default: usize,
@@ -38,7 +38,7 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// The same for every kind.
+    /// Returns the same number for every kind.
     pub fn each(number: usize) -> Self {
         Self { default: number, by_kind: BTreeMap::new() }
     }
@@ -48,7 +48,7 @@ impl Concurrency {
     }
 }
 
-/// As many as `64,publish_target=16` says; where the number without a kind is missing, it is the key's default.
+/// Parses `64,publish_target=16`; without a bare number, the key's default is used.
 fn concurrency(text: &str) -> Result<Concurrency, String> {
     let (mut default, mut by_kind) = (None, BTreeMap::new());
     for part in values::parts(text) {

@@ -1,4 +1,4 @@
-//! Who may do what: users' roles in a brand, keys' modes and scopes.
+//! Permissions: users' roles in a brand, keys' modes and scopes.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ crate::text_enum! {
 }
 
 impl Role {
-    /// Whether the member may approve and reject posts.
+    /// Returns whether the member may approve and reject posts.
     pub const fn approves(self) -> bool {
         matches!(self, Self::Owner | Self::Admin)
     }
@@ -21,7 +21,7 @@ crate::text_enum! {
 }
 
 impl KeyMode {
-    /// What a key of this mode begins with.
+    /// Returns the prefix of keys of this mode.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Live => "svc_live_",
@@ -57,7 +57,7 @@ crate::text_enum! {
     }
 }
 
-/// The scopes of a key; in the database and on the command line separated by commas.
+/// The scopes of a key; comma-separated in the database and on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes(BTreeSet<Scope>);
 

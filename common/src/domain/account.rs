@@ -1,4 +1,5 @@
-//! Social accounts: active ⇄ expired. The platform's refusal of the token expires one; a refresh or a connect mends it.
+//! Social accounts: active ⇄ expired. An account expires when the platform rejects its token; a refresh or a new
+//! connect reactivates it.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,7 @@ pub struct SocialAccount {
     pub token_expires_at: Option<DateTime<Utc>>,
     #[sqlx(json(nullable))]
     pub last_error: Option<AccountError>,
-    /// Of the secrets, which it goes up with.
+    /// Version of the credentials; increases with each change.
     pub credentials_version: i64,
     pub connected_at: DateTime<Utc>,
     pub created_at: DateTime<Utc>,

@@ -1,4 +1,4 @@
-//! What the AI does, and what each of it costs.
+//! The AI operations and their prices.
 
 crate::text_enum! {
     pub enum Operation { Captions = "captions", Hashtags = "hashtags", Images = "images" }
@@ -24,13 +24,13 @@ crate::text_enum! {
     pub enum Length { Short = "short", Medium = "medium", Long = "long" }
 }
 
-/// Credits of one request that makes captions.
+/// Credits for one captions request.
 pub const CAPTIONS: u64 = 15;
-/// Of one that makes hashtags.
+/// Credits for one hashtags request.
 pub const HASHTAGS: u64 = 12;
 
 impl Quality {
-    /// Credits of one picture.
+    /// Returns the credits for one picture.
     pub const fn credits(self) -> u64 {
         match self {
             Self::High => 1_000,

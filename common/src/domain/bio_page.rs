@@ -1,4 +1,4 @@
-//! Link-in-bio pages: a title, a few words, and links, shown to the world under a short name (the slug).
+//! Link-in-bio pages: a title, a short text and links, published under a short name (the slug).
 
 use chrono::{DateTime, Utc};
 use unicode_normalization::UnicodeNormalization;
@@ -8,13 +8,13 @@ crate::text_enum! {
     pub enum Theme { Light = "light", Dark = "dark", Ocean = "ocean", Sunset = "sunset", Forest = "forest" }
 }
 
-/// How many links a page may have.
+/// Maximum number of links on a page.
 pub const MOST_LINKS: usize = 100;
-/// How many pages a brand may have. They are listed without pages of the list, so this and [`MAX_LINKS_TEXT`] bound it.
+/// Maximum number of pages of a brand. The list is not paginated; this and [`MAX_LINKS_TEXT`] bound it.
 pub const MAX_PAGES: usize = 25;
-/// How many bytes the titles and URLs of a page's links may have together.
+/// Maximum total size of the titles and URLs of a page's links, in bytes.
 pub const MAX_LINKS_TEXT: usize = 256 << 10;
-/// How long a slug may be.
+/// Maximum length of a slug.
 pub const LONGEST_SLUG: usize = 63;
 
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -25,10 +25,10 @@ pub struct BioPage {
     pub title: String,
     pub bio: Option<String>,
     pub theme: Theme,
-    /// A picture of the brand's library.
+    /// A picture in the brand's library.
     pub avatar_id: Option<i64>,
     pub views: i64,
-    /// Rises with each change.
+    /// Increases with each change.
     pub version: i64,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
@@ -38,14 +38,14 @@ pub struct BioPage {
 pub struct BioLink {
     pub id: i64,
     pub page_id: i64,
-    /// From 1.
+    /// Starts at 1.
     pub position: i32,
     pub title: String,
     pub url: String,
     pub clicks: i64,
 }
 
-/// Whether this can be a slug: `^[a-z0-9][a-z0-9-]{1,62}$`.
+/// Returns whether the text is a valid slug: `^[a-z0-9][a-z0-9-]{1,62}$`.
 pub fn is_slug(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     (2..=LONGEST_SLUG).contains(&text.len())
@@ -53,8 +53,8 @@ pub fn is_slug(text: &str) -> bool {
         && text.bytes().next().is_some_and(plain)
 }
 
-/// A slug from a title, in at most `length` letters: what of it can be written in `a-z0-9`, the rest as `-` or not at all.
-/// `None` where too little is left.
+/// Makes a slug of at most `length` characters from a title: transliterates to `a-z0-9`; other characters become `-` or
+/// are dropped. Returns `None` if too little is left.
 pub fn slug_of(title: &str, length: usize) -> Option<String> {
     let mut slug = String::new();
     for c in title.nfkd().flat_map(char::to_lowercase) {
@@ -69,14 +69,14 @@ pub fn slug_of(title: &str, length: usize) -> Option<String> {
             'þ' => slug.push_str("th"),
             'ı' => slug.push('i'),
             '\'' | '’' => {}
-            // What a letter was taken apart into: its accents.
+            // Accents, split off by NFKD.
             c if unicode_normalization::char::is_combining_mark(c) => {}
             _ if slug.ends_with('-') => {}
             _ => slug.push('-'),
         }
     }
     let trimmed = slug.trim_matches('-');
-    // All of it is ASCII, so any place is between two letters.
+    // The text is ASCII, so every index is a character boundary.
     let cut = trimmed.get(..length).unwrap_or(trimmed).trim_end_matches('-');
     is_slug(cut).then(|| cut.to_owned())
 }

@@ -1,29 +1,30 @@
-//! How an endpoint has done lately, and how much of Crier it may therefore hold.
+//! The health of a webhook endpoint, and how many concurrent attempts it may have.
 //!
 //! ```text
 //!            ten strikes in a row
-//!   closed ───────────────────────> open      four attempts at once at most; after a failure none for 1 s, 2 s, … 30 s
+//!   closed ───────────────────────> open      at most four attempts at once; after a failure none for 1 s, 2 s, … 30 s
 //!      ▲                              │
-//!      └────── a quick success ───────┘
+//!      └────── a fast success ────────┘
 //! ```
-//! A strike is an attempt that failed, or one that succeeded slowly: either holds a connection that others could use. What
-//! waits for an open circuit uses up no attempts. The attempts that are let through find out by themselves when the
-//! endpoint is well again.
+//! A strike is an attempt that failed or that succeeded slowly: both occupy a connection that other endpoints could
+//! use. Deliveries that wait for an open circuit use up no attempts. The attempts that are let through find out when
+//! the endpoint has recovered.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// How many strikes in a row open the circuit: more than the attempts of one delivery, so that a lone one keeps its times.
+/// Consecutive strikes that open the circuit. More than the attempts of one delivery, so that a single failing delivery
+/// keeps its retry times.
 pub const OPENS_AT: i32 = 10;
-/// How many attempts at once an open circuit lets through.
+/// Maximum number of concurrent attempts while the circuit is open.
 pub const PLACES: i64 = 4;
-/// A success that took longer is a strike.
+/// A success that takes longer is a strike.
 pub const SLOW: Duration = Duration::from_secs(5);
 
 const LONGEST_PAUSE: TimeDelta = TimeDelta::seconds(30);
 
-/// How one attempt ended, as far as its endpoint is judged by it.
+/// The result of one attempt, for judging its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Quick,
@@ -47,17 +48,17 @@ pub enum Circuit {
     Open,
 }
 
-/// The record of an endpoint.
+/// The health of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct Health {
     /// The first failure since the last success.
     pub failing_since: Option<DateTime<Utc>>,
-    /// In a row.
+    /// Consecutive strikes.
     pub strikes: i32,
 }
 
 impl Health {
-    /// The record after one attempt more, which ended at `at`.
+    /// Returns the health after one more attempt, which ended at `at`.
     pub fn after(self, verdict: Verdict, at: DateTime<Utc>) -> Self {
         let strikes = self.strikes.saturating_add(1);
         match verdict {
@@ -71,7 +72,7 @@ impl Health {
         if self.strikes < OPENS_AT { Circuit::Closed } else { Circuit::Open }
     }
 
-    /// How long an open circuit lets nothing through after a failure.
+    /// Returns how long an open circuit lets no attempt through after a failure.
     pub fn pause(self) -> Option<TimeDelta> {
         let failed = self.circuit() == Circuit::Open && self.failing_since.is_some();
         failed.then(|| TimeDelta::seconds(1 << (self.strikes - OPENS_AT).min(5)).min(LONGEST_PAUSE))
@@ -105,7 +106,7 @@ mod tests {
             .collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
         verdicts.push(Verdict::Slow);
-        // It works, slowly: no pause, but no more connections either.
+        // The endpoint works, but slowly: no pause, but still few connections.
         assert_eq!((after(&verdicts).circuit(), after(&verdicts).pause()), (Circuit::Open, None));
         verdicts.push(Verdict::Quick);
         assert_eq!(after(&verdicts), Health::default());
@@ -118,7 +119,8 @@ mod tests {
     }
 
     proptest! {
-        /// Law: the record tells the strikes since the last quick success, and the first failure since the last success.
+        /// Law: `strikes` counts since the last quick success, `failing_since` is the first failure since the last
+        /// success.
         #[test]
         fn the_record_is_of_what_came_last(verdicts in prop::collection::vec(prop::sample::select(vec![Verdict::Quick, Verdict::Slow, Verdict::Failed]), 0..40)) {
             let health = after(&verdicts);

@@ -1,4 +1,5 @@
-//! Content plans: what is to be posted, before it is a post. An item is made into a post once; deleting that post frees it.
+//! Content plans: posts that are planned but not created yet. An item becomes a post once; deleting that post frees the
+//! item.
 
 use chrono::{DateTime, NaiveDate, Utc};
 
@@ -12,13 +13,13 @@ crate::text_enum! {
     pub enum Destination { Calendar = "calendar", Draft = "draft", Approval = "approval" }
 }
 
-/// How many plans a brand may have. Plans are listed without pages, so this and [`MAX_BRAND_ITEMS`] bound the list.
+/// Maximum number of plans of a brand. The list is not paginated; this and [`MAX_BRAND_ITEMS`] bound it.
 pub const MAX_PLANS: usize = 100;
-/// How many items one plan may have.
+/// Maximum number of items of a plan.
 pub const MAX_ITEMS: usize = 1_000;
-/// How many items all plans of a brand may have together.
+/// Maximum number of items of all plans of a brand together.
 pub const MAX_BRAND_ITEMS: usize = 5_000;
-/// How many bytes the titles and contents of a plan's items may have together: a plan is answered whole.
+/// Maximum total size of the titles and contents of a plan's items, in bytes: a plan is returned whole.
 pub const MAX_TEXT: usize = 1 << 20;
 
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -46,7 +47,7 @@ pub struct PlanItem {
     pub updated_at: DateTime<Utc>,
 }
 
-/// An item as it is listed: without its content.
+/// An item in a list: without its content.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct PlanItemHead {
     pub id: i64,
@@ -58,16 +59,16 @@ pub struct PlanItemHead {
     pub updated_at: DateTime<Utc>,
 }
 
-/// What a plan has of what is bounded.
+/// The sizes of a plan that are limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanSize {
     pub items: usize,
-    /// The bytes of their titles and contents.
+    /// Total size of titles and contents in bytes.
     pub text: usize,
 }
 
 impl PlanSize {
-    /// The size of items with these titles and contents.
+    /// Returns the size of items with these titles and contents.
     pub fn of<'a>(items: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Self {
         items.into_iter().fold(Self::default(), |size, (title, content)| Self {
             items: size.items + 1,
@@ -83,7 +84,7 @@ impl PlanItem {
 }
 
 impl ItemStatus {
-    /// By the post made from the item.
+    /// Returns the status, derived from the item's post.
     pub const fn of(post_id: Option<i64>) -> Self {
         if post_id.is_some() { Self::Scheduled } else { Self::Planned }
     }

@@ -1,4 +1,4 @@
-//! The events that an endpoint can subscribe to, each with what it means and a sample of what is sent.
+//! The events that an endpoint can subscribe to, each with a description and a sample payload.
 //!
 //! **To add one:** its variant with its name, and its arms in [`EventName::description`] and [`EventName::sample`].
 
@@ -23,7 +23,7 @@ crate::text_enum! {
 }
 
 impl EventName {
-    /// One sentence for the list of events.
+    /// Returns one sentence for the list of events.
     pub const fn description(self) -> &'static str {
         match self {
             Self::PostPublished => "A post was published on an account; sent once for each account it goes to.",
@@ -41,7 +41,7 @@ impl EventName {
         }
     }
 
-    /// A whole envelope as an endpoint gets it.
+    /// Returns a complete sample envelope.
     pub fn sample(self) -> Value {
         json!({ "event": self, "data": self.sample_data() })
     }

@@ -1,4 +1,4 @@
-//! Why a piece of work on a platform did not succeed, as clients see it (`error` of a target, `last_error` of an account).
+//! Why an operation on a platform failed, as clients see it (`error` of a target, `last_error` of an account).
 
 use serde::{Deserialize, Serialize};
 
@@ -23,44 +23,44 @@ crate::text_enum! {
 }
 
 impl Category {
-    /// Whether the service tries again by itself.
+    /// Returns whether the service retries automatically.
     pub const fn retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::Network | Self::PlatformError | Self::Media | Self::Internal)
     }
 }
 
-/// A failure in the words that a client is told. Never holds a secret, a header or a body of the platform as it came; the
-/// platform's own words in it are one line, and no longer than is stored.
+/// A failure in words for clients. Never contains a secret, a header or a raw body of the platform; text from the
+/// platform is reduced to one line of limited length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// A stable word of ours: `account_expired`, `platform_rejected`, `text_too_long`…
+    /// A stable code of ours: `account_expired`, `platform_rejected`, `text_too_long`…
     pub code: String,
-    /// One sentence for a person, saying what to do where there is something to do.
+    /// One sentence for a person, with what to do if there is something to do.
     pub message: String,
     pub category: Category,
-    /// The platform's own code, as it came (`403`, `InvalidSwap`, `rest_cannot_create`), at most 100 characters.
+    /// The platform's own code, verbatim (`403`, `InvalidSwap`, `rest_cannot_create`), at most 100 characters.
     pub platform_code: Option<String>,
 }
 
 impl Failure {
-    /// A failure whose code is its category's word.
+    /// Creates a failure whose code is its category's word.
     pub fn of(category: Category, message: impl Into<String>) -> Self {
         let message = outside::line(&message.into(), MAX_MESSAGE);
         Self { code: category.as_str().to_owned(), message, category, platform_code: None }
     }
 
-    /// The same with a code of its own.
+    /// Creates a failure with its own code.
     pub fn coded(category: Category, code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), ..Self::of(category, message) }
     }
 
-    /// The same with the platform's own code.
+    /// Adds the platform's own code.
     pub fn from_platform(mut self, code: impl ToString) -> Self {
         self.platform_code = outside::some_line(&code.to_string(), MAX_CODE);
         self
     }
 
-    /// Fit to be stored, however it was made.
+    /// Returns the failure with all texts cleaned and shortened for storage.
     pub fn checked(self) -> Self {
         Self {
             code: outside::line(&self.code, MAX_CODE),
@@ -70,7 +70,7 @@ impl Failure {
         }
     }
 
-    /// The same with nothing in it that came from outside: what is stored where the database refuses the whole.
+    /// Returns the failure without any text from outside; stored if the database rejects the original.
     pub fn bare(&self) -> Self {
         Self::of(self.category, "What the platform said of this could not be stored.")
     }

@@ -1,14 +1,14 @@
 //! Feeds and their articles.
 //!
 //! ```text
-//!            a good fetch
-//! pending ───────────────> active
-//!    │                     │    ▲
-//!    │ a failed fetch      │    │ a good fetch
-//!    └──────────> failing <┘────┘
+//!            a successful fetch
+//! pending ───────────────────> active
+//!    │                         │    ▲
+//!    │ a failed fetch          │    │ a successful fetch
+//!    └──────────> failing <────┘────┘
 //! ```
-//! A changed URL makes a feed `pending` again. `version` counts those changes: what was fetched for another version is not
-//! stored.
+//! Changing the URL makes a feed `pending` again. `version` counts those changes: the result of a fetch for an older
+//! version is discarded.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -27,17 +27,17 @@ crate::text_enum! {
     pub enum FeedStatus { Pending = "pending", Active = "active", Failing = "failing" }
 }
 
-/// How long a name may be, in characters.
+/// Maximum length of a name, in characters.
 pub const LONGEST_NAME: usize = 120;
-/// How many feeds a brand may have: each is fetched every 15 minutes.
+/// Maximum number of feeds of a brand: each is fetched every 15 minutes.
 pub const MAX_FEEDS: usize = 100;
-/// How many articles of a feed are kept, the newest.
+/// The newest articles of a feed that are kept.
 pub const KEPT: usize = 200;
-/// From one good fetch to the next.
+/// Interval between successful fetches.
 pub const EVERY: TimeDelta = TimeDelta::minutes(15);
-/// The longest that a failing feed is left alone.
+/// Maximum wait between fetches of a failing feed.
 pub const SELDOM: TimeDelta = TimeDelta::days(1);
-/// A date of an article before this one is no date, but what a program writes that has none.
+/// Article dates before this are placeholders of programs that have no date.
 pub const FIRST_DATE: DateTime<Utc> = DateTime::from_timestamp_nanos(86_400_000_000_000);
 
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -45,24 +45,24 @@ pub struct Feed {
     pub id: i64,
     pub brand_id: i64,
     pub name: String,
-    /// The name was given by a user; else it follows the feed's own title.
+    /// The name was set by a user; otherwise it follows the feed's own title.
     pub named: bool,
-    /// As the user gave it.
+    /// As entered by the user.
     pub url: String,
     #[sqlx(rename = "type")]
     pub kind: FeedType,
     pub status: FeedStatus,
     pub version: i64,
-    /// Where the feed was found: at `url`, or where the page there says.
+    /// The feed's address: `url` itself, or the one that the page there links to.
     pub found_url: Option<String>,
-    /// Of which address the next two are.
+    /// The URL that `etag` and `last_modified` belong to.
     pub validator_url: Option<String>,
     pub etag: Option<String>,
     pub last_modified: Option<String>,
-    /// Failed fetches since the last good one.
+    /// Failed fetches since the last successful one.
     pub failures: i32,
     pub last_error: Option<String>,
-    /// When it was last fetched, whatever came of it.
+    /// The time of the last fetch, successful or not.
     pub last_fetched_at: Option<DateTime<Utc>>,
     pub next_fetch_at: DateTime<Utc>,
     pub articles_count: i64,
@@ -71,20 +71,20 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Which address is asked.
+    /// Returns the URL to fetch.
     pub fn address(&self) -> &str {
         self.found_url.as_deref().unwrap_or(&self.url)
     }
 }
 
-/// The host of an address, for the lane of those who ask it; the whole text where it has none.
+/// Returns the host of a URL, used as the job's lane; the whole text if it has none.
 pub fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
     if authority.is_empty() { url } else { authority }
 }
 
-/// An article as it is stored.
+/// A stored article.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Article {
     pub id: i64,
@@ -92,7 +92,7 @@ pub struct Article {
     pub guid: String,
     pub title: Option<String>,
     pub url: Option<String>,
-    /// Safe HTML.
+    /// Sanitised HTML.
     pub summary: Option<String>,
     pub author: Option<String>,
     pub image_url: Option<String>,
@@ -101,10 +101,10 @@ pub struct Article {
     pub updated_at: DateTime<Utc>,
 }
 
-/// An article as it stands in a feed.
+/// An article parsed from a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FoundArticle {
-    /// What it is known by: the feed's own id for it, else its link, else a hash of what it says.
+    /// Its identity: the feed's own id for it, else its link, else a hash of its content.
     pub guid: String,
     pub title: Option<String>,
     pub url: Option<String>,
@@ -114,19 +114,19 @@ pub struct FoundArticle {
     pub published_at: Option<DateTime<Utc>>,
 }
 
-/// What is known of an article that is stored, to tell whether it changed.
+/// The fields of a stored article that show whether it changed.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct KnownArticle {
     pub id: i64,
     pub guid: String,
     pub published_at: DateTime<Utc>,
-    /// A hash of all that was found of it.
+    /// A hash of all parsed fields.
     pub digest: String,
 }
 
-/// When a feed is fetched next after `failures` failed fetches in a row: after 15 minutes, which double with each failure
-/// after the first, up to a day. `random`, in `[0, 1)`, spreads it by a tenth to both sides, so that feeds that were made
-/// together do not stay together. A server that asks for more patience is given it, up to a day.
+/// Returns the time of the next fetch after `failures` consecutive failures: 15 minutes, doubled with each failure
+/// after the first, up to a day. `random`, in `[0, 1)`, adds jitter of a tenth to both sides, so that feeds created
+/// together spread out. A later `retry_after` of the server is respected, up to a day.
 pub fn next_fetch(failures: i32, retry_after: Option<DateTime<Utc>>, now: DateTime<Utc>, random: f64) -> DateTime<Utc> {
     let doublings = u32::try_from(failures - 1).unwrap_or(0).min(10);
     let wait = (EVERY * 2_i32.pow(doublings)).min(SELDOM);

@@ -1,16 +1,16 @@
 //! A job: one piece of asynchronous work, a row in `jobs`.
 //!
 //! ```text
-//!              run_at comes                claimed
+//!              run_at reached              claimed
 //!  scheduled ───────────────> ready ───────────────> running ──> done
 //!      ▲ │                    ▲ │ ▲                    │ │ └────> dead       (no attempts left, final error, poison)
 //!      │ │ cancelled          │ │ └── lease expired ───┘ │
 //!      │ └─────────> cancelled <┘                        │
 //!      └────────────────────── retry ────────────────────┘
 //! ```
-//! `fence` rises by one at each claim; a settle names the fence it holds, so that a worker which was frozen past its lease
-//! changes nothing when it wakes. A ready job over its lane's cap is `waiting`: it takes no worker's slot and is not
-//! polled; whoever leaves the lane wakes the next.
+//! `fence` increases by one at each claim. A settle must name the fence of its claim, so a worker that was frozen past
+//! its lease changes nothing when it resumes. A ready job over its lane's cap is `waiting`: it takes no worker slot and
+//! is not polled; a job that leaves the lane wakes the next one.
 //!
 //! **To add a kind:** its line in [`Kind`] and in [`Kind::rules`], its word in `store::jobs`' `known!`, its arms in
 //! `subjects`, `worker/src/jobs/<kind>.rs`, one line in the worker's registry, and a test.
@@ -41,15 +41,15 @@ crate::text_enum! {
     }
 }
 
-/// What is fixed for a kind.
+/// The fixed limits of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// How many runs at most; a crash counts as one.
+    /// Maximum number of runs; a crash counts as one.
     pub max_attempts: i32,
-    /// How many jobs of one lane may run at once; `None`: no cap.
+    /// Maximum number of concurrent jobs of one lane; `None`: no cap.
     pub lane_cap: Option<i64>,
-    /// How many jobs of one workspace may run at once, whatever their lanes; `None`: no cap. It is there for fairness, not
-    /// for correctness: workers that claim at the same time may go over it by what they claim.
+    /// Maximum number of concurrent jobs of one workspace across all lanes; `None`: no cap. It ensures fairness, not
+    /// correctness: workers that claim concurrently may exceed it by the size of their claims.
     pub workspace_cap: Option<i64>,
 }
 
@@ -57,43 +57,43 @@ impl Kind {
     pub const fn rules(self) -> Rules {
         match self {
             Self::PublishTarget => Rules { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(256) },
-            // The delivery's own `max_attempts` decides; a replay raises it. An endpoint that fails has fewer places.
+            // The delivery's own `max_attempts` decides; a replay raises it. A failing endpoint has fewer places.
             Self::DeliverWebhook => Rules { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
             Self::SendMail => Rules { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },
-            // A failed fetch is no failed job: these are for crashes and a database that is away. The lane is a host: it is
-            // not asked by more at once, and one that is slow holds up no other.
+            // A failed fetch is not a failed job: these attempts are for crashes and database outages. The lane is a
+            // host: it bounds the concurrent requests to the host, and a slow host delays no other.
             Self::FetchFeed => Rules { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },
-            // The lane is the brand: one that imports a whole catalogue leaves room for the others. A download keeps its slot,
-            // since what it has taken in fills memory and disk.
+            // The lane is the brand: one that imports a whole catalogue leaves room for the others. A download keeps
+            // its slot because its data fills memory and disk.
             Self::ImportMedia => Rules { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
             Self::Noop => Rules { max_attempts: 5, lane_cap: None, workspace_cap: None },
         }
     }
 }
 
-/// A crash counts against every job that ran in the process; after the third the job is dead, reason `poison`.
+/// A crash counts against every job that ran in the process; after the third crash the job is dead, reason `poison`.
 pub const MAX_CRASHES: i32 = 3;
 
-/// How long a claim holds without a heartbeat.
+/// How long a claim is valid without a heartbeat.
 pub const LEASE: TimeDelta = TimeDelta::seconds(30);
 
-/// A job as it is enqueued.
+/// A job to be enqueued.
 #[derive(Clone, Debug)]
 pub struct NewJob {
     pub kind: Kind,
     pub subject_id: i64,
     pub lane: Option<String>,
-    /// Whose share of the kind's places it takes.
+    /// The workspace whose cap it counts towards.
     pub workspace_id: Option<i64>,
-    /// Higher goes first.
+    /// Higher runs first.
     pub priority: i32,
     pub run_at: DateTime<Utc>,
-    /// The request's id, so that one search finds the whole story.
+    /// The request's id, so that one log search finds everything that belongs to it.
     pub trace: Option<String>,
 }
 
 impl NewJob {
-    /// A job to be run at `run_at`; at once where that is not in the future.
+    /// Creates a job that runs at `run_at`, or at once if that is not in the future.
     pub fn new(kind: Kind, subject_id: i64, run_at: DateTime<Utc>) -> Self {
         Self { kind, subject_id, lane: None, workspace_id: None, priority: 0, run_at, trace: None }
     }
@@ -108,7 +108,7 @@ impl NewJob {
         self
     }
 
-    /// In the lane of a host that users named.
+    /// Puts the job into the lane of a user-supplied host.
     pub fn lane_of_host(mut self, host: &str) -> Self {
         self.lane = Some(format!("host:{host}"));
         self
@@ -120,18 +120,18 @@ impl NewJob {
     }
 }
 
-/// The name under which running jobs of one kind and workspace are counted; `None` where the kind has no such cap.
+/// Returns the lane that counts the running jobs of one kind and workspace; `None` if the kind has no workspace cap.
 pub fn workspace_lane(kind: Kind, workspace_id: Option<i64>) -> Option<String> {
     kind.rules().workspace_cap?;
     Some(format!("workspace:{}:{kind}", workspace_id?))
 }
 
-/// What jobs share that must not be overrun: an account, an endpoint, a brand, the mail server.
+/// A shared resource with limited concurrency: an account, an endpoint, a brand, the mail server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     Account(i64),
     Endpoint(i64),
-    /// What a person asks for at an endpoint: made at once, whatever waits there.
+    /// Deliveries that a person requests (a test, a manual retry): not delayed by the endpoint's queue.
     AskedOf(i64),
     Brand(i64),
     MailServer,
@@ -149,7 +149,7 @@ impl std::fmt::Display for Lane {
     }
 }
 
-/// A job that this process holds.
+/// A job that this process has claimed.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Claimed {
     pub id: i64,
@@ -161,32 +161,34 @@ pub struct Claimed {
     pub max_attempts: i32,
     pub crashes: i32,
     pub fence: i64,
-    /// Who claimed it. A claim that a power cut undid leaves its fence to the next one: the two are told apart by this.
+    /// The worker that claimed it. If a power loss undoes a claim, the next claim gets the same fence; this field tells
+    /// the two apart.
     pub worker: String,
     pub run_at: DateTime<Utc>,
     pub trace: Option<String>,
 }
 
 impl Claimed {
-    /// One crash more and it is dead. Its neighbours may have caused the others: it is run alone now.
+    /// Returns whether one more crash makes it dead. Other jobs in the process may have caused its crashes, so it now
+    /// runs alone.
     pub fn is_suspect(&self) -> bool {
         self.crashes >= MAX_CRASHES - 1
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// Again at this time.
+    /// Retry at this time.
     RetryAt(DateTime<Utc>, String),
-    /// Never again; why, for the operator.
+    /// Do not retry; with the reason, for the operator.
     Abort(String),
-    /// The subject is gone or no longer wants it.
+    /// The subject was deleted or no longer needs the job.
     Cancelled(String),
 }
 
-/// One try at what a job acts on, as an operator is shown it.
+/// One attempt at a job's subject, as shown to operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct Try {
     pub number: i32,
@@ -196,20 +198,20 @@ pub struct Try {
     pub error: Option<String>,
 }
 
-/// One id to be put on the bell after the commit.
+/// A job id to publish to the notifier after the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     pub kind: Kind,
     pub id: i64,
 }
 
-/// Wakes workers. Rung after each commit that made jobs ready; it may fail or lose an id, since the row is the record and
-/// the dispatcher rings again. Never blocks.
+/// Wakes workers. Called after each commit that made jobs ready. It may fail or lose an id: the row is authoritative,
+/// and the dispatcher notifies again. Never blocks.
 pub trait Bell: Send + Sync {
     fn ring(&self, rings: &[Ring]);
 }
 
-/// A bell that nobody hears: for commands, whose jobs the dispatcher finds.
+/// A notifier that does nothing: for commands, whose jobs the dispatcher finds.
 #[derive(Debug, Default)]
 pub struct Silent;
 

@@ -1,18 +1,19 @@
-//! The media library: assets, the files that they show, and imports.
+//! The media library: assets, their files, and imports.
 //!
 //! ```text
-//!  file:   reserved ──> stored ──> doomed ──> (gone)
+//!  file:   reserved ──> stored ──> doomed ──> (deleted)
 //!              └───────────────────^
 //!
-//!                   a run begins              kept
+//!                   a run begins             stored
 //!  import:  pending ────────────> processing ────> completed
-//!            ^ │ ^── another try ──┘ │
-//!            │ └───────> failed <────┘      (for good, no try left, given up)
+//!            ^ │ ^──── retry ──────┘ │
+//!            │ └───────> failed <────┘      (final error, no attempts left, given up)
 //!            └─ by the operator ─┘
 //! ```
-//! An import whose run died is processing until the next run begins, which finds it so.
+//! An import whose run crashed stays `processing` until the next run starts.
 //!
-//! A file is bytes in the storage; an asset is what a brand calls by an id. The same bytes twice are two assets on one file.
+//! A file is bytes in the storage; an asset is a brand's reference to a file. The same bytes uploaded twice are two
+//! assets of one file.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,7 @@ crate::text_enum! {
 }
 
 impl ImageType {
-    /// What a file's name ends with.
+    /// Returns the extension of file names.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Jpeg => "jpg",
@@ -51,7 +52,7 @@ impl ImageType {
         }
     }
 
-    /// The type that a name of ours ends with.
+    /// Returns the type of a file name made by [`ImageType::extension`].
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
         Self::ALL.iter().copied().find(|t| t.extension() == extension)
@@ -72,7 +73,7 @@ impl MediaJobStatus {
         matches!(self, Self::Completed | Self::Failed)
     }
 
-    /// The next status, where the diagram has the arrow.
+    /// Returns the next status if the diagram allows the transition.
     pub fn to(self, next: Self) -> Result<Self, NoSuchTransition> {
         use MediaJobStatus::{Completed, Failed, Pending, Processing};
         let allowed = match self {
@@ -85,7 +86,7 @@ impl MediaJobStatus {
     }
 }
 
-/// The diagram has no such arrow.
+/// The diagram does not allow this transition.
 #[derive(Debug, thiserror::Error)]
 #[error("an import that is {from} cannot become {to}")]
 pub struct NoSuchTransition {
@@ -128,7 +129,7 @@ crate::text_enum! {
     }
 }
 
-/// Why an import failed, or the try before did. The message is for people and tells nothing of what is inside.
+/// Why an import, or its last attempt, failed. The message is for people and reveals no internals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediaError {
     pub code: MediaErrorCode,
@@ -141,20 +142,19 @@ impl MediaError {
     }
 }
 
-/// An import from an address.
+/// An import from a URL.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct MediaJob {
     pub id: i64,
     pub brand_id: i64,
     pub asset_type: AssetType,
-    /// As the client gave it.
+    /// As entered by the client.
     pub source_url: String,
-    /// What the picture shows.
     pub alt_text: Option<String>,
     pub status: MediaJobStatus,
-    /// Null where there is none yet, or it was deleted.
+    /// Null if there is none yet, or it was deleted.
     pub media_id: Option<i64>,
-    /// While it is pending: why the try before failed.
+    /// While the import is pending: why the last attempt failed.
     #[sqlx(json(nullable))]
     pub error: Option<MediaError>,
     pub created_at: DateTime<Utc>,

@@ -21,7 +21,7 @@ pub mod platform;
 pub mod post;
 pub mod webhook;
 
-/// A word that stands for no value of an enumeration.
+/// A word that is not a value of the enum.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[error("`{word}` is unknown; it must be one of: {known}")]
 pub struct UnknownWord {

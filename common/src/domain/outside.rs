@@ -1,22 +1,22 @@
-//! What comes from outside, made fit to be stored, shown and sent on: a platform's answer, a server's sentence.
+//! Cleans untrusted input for storage, display and forwarding: platforms' responses, servers' messages.
 //!
-//! Any server may answer with anything. Postgres takes no NUL in a text; an index takes no text of any length; and what is
-//! stored goes on to clients and their endpoints.
+//! Any server may return anything. Postgres accepts no NUL in a text, an index limits the length of a text, and stored
+//! texts are sent to clients and their endpoints.
 
 use url::Url;
 
-/// The longest name of an account, in characters.
+/// Maximum length of an account's name, in characters.
 pub const MAX_NAME: usize = 255;
-/// The longest id that a platform gives, in characters.
+/// Maximum length of a platform's id, in characters.
 pub const MAX_ID: usize = 512;
-/// The longest sentence about a failure, in characters.
+/// Maximum length of a failure's message, in characters.
 pub const MAX_MESSAGE: usize = 1_000;
-/// The longest code of a failure, in characters.
+/// Maximum length of a failure's code, in characters.
 pub const MAX_CODE: usize = 100;
-/// The longest address, in bytes.
+/// Maximum length of a URL, in bytes.
 pub const MAX_URL: usize = 2_048;
 
-/// One line of at most `max` characters, without control characters. A line break or a tab becomes a blank.
+/// Returns one line of at most `max` characters, without control characters. Line breaks and tabs become spaces.
 pub fn line(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max));
     let (mut length, mut blank) = (0, false);
@@ -41,12 +41,13 @@ pub fn line(text: &str, max: usize) -> String {
     out
 }
 
-/// The same; `None` where nothing is left.
+/// Like [`line`]; `None` if the result is empty.
 pub fn some_line(text: &str, max: usize) -> Option<String> {
     Some(line(text, max)).filter(|line| !line.is_empty())
 }
 
-/// An absolute `http` or `https` address as a browser reads it; `None` for anything else, and for one that is too long.
+/// Returns an absolute `http` or `https` URL, normalised as by a browser; `None` for anything else or a URL that is too
+/// long.
 pub fn http_url(text: &str) -> Option<String> {
     if text.len() > MAX_URL {
         return None;

@@ -1,5 +1,5 @@
-//! What a workspace may use. A plan is a set of limits and features; [`Plans`] is the set that this installation offers:
-//! the built-in one, or the operator's own from `CRIER_PLANS_FILE`.
+//! The limits of a workspace. A plan is a set of limits and features; [`Plans`] is the set that this installation
+//! offers: the built-in one, or the operator's own from `CRIER_PLANS_FILE`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,20 +23,20 @@ crate::text_enum! {
 pub struct Plan {
     pub name: String,
     pub brands: Option<u64>,
-    /// For each brand.
+    /// Per brand.
     pub social_accounts: Option<u64>,
     pub posts_per_month: Option<u64>,
     pub storage_mib: Option<u64>,
-    /// A month.
+    /// Per month.
     pub ai_credits: Option<u64>,
     pub requests_per_minute: Option<u64>,
-    /// How long figures are kept.
+    /// Retention of analytics, in days.
     pub analytics_days: Option<u64>,
     pub features: BTreeSet<Feature>,
 }
 
 impl Plan {
-    /// The keys of the limits in a plans' file.
+    /// The keys of the limits in a plans file.
     pub const LIMITS: &'static [&'static str] = &[
         "brands",
         "social_accounts",
@@ -47,12 +47,12 @@ impl Plan {
         "analytics_days",
     ];
 
-    /// The limit of storage in bytes.
+    /// Returns the storage limit in bytes.
     pub fn storage_bytes(&self) -> Option<u64> {
         self.storage_mib.map(|mib| mib.saturating_mul(1 << 20))
     }
 
-    /// How many of a month's AI credits are left when so many are used; `None` where there is no limit.
+    /// Returns the AI credits left this month after `used`; `None` if there is no limit.
     pub fn credits_left(&self, used: i64) -> Option<u64> {
         self.ai_credits.map(|cap| cap.saturating_sub(u64::try_from(used).unwrap_or(0)))
     }
@@ -61,7 +61,7 @@ impl Plan {
         self.features.contains(&feature)
     }
 
-    /// With limits in the order of [`Plan::LIMITS`].
+    /// Creates a plan; limits are in the order of [`Plan::LIMITS`].
     fn built_in(name: &str, limits: [Option<u64>; 7], features: &[Feature]) -> Self {
         let [brands, social_accounts, posts_per_month, storage_mib, ai_credits, requests_per_minute, analytics_days] =
             limits;
@@ -79,7 +79,7 @@ impl Plan {
     }
 }
 
-/// Bytes in MiB; a part of one counts as one.
+/// Converts bytes to MiB, rounded up.
 pub const fn whole_mib(bytes: i64) -> i64 {
     (bytes + (1 << 20) - 1) >> 20
 }
@@ -89,7 +89,7 @@ pub const fn whole_mib(bytes: i64) -> i64 {
 pub struct Plans(BTreeMap<String, Plan>);
 
 impl Plans {
-    /// What a new installation gives its own workspace.
+    /// The plan of a new installation's own workspace.
     pub const UNLIMITED: &'static str = "unlimited";
 
     pub fn new(plans: impl IntoIterator<Item = Plan>) -> Self {
@@ -108,14 +108,14 @@ impl Plans {
         self.0.values()
     }
 
-    /// Those of the plans in use that are not in the set: a set must have them all.
+    /// Returns the plans in use that are not in the set; a set must contain them all.
     pub fn missing<'a>(&self, in_use: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
         in_use.into_iter().filter(|name| !self.0.contains_key(*name)).collect()
     }
 }
 
 impl Default for Plans {
-    /// The built-in plans.
+    /// Returns the built-in plans.
     fn default() -> Self {
         use Feature::{BasicAnalytics, LinkInBio};
         let pro: Vec<Feature> = Feature::ALL.iter().copied().filter(|feature| *feature != Feature::Approvals).collect();

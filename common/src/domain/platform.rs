@@ -1,4 +1,4 @@
-//! What a platform is, in data: its key, how it is connected, what it takes. The code that speaks to it is in
+//! The data of a platform: its key, how it is connected, its limits. The code that calls it is in
 //! `platforms/<name>.rs`.
 
 use serde::{Deserialize, Serialize};
@@ -70,38 +70,38 @@ pub struct CredentialField {
     pub required: bool,
 }
 
-/// The limits of a platform's text. `None` where there is none.
+/// The limits of a platform's text. `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextRules {
     pub max: Option<u32>,
     pub unit: TextUnit,
     /// A second limit, in UTF-8 bytes (Bluesky).
     pub max_bytes: Option<u32>,
-    /// The limit when pictures go along (Telegram's caption).
+    /// The limit for a post with pictures (Telegram's caption).
     pub max_with_media: Option<u32>,
-    /// What every URL counts, whatever its length (X, Mastodon).
+    /// The length that every URL counts as (X, Mastodon).
     pub url_weight: Option<u32>,
 }
 
-/// The limits of a platform's pictures. A picture over `mime_types`, `max_bytes` or `max_sides` is converted and shrunk; one
-/// over the others is refused. Clients are told of the first four.
+/// The limits of a platform's pictures. A picture over `mime_types`, `max_bytes` or `max_sides` is converted and
+/// shrunk; one over the others is rejected. The API publishes the first four.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MediaRules {
     pub max_images: u32,
     pub required: bool,
     pub mime_types: &'static [&'static str],
     pub max_bytes: Option<u64>,
-    /// Width and height together, in pixels.
+    /// Maximum sum of width and height, in pixels.
     #[serde(skip)]
     pub max_sides: Option<u32>,
-    /// The least that width and height each may be, in pixels.
+    /// Minimum width and height, in pixels.
     #[serde(skip)]
     pub min_side: Option<u32>,
     #[serde(skip)]
     pub ratio: Option<RatioRules>,
 }
 
-/// How narrow and how wide a picture may be, as the platform says it.
+/// The allowed aspect ratios, as the platform documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatioRules {
     pub narrowest: Ratio,
@@ -113,7 +113,7 @@ pub struct RatioRules {
 pub struct Ratio(pub u32, pub u32);
 
 impl RatioRules {
-    /// Whether a picture of this size is within both.
+    /// Returns whether a picture of this size is within both limits.
     pub fn takes(&self, width: u32, height: u32) -> bool {
         let (width, height) = (u64::from(width), u64::from(height));
         let at_least = |r: Ratio| width * u64::from(r.1) >= height * u64::from(r.0);
@@ -123,7 +123,7 @@ impl RatioRules {
 }
 
 impl std::fmt::Display for Ratio {
-    /// `4:5`, `1.91:1`, `1:20`.
+    /// Formats as `4:5`, `1.91:1`, `1:20`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.0, self.1) {
             (width, 100) if width % 100 != 0 => write!(f, "{}.{:02}:1", width / 100, width % 100),
@@ -132,7 +132,7 @@ impl std::fmt::Display for Ratio {
     }
 }
 
-/// What a platform can do.
+/// A platform's capabilities.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
     pub text: TextRules,
@@ -142,7 +142,7 @@ pub struct Capabilities {
     pub analytics: bool,
 }
 
-/// A platform as clients see it in the list of connectable platforms; `configured` is added by the API.
+/// A platform in the list of connectable platforms; `configured` is added by the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Descriptor {
     pub platform: Platform,

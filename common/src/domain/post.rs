@@ -4,10 +4,10 @@
 //!            submit                 approve
 //!  draft ───────────> pending_approval ────> scheduled | publishing
 //!   │ ▲ ▲                  │ reject              │
-//!   │ │ └──────────────────┘                     │ its time comes, or PUT now
+//!   │ │ └──────────────────┘                     │ scheduled_at reached, or PUT now
 //!   │ └────────── PUT draft ──── scheduled ──────┤
 //!   └── PUT scheduled | now ──> scheduled | publishing ──> published | partially_published | failed
-//!                                            ▲                        │ PUT now: the failed targets alone
+//!                                            ▲                        │ PUT now: only the failed targets
 //!                                            └────────────────────────┘
 //! ```
 
@@ -48,7 +48,7 @@ crate::text_enum! {
     }
 }
 
-/// A transition that the diagram does not have.
+/// A transition that the diagram does not allow.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a post cannot go from {from} to {to}")]
 pub struct NoSuchTransition {
@@ -57,7 +57,7 @@ pub struct NoSuchTransition {
 }
 
 impl PostStatus {
-    /// The next status, where the diagram has the arrow (staying is always allowed for a draft or a scheduled post).
+    /// Returns the next status if the diagram allows the transition (a draft or a scheduled post may always stay).
     pub fn to(self, next: Self) -> Result<Self, NoSuchTransition> {
         use PostStatus::{Draft, Failed, PartiallyPublished, PendingApproval, Published, Publishing, Scheduled};
         let allowed = match self {
@@ -71,7 +71,7 @@ impl PostStatus {
         allowed.then_some(next).ok_or(NoSuchTransition { from: self, to: next })
     }
 
-    /// What a post is once all its targets are terminal; `None` while one is not.
+    /// Returns the status of a post whose targets are all terminal; `None` while one is not.
     pub fn of_targets(targets: &[TargetStatus]) -> Option<Self> {
         let published = targets.iter().filter(|s| **s == TargetStatus::Published).count();
         let failed = targets.iter().filter(|s| **s == TargetStatus::Failed).count();
@@ -103,7 +103,7 @@ pub struct Post {
     pub published_at: Option<DateTime<Utc>>,
     #[sqlx(json)]
     pub media: Vec<i64>,
-    /// Counted against `posts_per_month` already: a post counts once, when it first leaves draft.
+    /// Already counted against `posts_per_month`: a post counts once, when it first leaves draft.
     pub counted: bool,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
@@ -116,16 +116,16 @@ pub struct Target {
     pub account_id: i64,
     pub platform: Platform,
     pub status: TargetStatus,
-    /// The wish for this account; `None`: the post's.
+    /// The override for this account; `None`: the post's content.
     pub content: Option<String>,
     #[sqlx(json(nullable))]
     pub media: Option<Vec<i64>>,
     #[sqlx(json)]
     pub options: Map<String, Value>,
-    /// What [`crate::platforms::Connector::marker`] made, stored before the first call.
+    /// Made by [`crate::platforms::Connector::marker`] and stored before the first call.
     #[sqlx(json(nullable))]
     pub marker: Option<Map<String, Value>>,
-    /// When the call whose end is not known began; `None` when the last call's end is known.
+    /// Start of a call whose result is unknown; `None` if the last call's result is known.
     pub call_started_at: Option<DateTime<Utc>>,
     pub external_id: Option<String>,
     pub url: Option<String>,
@@ -138,7 +138,7 @@ pub struct Target {
     pub updated_at: DateTime<Utc>,
 }
 
-/// A wish for one account, as it comes with a post.
+/// The overrides for one account, submitted with a post.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wish {
     pub content: Option<String>,
@@ -146,7 +146,7 @@ pub struct Wish {
     pub options: Map<String, Value>,
 }
 
-/// One try at a target, as it is listed.
+/// One attempt at a target, as listed.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Attempt {
     pub id: i64,

@@ -1,7 +1,7 @@
 //! `text_enum!`: an enum that is a word in the database, in JSON and on the command line.
 
 /// Declares a field-less enum with its words: `as_str`, `ALL`, `Display`, `FromStr`, serde, and a `TEXT` column on both
-/// engines. A word that is not of the enum is an error wherever it comes from.
+/// engines. Parsing or decoding an unknown word is an error.
 #[macro_export]
 macro_rules! text_enum {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
@@ -13,7 +13,7 @@ macro_rules! text_enum {
             /// Every value, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word that stands for it everywhere outside this program.
+            /// Returns the word used outside this program.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }

@@ -1,7 +1,7 @@
 //! Webhook endpoints and deliveries.
 //!
-//! A delivery is `pending` until its first attempt, `retrying` while it waits for the next, then `succeeded` or `failed`; the
-//! retry endpoint makes either of those `pending` again with one more attempt allowed.
+//! A delivery is `pending` until its first attempt, `retrying` while it waits for the next, then `succeeded` or
+//! `failed`. The retry endpoint makes a finished delivery `pending` again with one more attempt allowed.
 
 use chrono::{DateTime, Utc};
 
@@ -29,16 +29,16 @@ crate::text_enum! {
 }
 
 impl AttemptOutcome {
-    /// Whether the endpoint took the delivery.
+    /// Returns whether the endpoint accepted the delivery.
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Success)
     }
 }
 
-/// How many endpoints a user may have: each event is delivered to each of them.
+/// Maximum number of endpoints of a user: each event is delivered to all of them.
 pub const MAX_WEBHOOKS: usize = 50;
 
-/// How many attempts a delivery has at first (contract, section 3).
+/// Initial `max_attempts` of a delivery (contract, section 3).
 pub const MAX_ATTEMPTS: i32 = 8;
 
 /// An endpoint without its secret.
@@ -77,7 +77,7 @@ pub struct Delivery {
     pub updated_at: DateTime<Utc>,
 }
 
-/// One attempt at a delivery, as it is kept.
+/// One stored attempt at a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Attempt {
     pub id: i64,

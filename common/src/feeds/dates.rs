@@ -1,11 +1,11 @@
-//! Dates as feeds write them: those of RFC 3339 and of RFC 822, and what else there is of both kinds. Without a time it is
-//! midnight, without a zone UTC.
+//! Parses dates in feeds: RFC 3339, RFC 822 and common variants of both. The time defaults to midnight, the zone to
+//! UTC.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 
-/// What is longer is no date.
+/// Maximum length of a date, in bytes.
 const LONGEST: usize = 80;
-/// By how the names of the months begin, in the languages that are met.
+/// Prefixes of month names, in common languages.
 const MONTHS: [&[&str]; 12] = [
     &["jan", "ene", "gen"],
     &["feb", "fév", "fev"],
@@ -20,7 +20,7 @@ const MONTHS: [&[&str]; 12] = [
     &["nov"],
     &["dec", "dez", "déc", "dic"],
 ];
-/// Names of zones, and how many minutes they are ahead of UTC. Others are taken for UTC.
+/// Names of time zones with their offset from UTC in minutes. Unknown names are treated as UTC.
 const ZONES: &[(&str, i64)] = &[
     ("est", -300),
     ("edt", -240),
@@ -47,7 +47,7 @@ const ZONES: &[(&str, i64)] = &[
     ("aedt", 660),
 ];
 
-/// The time that a text stands for.
+/// Parses a date.
 pub fn parse(text: &str) -> Option<DateTime<Utc>> {
     let text = text.trim();
     if text.len() > LONGEST {
@@ -57,7 +57,7 @@ pub fn parse(text: &str) -> Option<DateTime<Utc>> {
     at.checked_sub_signed(TimeDelta::minutes(minutes_ahead)).map(|at| at.and_utc())
 }
 
-/// `2026-05-04T10:00:00Z`, and less or more of that.
+/// Parses `2026-05-04T10:00:00Z` and shorter or longer variants.
 fn numeric(text: &str) -> Option<(NaiveDateTime, i64)> {
     let (day, rest) = (text.get(..10)?, text.get(10..)?);
     let mut parts = day.split(['-', '/']).map(number);
@@ -68,9 +68,9 @@ fn numeric(text: &str) -> Option<(NaiveDateTime, i64)> {
     Some((at(day, &rest[..end], None)?, zone(rest[end..].trim())))
 }
 
-/// `Mon, 04 May 2026 10:00:00 +0200`, in this order or in another.
+/// Parses `Mon, 04 May 2026 10:00:00 +0200`, in any order.
 fn worded(text: &str) -> Option<(NaiveDateTime, i64)> {
-    // The name of the day says nothing new, and may be that of a month elsewhere.
+    // The weekday is redundant, and may be a month's name in another language.
     let text =
         text.split_once(',').filter(|(day, _)| !day.contains(|c: char| c.is_ascii_digit())).map_or(text, |t| t.1);
     let (mut day, mut month, mut year, mut time, mut half, mut ahead) = (None, None, None, "", None, 0);
@@ -108,7 +108,7 @@ fn month_of(word: &str) -> Option<u32> {
     u32::try_from(place + 1).ok()
 }
 
-/// Two digits are of this century or of the end of the last.
+/// Two digits mean 1950 to 2049.
 fn full_year(n: u32, digits: usize) -> Option<i32> {
     let year = match (n, digits) {
         (n, 4) => n,
@@ -119,7 +119,7 @@ fn full_year(n: u32, digits: usize) -> Option<i32> {
     i32::try_from(year).ok()
 }
 
-/// `second_half`: of the day, where its hours are counted twice.
+/// `second_half`: PM, on a 12-hour clock.
 fn at(day: NaiveDate, time: &str, second_half: Option<bool>) -> Option<NaiveDateTime> {
     if time.is_empty() {
         return day.and_hms_opt(0, 0, 0);
@@ -130,14 +130,14 @@ fn at(day: NaiveDate, time: &str, second_half: Option<bool>) -> Option<NaiveDate
     let micros = parts.next().map_or(Some(0), |digits| number(&format!("{digits:0<6}")[..6]))?;
     let hour = match second_half {
         Some(second_half) => hour % 12 + if second_half { 12 } else { 0 },
-        // Midnight, as some write it.
+        // Some feeds write midnight as 24:00.
         None if hour == 24 => 0,
         None => hour,
     };
     day.and_hms_micro_opt(hour, minute, second.min(59), micros)
 }
 
-/// How many minutes a zone is ahead of UTC: `+02:00`, `-0500`, `+2`, `GMT+2`, or a name.
+/// Returns a zone's offset from UTC in minutes: `+02:00`, `-0500`, `+2`, `GMT+2`, or a name.
 fn zone(text: &str) -> i64 {
     let name = text.to_ascii_lowercase();
     let Some(sign) = name.find(['+', '-']) else {
@@ -153,7 +153,7 @@ fn zone(text: &str) -> i64 {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> String {
+    fn formatted(text: &str) -> String {
         parse(text).map_or_else(|| "none".to_owned(), |at| at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true))
     }
 
@@ -214,7 +214,7 @@ mod tests {
             ),
         ] {
             for text in texts {
-                assert_eq!(told(text), at, "{text}");
+                assert_eq!(formatted(text), at, "{text}");
             }
         }
         assert_eq!(parse(&"4 May 2026 ".repeat(10)), None, "too long");

@@ -1,14 +1,14 @@
-//! How long a document may be read.
+//! A deadline for parsing a document.
 
 use std::cell::Cell;
 use std::io::{self, Read};
 
 use super::NotAFeed;
 
-/// Of so many questions one is asked.
+/// Every how many checks the clock is read.
 const EVERY: u32 = 256;
 
-/// Asked at each step of the way; once it is over, it stays over.
+/// Checked at each step of parsing; once it has passed, it stays passed.
 pub struct Deadline<'a> {
     is_over: &'a dyn Fn() -> bool,
     asked: Cell<u32>,
@@ -20,19 +20,19 @@ impl<'a> Deadline<'a> {
         Self { is_over, asked: Cell::new(0), over: Cell::new(false) }
     }
 
-    /// As long as it takes.
+    /// Returns a deadline that never passes.
     pub fn none() -> Self {
         Self::new(&|| false)
     }
 
-    /// Of something small: most times the answer of the last time.
+    /// Checks before a small step; mostly returns the cached result.
     pub(super) fn check(&self) -> Result<(), NotAFeed> {
         let asked = self.asked.get();
         self.asked.set(asked.wrapping_add(1));
         if asked.is_multiple_of(EVERY) { self.check_now() } else { self.known() }
     }
 
-    /// Of something large.
+    /// Checks before a large step; always reads the clock.
     pub(super) fn check_now(&self) -> Result<(), NotAFeed> {
         self.over.set(self.over.get() || (self.is_over)());
         self.known()
@@ -42,7 +42,8 @@ impl<'a> Deadline<'a> {
         if self.over.get() { Err(NotAFeed::TooSlow) } else { Ok(()) }
     }
 
-    /// What a library reads in its own way: it gets a document in small pieces, and an error in place of one that is late.
+    /// Returns a reader for libraries that do not check the deadline themselves: it returns the document in small
+    /// pieces, and an error after the deadline.
     pub(super) fn reader<'t>(&'t self, document: &'t [u8]) -> impl Read + 't {
         Pieces { deadline: self, rest: document }
     }

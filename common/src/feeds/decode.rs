@@ -1,12 +1,12 @@
-//! From bytes to text: by the byte-order mark, by what is valid, by what is declared, in this order. Declarations are wrong
-//! so often that bytes which are valid UTF-8 are taken for it, whatever they are declared to be.
+//! Decodes bytes to text: by byte-order mark, then UTF-8 validity, then declaration. Declarations are wrong so often
+//! that valid UTF-8 is treated as UTF-8 whatever is declared.
 
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How far into a document an XML declaration is looked for.
+/// How many bytes are searched for an XML declaration.
 const HEAD: usize = 200;
 
-/// The text, without a byte-order mark and without characters that no XML may have.
+/// Returns the text without a byte-order mark and without characters that are invalid in XML.
 pub fn decode(bytes: &[u8], content_type: Option<&str>) -> String {
     let (encoding, bytes) = match Encoding::for_bom(bytes) {
         Some((encoding, length)) => (encoding, &bytes[length..]),
@@ -24,7 +24,7 @@ fn guess(bytes: &[u8], content_type: Option<&str>) -> &'static Encoding {
         _ => {}
     }
     let declared = declared_in_xml(bytes).or_else(|| content_type.and_then(charset));
-    // The one that is in use whose bytes are all ASCII, and so look like UTF-8.
+    // The only encoding in use whose bytes are all ASCII, and therefore valid UTF-8.
     if declared == Some(ISO_2022_JP) {
         return ISO_2022_JP;
     }
@@ -32,13 +32,13 @@ fn guess(bytes: &[u8], content_type: Option<&str>) -> &'static Encoding {
         return UTF_8;
     }
     match declared {
-        // It cannot be: the declaration itself was read as ASCII.
+        // UTF-8 and UTF-16 are ruled out: the bytes are invalid UTF-8, and the declaration was readable as ASCII.
         Some(encoding) if encoding != UTF_8 && encoding != UTF_16BE && encoding != UTF_16LE => encoding,
         _ => utf8_or_western(bytes),
     }
 }
 
-/// Bytes that are not quite UTF-8: a character of it cut in the middle, or another encoding altogether.
+/// Decides between UTF-8 with cut characters and Windows-1252.
 fn utf8_or_western(bytes: &[u8]) -> &'static Encoding {
     let text = String::from_utf8_lossy(bytes);
     let broken = text.chars().filter(|c| *c == '\u{fffd}').count();
@@ -46,7 +46,7 @@ fn utf8_or_western(bytes: &[u8]) -> &'static Encoding {
     if broken <= sound { UTF_8 } else { WINDOWS_1252 }
 }
 
-/// `<?xml … encoding="…"?>`
+/// Returns the encoding in `<?xml … encoding="…"?>`.
 fn declared_in_xml(bytes: &[u8]) -> Option<&'static Encoding> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]);
     let declaration = head.trim_start().strip_prefix("<?xml")?.split("?>").next()?.split("encoding").nth(1)?;
@@ -55,7 +55,7 @@ fn declared_in_xml(bytes: &[u8]) -> Option<&'static Encoding> {
     Encoding::for_label(value[1..].split(quote).next()?.as_bytes())
 }
 
-/// The parameter of a `Content-Type`.
+/// Returns the charset parameter of a `Content-Type`.
 fn charset(content_type: &str) -> Option<&'static Encoding> {
     content_type.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;

@@ -1,4 +1,4 @@
-//! Where a web page says that its feed is: `<link rel="alternate" type="application/rss+xml" href="…">`.
+//! Finds a web page's feeds: `<link rel="alternate" type="application/rss+xml" href="…">`.
 
 use std::ops::ControlFlow;
 
@@ -7,16 +7,16 @@ use url::Url;
 use super::html::{Piece, walk};
 use super::{LONGEST_URL, web_address};
 
-/// How much of a page is looked at: its head is at its head.
+/// How many bytes of a page are searched; the links are in its head.
 const LOOKED_AT: usize = 256 << 10;
-/// How many feeds of a page are tried.
+/// Maximum number of a page's feeds that are tried.
 const MOST: usize = 3;
 const TYPES: &[&str] = &["application/rss+xml", "application/atom+xml", "application/feed+json"];
 
-/// Whether a document is a web page, by how it begins.
+/// Returns whether a document is a web page, by its beginning.
 pub fn is_page(text: &str) -> bool {
     let mut text = text.trim_start();
-    // What may stand before the root.
+    // Skips processing instructions and comments before the root element.
     for _ in 0..20 {
         let end = if text.starts_with("<?") {
             "?>"
@@ -31,14 +31,14 @@ pub fn is_page(text: &str) -> bool {
     ["<!doctype html", "<html", "<head", "<body"].iter().any(|word| begins(word))
 }
 
-/// The addresses of the feeds that a page names, in its order; feeds of comments come last.
+/// Returns the URLs of the feeds that a page links to, in its order; comment feeds come last.
 pub fn feeds(html: &str, page: &Url) -> Vec<String> {
     let (mut base, mut found) = (None::<Url>, Vec::new());
     walk(html, LOOKED_AT, |piece| {
         match piece {
             Piece::Open("base", attributes) if base.is_none() => {
                 base = attributes.get("href").and_then(|href| page.join(href.trim()).ok());
-                // Each of its links is joined to it.
+                // Bounds memory: every link is joined to the base.
                 base = base.take().filter(|base| base.as_str().len() <= LONGEST_URL);
             }
             Piece::Open("link", attributes) => {
@@ -68,7 +68,7 @@ pub fn feeds(html: &str, page: &Url) -> Vec<String> {
     urls
 }
 
-/// Where a site of WordPress has its feed, where its page names none: with permalinks and without.
+/// Returns the default feed URLs of a WordPress site whose page links to no feed: with and without permalinks.
 pub fn of_wordpress(site: &Url) -> Vec<String> {
     let mut pretty = site.clone();
     pretty.set_query(None);

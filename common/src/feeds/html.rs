@@ -1,7 +1,7 @@
-//! HTML as a row of tags and texts, read by the tokenizer of html5ever: in time in proportion to its length, whatever it is.
-//! (A tree is not: a few kilobytes of `<p><b a><b b>…` make one of gigabytes. Nor is a tag with thousands of attributes, of
-//! which the tokenizer compares each with each: reading ends there.) What stands in scripts, styles and their like is left
-//! out.
+//! Reads HTML as a sequence of tags and texts with html5ever's tokenizer, in time linear to its length for any input.
+//! (A tree parser is not linear: a few kilobytes of `<p><b a><b b>…` make a tree of gigabytes. A tag with thousands of
+//! attributes is not either, since the tokenizer compares each with each: reading stops there.) The content of scripts,
+//! styles and the like is skipped.
 
 use std::cell::{Cell, RefCell};
 use std::iter;
@@ -15,7 +15,7 @@ use html5ever::tokenizer::{BufferQueue, Tag, TagKind, Token, TokenSink, TokenSin
 pub enum Piece<'a> {
     Open(&'a str, Attributes<'a>),
     Close(&'a str),
-    /// With its references resolved.
+    /// With character references resolved.
     Text(&'a str),
 }
 
@@ -29,17 +29,17 @@ impl Attributes<'_> {
     }
 }
 
-/// How much the tokenizer is given at once.
+/// Bytes per call of the tokenizer.
 const STEP: usize = 1 << 10;
-/// How many spaces and slashes, which may each begin an attribute, one tag may have.
+/// Maximum number of spaces and slashes in one tag; each may start an attribute.
 const MOST_GAPS: usize = 500;
 
-/// Gives each piece of at most the first `limit` bytes to `each`, until that says that it is enough.
+/// Calls `each` with every piece of the first `limit` bytes, until it returns `Break`.
 pub fn walk(html: &str, limit: usize, each: impl FnMut(Piece<'_>) -> ControlFlow<()>) {
     let sink =
         Sink { each: RefCell::new(each), hidden: Cell::new(None), told: Cell::new(false), done: Cell::new(false) };
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
-    // Comments are no pieces, and may be long and full of spaces.
+    // Comments are removed first: they may be long and full of spaces.
     let mut parts = html[..html.floor_char_boundary(limit)].split("<!--");
     let first = parts.next().unwrap_or_default();
     let mut gaps = 0;
@@ -66,14 +66,14 @@ fn is_gap(byte: &u8) -> bool {
 
 struct Sink<F> {
     each: RefCell<F>,
-    /// The element whose text is left out, until its end.
+    /// The open element whose text is skipped.
     hidden: Cell<Option<&'static str>>,
-    /// Whether there was a tag or a text since it was asked the last time.
+    /// Whether a tag or text was seen since the last check.
     told: Cell<bool>,
     done: Cell<bool>,
 }
 
-/// How the text in an element is to be read that is not shown; `None` for all others.
+/// Returns the tokenizer state for an element whose text is skipped; `None` for all others.
 fn hidden(name: &str) -> Option<(&'static str, RawKind)> {
     Some(match name {
         "script" => ("script", ScriptData),

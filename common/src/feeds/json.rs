@@ -1,5 +1,5 @@
-//! JSON Feed 1.0 and 1.1 (<https://www.jsonfeed.org/version/1.1/>), read with patience: a field of the wrong type is as if it
-//! were not there. (feed-rs refuses a whole feed for one, and knows no pictures.)
+//! Parses JSON Feed 1.0 and 1.1 (<https://www.jsonfeed.org/version/1.1/>) leniently: a field of the wrong type is
+//! ignored. (feed-rs rejects the whole feed for it, and does not read pictures.)
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -9,16 +9,16 @@ use super::xml::{AUTHOR, TITLE, is_image};
 use super::{Deadline, Format, MOST_ITEMS, NotAFeed, Parsed, date, dates, guid, newest, sanitise, web_address};
 use crate::domain::feed::{FoundArticle, LONGEST_NAME};
 
-/// How many values a document may have. A few bytes may be one, which takes hundreds of them in memory.
+/// Maximum number of values in a document. A value of a few bytes takes hundreds of bytes in memory.
 const MOST_VALUES: usize = 300_000;
 
-/// Reads the text of a document.
+/// Parses the text of a document.
 pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, NotAFeed> {
     if values(text) > MOST_VALUES {
         return Err(NotAFeed::Broken(format!("it has more than {MOST_VALUES} values")));
     }
     deadline.check_now()?;
-    // serde_json ends at 128 levels.
+    // serde_json limits nesting to 128 levels.
     let feed: Value =
         serde_json::from_str(text).map_err(|error| NotAFeed::Broken(format!("it is no valid JSON ({error})")))?;
     let version = feed["version"].as_str().unwrap_or_default();
@@ -36,7 +36,7 @@ pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, 
     Ok(Parsed { format: Format::Json, title, articles })
 }
 
-/// How many values there are about, by what begins and parts them outside of strings.
+/// Estimates the number of values from the brackets and commas outside of strings.
 fn values(text: &str) -> usize {
     let (mut count, mut quoted, mut escaped) = (0, false, false);
     for byte in text.bytes() {
@@ -78,7 +78,7 @@ fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArtic
         published_at: published(item),
         guid: String::new(),
     };
-    // A number is to be taken for its digits.
+    // A numeric id counts as its digits.
     let id = match &item["id"] {
         Value::String(id) => id.clone(),
         Value::Number(id) => id.to_string(),

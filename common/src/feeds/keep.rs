@@ -1,4 +1,4 @@
-//! What of a feed's articles is written: which are new, which changed, which are too many.
+//! Decides which of a feed's articles are new, changed or surplus.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,11 +8,12 @@ use sha2::{Digest, Sha256};
 use crate::domain::feed::{FoundArticle, KEPT, KnownArticle};
 use crate::store::articles::{Changes, Row};
 
-/// Compares what was found, in the order of the feed, with what is known. Gives what to write, and how many there are then.
+/// Compares the parsed articles, in the order of the feed, with the stored ones. Returns the changes to write, and the
+/// number of articles afterwards.
 ///
-/// An article is recognised by its guid; of two with the same one the first counts. One without a date, or with one that is
-/// still to come, counts as published when it was first seen; as the newest stand first, those below the first 200 of them
-/// are not looked at. (They would seem newer at each fetch than what was kept at the last.)
+/// An article is identified by its guid; the first of duplicates counts. An article without a date, or with a future
+/// one, counts as published when it was first seen. Feeds list the newest first, so only the first 200 undated articles
+/// are used. (The others would seem newer at each fetch than those stored at the last.)
 pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<Utc>) -> (Changes, usize) {
     let by_guid: HashMap<&str, &KnownArticle> = known.iter().map(|k| (k.guid.as_str(), k)).collect();
     let (mut seen, mut fresh, mut changed) = (HashSet::new(), Vec::new(), HashMap::new());
@@ -39,7 +40,7 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
         }
     }
     let at = |k: &KnownArticle| changed.get(&k.id).map_or(k.published_at, |row| row.published_at);
-    // New ones in the order of the feed, before those that are known: as they are listed.
+    // New articles in the order of the feed, then stored ones: the order in which they are listed.
     let new = fresh.iter().enumerate().map(|(n, row)| (row.published_at, Which::New(n)));
     let mut old: Vec<&KnownArticle> = known.iter().collect();
     old.sort_by_key(|k| std::cmp::Reverse(k.id));
@@ -72,7 +73,7 @@ enum Which {
     Known(i64),
 }
 
-/// Of all that is stored; the date only where it is used.
+/// Hashes all stored fields; the date only if it is used.
 fn digest(article: &FoundArticle, dated: Option<DateTime<Utc>>) -> String {
     let a = article;
     let parts = serde_json::json!([a.title, a.url, a.summary, a.author, a.image_url, dated]);
@@ -136,8 +137,8 @@ mod tests {
         let changed = FoundArticle { title: Some("New".into()), ..b };
         let (changes, _) = compare(&stored, vec![changed, c], now() + TimeDelta::hours(2));
         assert!(changes.insert.is_empty() && changes.delete.is_empty());
-        let told: Vec<_> = changes.update.iter().map(|(id, row)| (*id, row.published_at)).collect();
-        assert_eq!(told, [(2, now()), (3, now() + TimeDelta::hours(1))], "an announced date has come");
+        let updates: Vec<_> = changes.update.iter().map(|(id, row)| (*id, row.published_at)).collect();
+        assert_eq!(updates, [(2, now()), (3, now() + TimeDelta::hours(1))], "an announced date has come");
     }
 
     #[test]

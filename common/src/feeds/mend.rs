@@ -1,13 +1,15 @@
-//! What stands between a stranger's XML and the parser: mends what feeds commonly get wrong, and refuses what is only there
-//! to do harm. One pass from the left to the right.
+//! Repairs common errors in untrusted XML and rejects malicious input before it reaches the parser. One pass from left
+//! to right.
 //!
-//! Mended: a bare `&` or `<`, references to characters that do not exist, markup that stands unescaped in the texts of RSS,
-//! namespaces and versions that the parser does not know by the name they have in old feeds, addresses that it would refuse
-//! the whole feed for. Left out: comments, instructions and the DOCTYPE with whatever it defines, so
-//! that there is no entity to be expanded. Refused: more elements, and nested deeper, than any feed's (the parser calls itself
-//! for some), tags with more attributes. So whatever is compared with each other, here or by the parser, is bounded.
+//! Repaired: a bare `&` or `<`, references to characters that do not exist, unescaped markup in the texts of RSS,
+//! namespaces and versions that the parser does not know by their names in old feeds, URLs for which it would reject
+//! the whole feed. Removed: comments, processing instructions and the DOCTYPE with all its definitions, so that there
+//! is no entity to expand. Rejected: more elements or deeper nesting than in any real feed (the parser recurses for
+//! some), tags with more attributes. These limits bound all comparisons between elements or attributes, here and in the
+//! parser.
 //!
-//! **To mend another mistake:** its arm in [`Mender::run`], or its line in [`NAMESPACES`], and a document of it in the corpus.
+//! **To repair another error:** its arm in [`Mender::run`], or its line in [`NAMESPACES`], and a document with it in
+//! the corpus.
 
 use std::borrow::Cow;
 
@@ -20,11 +22,11 @@ use super::{Deadline, LONGEST_URL, MOST_ITEMS, NotAFeed};
 const DEEPEST: usize = 200;
 const LONGEST_TAG: usize = 16 << 10;
 const MAX_ATTRIBUTES: usize = 100;
-/// How many elements are given to the parser. (One of forty has 10,000 articles.)
+/// Maximum number of elements for the parser. (A feed with 40 per article has 10,000 articles.)
 const MAX_ELEMENTS: usize = 400_000;
 
 const RSS_1: &str = "http://purl.org/rss/1.0/";
-/// Names of namespaces as they are found, and as the parser knows them.
+/// Namespace names in old feeds, and the names that the parser knows.
 const NAMESPACES: &[(&str, &str)] = &[
     ("http://my.netscape.com/rdf/simple/0.9/", RSS_1),
     ("http://channel.netscape.com/rdf/simple/0.9/", RSS_1),
@@ -35,12 +37,13 @@ const NAMESPACES: &[(&str, &str)] = &[
     ("http://search.yahoo.com/mrss'", "http://search.yahoo.com/mrss/'"),
     ("https://search.yahoo.com/mrss/", "http://search.yahoo.com/mrss/"),
 ];
-/// Elements of RSS that have text alone: what looks like others in them is the text's markup.
+/// Elements of RSS that contain only text: nested tags are the text's unescaped markup.
 const TEXTS: &[&str] = &["title", "description", "encoded"];
-/// Elements whose text is a person: the parser looks for an address in it, and trips over letters beside it.
+/// Elements whose text is a person: the parser searches it for an email address, and panics on adjacent non-ASCII
+/// letters.
 const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
 
-/// The document as the parser takes it.
+/// Returns the repaired document.
 pub fn mend(text: &str, deadline: &Deadline<'_>) -> Result<String, NotAFeed> {
     let mut mender = Mender::new(text, deadline);
     mender.run()?;
@@ -51,13 +54,13 @@ struct Mender<'a> {
     text: &'a str,
     at: usize,
     out: String,
-    /// The elements around, by their names, and how long their bases are.
+    /// The open elements, with their names and the lengths of their bases.
     open: Vec<Open<'a>>,
-    /// The first of all.
+    /// The name of the root element.
     root: &'a str,
     items: usize,
     elements: usize,
-    /// How long the bases of the elements around are together.
+    /// Total length of the bases of the open elements.
     bases: usize,
     deadline: &'a Deadline<'a>,
 }
@@ -121,7 +124,7 @@ impl<'a> Mender<'a> {
         self.at += rest.find(end).map_or(rest.len(), |at| at + end.len());
     }
 
-    /// A start tag; true where there are enough articles: what is open is closed, and the rest left.
+    /// Handles a start tag. Returns true after enough articles: the open elements are closed, and the rest is dropped.
     fn begin(&mut self, rest: &'a str) -> Result<bool, NotAFeed> {
         let end = tag_end(rest)?;
         let tag = &rest[..end];
@@ -147,7 +150,8 @@ impl<'a> Mender<'a> {
         }
         let parent = self.open.last().map(|open| local_of(open.name));
         if tag.name == "media:thumbnail" && matches!(parent, Some("item" | "entry")) {
-            // The parser forgets a thumbnail that stands beside no content. (The prefix may be the thumbnail's own.)
+            // The parser drops a thumbnail without a media content. (The prefix may be declared on the thumbnail
+            // itself.)
             self.out.push_str("<media:content xmlns:media=\"http://search.yahoo.com/mrss/\" url=\"about:none\"/>");
         }
         let from = self.out.len();
@@ -168,7 +172,7 @@ impl<'a> Mender<'a> {
         Ok(false)
     }
 
-    /// A tag with what the parser can read of it; gives how long its base is.
+    /// Writes a tag that the parser accepts; returns the length of its base.
     fn push_tag(&mut self, tag: Tag<'_>) -> Result<usize, NotAFeed> {
         let mut base = 0;
         self.out.extend(["<", tag.name]);
@@ -178,14 +182,14 @@ impl<'a> Mender<'a> {
             }
             let mut known = None;
             let name = match name {
-                // The parser refuses a whole feed for one that is no address. It joins each to the ones around it, and
-                // gives a copy to each element within.
+                // The parser rejects the whole feed for an invalid base. It joins each base to the enclosing ones and
+                // copies the result to every nested element.
                 "xml:base" if base > 0 || !is_address(value) || self.bases + value.len() > LONGEST_URL => "no-base",
                 "xml:base" => {
                     base = value.len();
                     name
                 }
-                // What is elsewhere is not fetched; the parser refuses a feed that has it here and there.
+                // External content is not fetched; the parser rejects a feed that has both `src` and inline content.
                 "src" if tag.name == "content" => "was-src",
                 "type" => {
                     known = known_type(tag.name, value);
@@ -215,7 +219,7 @@ impl<'a> Mender<'a> {
         self.out.push_str(&tag.replace('&', "&amp;").replace('<', "&lt;"));
     }
 
-    /// Text with its references: what is none is a plain `&`.
+    /// Writes text with its references; an invalid reference becomes a plain `&`.
     fn push_text(&mut self, text: &str) {
         let text = self.named_safely(text);
         let mut rest = text.as_ref();
@@ -241,14 +245,14 @@ impl<'a> Mender<'a> {
         self.out.push_str(rest);
     }
 
-    /// The text of a person, in which an address beside a letter that is not ASCII is not to be seen as one.
+    /// Replaces `@` in a person's text with non-ASCII letters, so that the parser does not see an email address in it.
     fn named_safely<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let person = self.open.last().is_some_and(|open| PERSONS.contains(&local_of(open.name)));
         if person && text.contains('@') && !text.is_ascii() { text.replace('@', " at ").into() } else { text.into() }
     }
 }
 
-/// A name without its prefix.
+/// Returns the name without its prefix.
 fn local_of(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
@@ -257,8 +261,8 @@ fn is_address(text: &str) -> bool {
     text.len() <= LONGEST_URL && matches!(Url::parse(text), Ok(_) | Err(url::ParseError::RelativeUrlWithoutBase))
 }
 
-/// The `type` of an element of Atom's as the parser knows it, where it does not know the one that is there: it refuses a
-/// whole feed for one.
+/// Returns a `type` that the parser knows for an Atom element, if its own is unknown: the parser would reject the whole
+/// feed.
 fn known_type(element: &str, value: &str) -> Option<&'static str> {
     let is_content = element == "content";
     if !is_content && !matches!(element, "title" | "summary" | "subtitle" | "rights") {
@@ -274,7 +278,7 @@ fn known_type(element: &str, value: &str) -> Option<&'static str> {
     })
 }
 
-/// How long a start tag is, quotation marks heeded.
+/// Returns the length of a start tag, respecting quoted values.
 fn tag_end(rest: &str) -> Result<usize, NotAFeed> {
     let mut quote = None;
     for (at, byte) in rest.bytes().enumerate().take(LONGEST_TAG) {
@@ -289,7 +293,7 @@ fn tag_end(rest: &str) -> Result<usize, NotAFeed> {
     Err(NotAFeed::Broken(why.to_owned()))
 }
 
-/// How long a DOCTYPE is, with what it defines.
+/// Returns the length of a DOCTYPE with its internal subset.
 fn doctype_end(rest: &str) -> usize {
     let (mut quote, mut inside) = (None, false);
     for (at, byte) in rest.bytes().enumerate() {
@@ -305,17 +309,17 @@ fn doctype_end(rest: &str) -> usize {
     rest.len()
 }
 
-/// What a reference stands for.
+/// The meaning of a reference.
 enum Means {
-    /// What it says.
+    /// A valid reference, kept as it is.
     Itself,
-    /// A control character, where the one of the same number in windows-1252 is meant.
+    /// A C1 control character; the windows-1252 character of the same number is meant.
     Western(u8),
-    /// No character that there is.
+    /// Not a valid character.
     Nothing,
 }
 
-/// A reference at the head of the text: its length, and what it means. `None`: it is none.
+/// Parses a reference at the start of the text: its length and meaning. `None` if it is not a reference.
 fn reference(text: &str) -> Option<(usize, Means)> {
     let end = text.bytes().take(40).position(|byte| byte == b';')?;
     let name = &text[1..end];
@@ -344,7 +348,7 @@ fn reference(text: &str) -> Option<(usize, Means)> {
     Some((end + 1, means))
 }
 
-/// The root's tag with versions and namespaces that the parser knows.
+/// Replaces versions and namespaces in the root's tag with those that the parser knows.
 fn root(tag: &str) -> String {
     let mut tag = NAMESPACES
         .iter()
@@ -357,7 +361,7 @@ fn root(tag: &str) -> String {
         if !known.iter().any(has) {
             tag = format!("<rss version=\"2.0\"{}", rest.replacen(" version", " was", 1));
         }
-        // RSS 2.0 has no namespace; feeds that name one mean it all the same.
+        // RSS 2.0 has no namespace; feeds that declare one still mean RSS 2.0.
         tag = tag.replacen(" xmlns=", &format!(" xmlns=\"{RSS_1}\" was-xmlns="), 1);
     }
     tag
@@ -427,7 +431,7 @@ mod tests {
         assert!(mend("<title></\u{fffd}").is_ok() && mend("</").is_ok(), "cut off within an end tag");
     }
 
-    /// As often as the fault is in it: on a stack of 64 KiB, where a call for each attribute does not fit.
+    /// Regression test: runs on a stack of 64 KiB, which recursion per attribute would overflow.
     #[test]
     fn a_tag_is_mended_without_calls_for_each_attribute() {
         let small = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
@@ -438,7 +442,7 @@ mod tests {
         assert!(small.unwrap().join().unwrap());
     }
 
-    /// The parser gives a copy of its base to each element.
+    /// The parser copies its base to each element.
     #[test]
     fn bases_are_no_longer_together_than_an_address() {
         let base = |n| format!("<x xml:base='{}/'>", "y".repeat(n));

@@ -1,14 +1,13 @@
-//! Reading feeds: from the bytes that a server sent to articles. No I/O; whoever fetches is in the worker.
+//! Parses feeds: from a server's bytes to articles. No I/O; the worker does the fetching.
 //!
 //! ```text
 //! bytes ─decode─> text ─┬─json──────────────> Parsed ─keep─> what to write
 //!                       ├─mend─> parse (feed-rs) ┘
 //!                       └─ HTML: discover ─> addresses of feeds
 //! ```
-//! Everything in here works on what a stranger wrote. So each step takes time and memory in proportion to its input, which
-//! is bounded (5 MiB of a document, 32 KiB of an article's text), asks now and then whether there is time left, and none of them can be made to follow a reference: no
-//! entity but XML's own five is resolved, and nothing is loaded. What becomes HTML that somebody sees has gone through
-//! ammonia.
+//! All input here is untrusted. Therefore each step takes time and memory linear to its input, which is bounded (5 MiB
+//! of a document, 32 KiB of an article's text), checks a deadline regularly, and follows no references: only XML's five
+//! predefined entities are resolved, and nothing is loaded. All HTML that is shown to users has passed through ammonia.
 //!
 //! **To add a format:** a file here that makes a [`Parsed`] of it, its place in [`parse`], and documents of it in
 //! `tests/feeds/corpus`.
@@ -34,11 +33,11 @@ mod xml;
 pub use deadline::Deadline;
 pub use sanitise::plain_text;
 
-/// How much of a document is read, after decompression.
+/// Maximum size of a document in bytes, after decompression.
 pub const LARGEST: usize = 5 << 20;
-/// How many articles of one document are looked at; they are the newest in next to all feeds.
+/// Maximum number of articles that are read from one document; nearly all feeds list the newest first.
 pub const MOST_ITEMS: usize = 10_000;
-/// How long an address may be that is kept.
+/// Maximum length of a stored URL.
 const LONGEST_URL: usize = 2_048;
 
 crate::text_enum! {
@@ -46,7 +45,7 @@ crate::text_enum! {
     pub enum Format { Rss = "rss", Atom = "atom", Json = "json" }
 }
 
-/// What stands in a feed.
+/// A parsed feed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Parsed {
     pub format: Format,
@@ -55,25 +54,24 @@ pub struct Parsed {
     pub articles: Vec<FoundArticle>,
 }
 
-/// Why a document is no feed. The message completes "The feed could not be read: …".
+/// Why a document is not a feed. The message completes "The feed could not be read: …".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAFeed {
     #[error("it is empty")]
     Empty,
-    /// Which names feeds at these addresses.
+    /// A page that links to feeds at these URLs.
     #[error("it is a web page")]
     Page(Vec<String>),
     #[error("it is neither RSS nor Atom nor JSON Feed")]
     Unknown,
-    /// The [`Deadline`] passed before it was read.
+    /// The [`Deadline`] passed during parsing.
     #[error("it could not be read in time")]
     TooSlow,
     #[error("{0}")]
     Broken(String),
 }
 
-/// Reads a feed. `content_type` is the header's; `base` is where the document was found, for addresses that are relative to
-/// it.
+/// Parses a feed. `content_type` is the header's value; `base` is the document's URL, for resolving relative URLs.
 pub fn parse(
     bytes: &[u8],
     content_type: Option<&str>,
@@ -92,7 +90,7 @@ pub fn parse(
     Ok(parsed)
 }
 
-/// JSON may write any character, and no database takes every one.
+/// Removes characters that JSON can contain but a database rejects.
 fn make_storable(a: &mut FoundArticle) {
     without_controls(&mut a.guid);
     let texts = [&mut a.title, &mut a.url, &mut a.summary, &mut a.author, &mut a.image_url];
@@ -103,10 +101,10 @@ fn without_controls(text: &mut String) {
     text.retain(|c| !c.is_control() || matches!(c, '\n' | '\t'));
 }
 
-/// An address as it is kept: absolute, of the web, and not too long.
+/// Returns an absolute http(s) URL of limited length.
 fn web_address(text: &str, base: &Url) -> Option<String> {
     let text = text.trim();
-    // What is so long is not looked at: one document may have thousands of them.
+    // Skips long texts without parsing: one document may contain thousands of them.
     if text.is_empty() || text.len() > 2 * LONGEST_URL {
         return None;
     }
@@ -115,7 +113,7 @@ fn web_address(text: &str, base: &Url) -> Option<String> {
     (url.len() <= LONGEST_URL).then_some(url)
 }
 
-/// What an article is known by where the feed gives no id: its link, or else what it says.
+/// Returns the article's guid: the feed's id, else its link, else a hash of its content.
 fn guid(given: &str, article: &FoundArticle) -> String {
     let hash = |text: &str| {
         use sha2::{Digest, Sha256};
@@ -125,24 +123,24 @@ fn guid(given: &str, article: &FoundArticle) -> String {
     match (given.trim(), &article.url) {
         ("", Some(url)) => url.clone(),
         ("", None) => hash(&format!("{:?}{:?}", article.title, article.summary)),
-        // What an index takes, and no more.
+        // The limit of an index entry.
         (given, _) if given.len() > 512 => hash(given),
         (given, _) => given.to_owned(),
     }
 }
 
-/// Which of a document's articles are made something of, by their dates: the newest, twice as many as are kept, as some may
-/// be the same. Those without a date count as new. Their places, in the order of the document.
+/// Returns the indexes of the newest articles, in the order of the document: twice as many as are kept, because some
+/// may be duplicates. Articles without a date count as new.
 fn newest(dates: impl Iterator<Item = Option<DateTime<Utc>>>) -> Vec<usize> {
     let mut all: Vec<(Option<DateTime<Utc>>, usize)> = dates.zip(0..).collect();
-    // Those without one first: `None` is less than any date.
+    // Undated articles sort first: `None` is less than any date.
     all.sort_by_key(|(at, _)| at.map(std::cmp::Reverse));
     let mut places: Vec<usize> = all.into_iter().take(2 * KEPT).map(|(_, place)| place).collect();
     places.sort_unstable();
     places
 }
 
-/// Whether a date that a feed gives may be one.
+/// Drops dates that are only placeholders.
 fn date(at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
     at.filter(|at| *at >= FIRST_DATE)
 }

@@ -1,9 +1,9 @@
-//! HTML that a stranger wrote, as short HTML that is safe to show, as text, and for the picture in it.
+//! Converts untrusted HTML to short, safe HTML or to text, and finds its first picture.
 //!
-//! In two steps. The first goes over the tags one by one, keeps a few of them, resolves addresses and stops at the length
-//! that is kept: its result is small and plain, so that the tree which the second makes of it is, too. (HTML takes up again
-//! in each paragraph what was left open in the one before; so nothing is left open.) The second is ammonia, which makes it
-//! safe and whole.
+//! Works in two steps. The first walks the tags, keeps a few of them, resolves URLs and stops at the maximum length:
+//! its result is small and flat, and therefore so is the tree that the second step builds. (HTML reopens unclosed
+//! inline elements in each following paragraph; therefore none are left open.) The second is ammonia, which makes it
+//! safe and well-formed.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -15,19 +15,20 @@ use url::Url;
 use super::html::{Piece, walk};
 use super::web_address;
 
-/// How much of an article's text is looked at.
+/// How many bytes of an article's text are read.
 const LOOKED_AT: usize = 32 << 10;
-/// How long a summary is, in characters of its text.
+/// Maximum length of a summary, in characters of its text.
 const SUMMARY: usize = 2_000;
 const MOST_TAGS: usize = 400;
-/// How long its addresses are together; the links beyond are text alone. (A short one may become long by its base.)
+/// Maximum total length of its URLs; further links become plain text. (A short href can become long when joined to its
+/// base.)
 const ADDRESSES: usize = 16 << 10;
 
-/// What a summary may have.
+/// Elements that are allowed in a summary.
 const TAGS: &[&str] = &["a", "b", "blockquote", "br", "code", "em", "i", "li", "ol", "p", "pre", "strong", "ul"];
-/// Those of them that stand within a line, and not around several.
+/// The inline elements among them.
 const INLINE: &[&str] = &["a", "b", "code", "em", "i", "strong"];
-/// Elements that begin a line of their own; those that a summary may not have leave a space.
+/// Block elements; those that are not allowed in a summary are replaced by a space.
 const BLOCKS: &[&str] = &[
     "address",
     "article",
@@ -72,8 +73,7 @@ static SAFE: LazyLock<Builder<'static>> = LazyLock::new(|| {
     safe
 });
 
-/// Safe HTML of at most some 2,000 characters; `None` where there is no text in it. `base`: what its addresses are relative
-/// to.
+/// Returns safe HTML of at most about 2,000 characters; `None` if it contains no text. `base` resolves relative URLs.
 pub fn summary(html: &str, base: &Url) -> Option<String> {
     let mut out = Shortened::default();
     walk(html, LOOKED_AT, |piece| out.take(piece, base));
@@ -82,7 +82,7 @@ pub fn summary(html: &str, base: &Url) -> Option<String> {
     (!plain_text(safe).is_empty()).then(|| safe.to_owned())
 }
 
-/// The same of what is no HTML.
+/// Like [`summary`], for plain text.
 pub fn summary_of_text(text: &str) -> Option<String> {
     let mut out = Shortened::default();
     out.push_text(text.trim());
@@ -92,11 +92,11 @@ pub fn summary_of_text(text: &str) -> Option<String> {
 #[derive(Default)]
 struct Shortened {
     html: String,
-    /// Characters of text, tags, and bytes of addresses that there are.
+    /// Counts of text characters, tags and URL bytes so far.
     text: usize,
     tags: usize,
     addresses: usize,
-    /// Elements of a line that are open.
+    /// Open inline elements.
     open: Vec<String>,
     cut: bool,
 }
@@ -129,7 +129,7 @@ impl Shortened {
         if self.cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Closes the outermost open element that is meant, with those in it.
+    /// Closes the outermost open element that matches, and all elements in it.
     fn close(&mut self, is_meant: impl Fn(&str) -> bool) {
         let from = self.open.iter().position(|open| is_meant(open)).unwrap_or(self.open.len());
         for name in self.open.drain(from..).rev() {
@@ -150,7 +150,7 @@ impl Shortened {
         may
     }
 
-    /// Cut between two words, where one ends soon enough.
+    /// Appends text, cut at the limit: between two words if one ends within the last 100 bytes.
     fn push_text(&mut self, text: &str) {
         match text.char_indices().nth(SUMMARY - self.text) {
             None => {
@@ -171,10 +171,10 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The text of HTML: lines for its blocks, an empty one between paragraphs, no other spaces than there are to be seen.
+/// Returns the text of HTML: one line per block, an empty line between paragraphs, collapsed whitespace.
 pub fn plain_text(html: &str) -> String {
     let mut out = String::new();
-    // Line breaks that come before the next text, and whether a space does.
+    // Line breaks to insert before the next text, and whether to insert a space.
     let (mut breaks, mut space) = (0, false);
     walk(html, LOOKED_AT, |piece| {
         match piece {
@@ -204,12 +204,12 @@ pub fn plain_text(html: &str) -> String {
     out
 }
 
-/// The text of HTML in one line of at most so many characters.
+/// Returns the text of HTML on one line of at most `most` characters.
 pub fn line(html: &str, most: usize) -> Option<String> {
     one_line(&plain_text(html), most)
 }
 
-/// Text in one line of at most so many characters; `None` where it is empty.
+/// Returns text on one line of at most `most` characters; `None` if it is empty.
 pub fn one_line(text: &str, most: usize) -> Option<String> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = match text.char_indices().nth(most) {
@@ -219,14 +219,14 @@ pub fn one_line(text: &str, most: usize) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The first picture that is to be seen: those of a point or two only count readers.
+/// Returns the URL of the first visible picture; those of one or two pixels are tracking pixels.
 pub fn first_image(html: &str, base: &Url) -> Option<String> {
     let mut found = None;
     walk(html, LOOKED_AT, |piece| {
         if let Piece::Open("img", attributes) = piece {
             let tiny = |name| attributes.get(name).and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n < 3);
             if !tiny("width") && !tiny("height") {
-                // The second is where pictures are that are loaded as a reader comes to them.
+                // Lazily loaded pictures have their URL in `data-src`.
                 let places = ["src", "data-src"];
                 found = places.iter().find_map(|place| web_address(attributes.get(place)?, base));
             }
@@ -236,7 +236,7 @@ pub fn first_image(html: &str, base: &Url) -> Option<String> {
     found
 }
 
-/// Whether a text that is said to be plain is HTML all the same.
+/// Returns whether text declared as plain is HTML.
 pub fn looks_like_html(text: &str) -> bool {
     ["</", "<br", "<p>", "<img "].iter().any(|sign| text.contains(sign))
 }
@@ -287,7 +287,7 @@ mod tests {
         assert!(short(&"é".repeat(5_000)).ends_with("é…"));
     }
 
-    /// What would make of a few kilobytes a tree of gigabytes, or a summary of megabytes.
+    /// Input that would grow to a tree of gigabytes or a summary of megabytes.
     #[test]
     fn html_that_is_to_grow_does_not() {
         let open: String = (0..3_000).map(|n| format!("<b a={n}>")).collect();

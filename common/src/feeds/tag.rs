@@ -1,21 +1,20 @@
-//! A start tag as name and attributes, read once from the left to the right.
+//! Parses a start tag into name and attributes, in one pass.
 //!
-//! What is no attribute (a name without a value, a value without quotation marks, what the parser would stop at) is passed
-//! over. What is made of a tag again has nothing but attributes in it, so that the parser sees those that were looked at
-//! here and no other.
+//! Invalid attributes (a name without a value, an unquoted value, anything that stops the parser) are skipped. A
+//! rewritten tag contains only the parsed attributes, so the parser sees exactly those that were checked here.
 
 /// A start tag, from its `<` to its `>`.
 #[derive(Clone, Copy, Debug)]
 pub struct Tag<'a> {
     pub name: &'a str,
-    /// Whether it is its own end tag.
+    /// Whether it is self-closing.
     pub is_empty: bool,
-    /// What stands between its name and its end.
+    /// The text between its name and its end.
     inside: &'a str,
 }
 
 impl<'a> Tag<'a> {
-    /// `text` begins with `<` and ends with `>`.
+    /// Parses a tag; `text` begins with `<` and ends with `>`.
     pub fn new(text: &'a str) -> Self {
         let text = text.strip_prefix('<').unwrap_or(text);
         let text = text.strip_suffix('>').unwrap_or(text);
@@ -34,12 +33,12 @@ impl<'a> Tag<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
     pub name: &'a str,
-    /// As it stands there, references and all. There is no `quote` in it.
+    /// Unparsed, including references. Does not contain `quote`.
     pub value: &'a str,
     pub quote: char,
 }
 
-/// Those of a tag, in their order. Each of its bytes is looked at once or twice.
+/// Iterates over a tag's attributes. Looks at each byte at most twice.
 #[derive(Debug)]
 pub struct Attributes<'a> {
     rest: &'a str,
@@ -77,7 +76,8 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// What parts attributes. Each character that is looked at outside of a value is asked for here.
+/// Returns whether a character separates attributes. Called for every character outside of a value, so tests count
+/// steps here.
 fn is_space(c: char) -> bool {
     #[cfg(test)]
     tests::STEPS.set(tests::STEPS.get() + 1);

@@ -1,4 +1,4 @@
-//! RSS 0.9x, 1.0 and 2.0, and Atom, by feed-rs; what is made of its model.
+//! RSS 0.9x, 1.0 and 2.0, and Atom: parsed by feed-rs, and converted from its model.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,31 +10,31 @@ use url::Url;
 use super::{Deadline, Format, NotAFeed, Parsed, date, dates, guid, mend, newest, sanitise, web_address};
 use crate::domain::feed::{FoundArticle, LONGEST_NAME};
 
-/// How long a title is, in characters.
+/// Maximum length of a title, in characters.
 pub const TITLE: usize = 500;
 pub const AUTHOR: usize = 200;
 
-/// How far into a document its beginning is looked for.
+/// How many bytes are searched for a document's beginning.
 const HEAD: usize = 16 << 10;
 
-/// A document from its beginning, which what a server had to say may stand before: warnings of its program, empty lines.
+/// Skips text before the document, such as the server's PHP warnings or empty lines.
 pub fn from_beginning(text: &str) -> Option<&str> {
     let head = &text[..text.floor_char_boundary(HEAD)];
     let found = ["<?xml", "<rss", "<feed", "<rdf:RDF"].iter().filter_map(|mark| head.find(mark)).min();
     found.map(|at| &text[at..]).or_else(|| head.trim_start().starts_with('<').then_some(text))
 }
 
-/// Reads the text of a document.
+/// Parses the text of a document.
 pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, NotAFeed> {
     let mended = mend::mend(text, deadline)?;
     let parser = Builder::new()
         .base_uri(Some(base.as_str()))
         .sanitize_content(false)
         .timestamp_parser(dates::parse)
-        // So that it is seen where there is none.
+        // Makes a missing id visible as an empty one.
         .id_generator(|_, _, _| String::new())
         .build();
-    // The parser trips over some numbers and names that only a stranger would write.
+    // The parser panics on some unusual numbers and names.
     let read = catch_unwind(AssertUnwindSafe(|| parser.parse(deadline.reader(mended.as_bytes()))));
     deadline.check_now()?;
     let feed = read
@@ -73,7 +73,7 @@ fn convert(feed: Feed, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, No
 
 fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> FoundArticle {
     let url = address(entry, format, base);
-    // What an article's own addresses are relative to.
+    // The base for the article's own relative URLs.
     let near = entry.base.as_deref().and_then(|own| Url::parse(own).ok());
     let near = near.or_else(|| url.as_deref().and_then(|url| Url::parse(url).ok())).unwrap_or_else(|| base.clone());
     let texts = texts(entry, format);
@@ -96,7 +96,7 @@ fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> F
     FoundArticle { guid: guid(&entry.id, &found), ..found }
 }
 
-/// What says what an article is about, the short before the long; and whether it is HTML.
+/// Returns the texts about the article's content, short before long, each with whether it is HTML.
 fn texts(entry: &Entry, format: Format) -> Vec<(&str, bool)> {
     let mut texts = Vec::new();
     if let Some(short) = &entry.summary {
@@ -105,8 +105,8 @@ fn texts(entry: &Entry, format: Format) -> Vec<(&str, bool)> {
     if let Some((body, content)) = entry.content.as_ref().and_then(|c| Some((c.body.as_deref()?, c))) {
         texts.push((body, is_html(content.content_type.as_ref(), body, format)));
     }
-    if let Some(told) = entry.media.iter().find_map(|m| m.description.as_ref()) {
-        texts.push((told.content.as_str(), sanitise::looks_like_html(&told.content)));
+    if let Some(description) = entry.media.iter().find_map(|m| m.description.as_ref()) {
+        texts.push((description.content.as_str(), sanitise::looks_like_html(&description.content)));
     }
     texts
 }
@@ -115,7 +115,8 @@ fn published(entry: &Entry) -> Option<DateTime<Utc>> {
     date(entry.published).or_else(|| date(entry.updated))
 }
 
-/// RSS means HTML wherever it has text, and says so nowhere; Atom says what it means, mostly rightly.
+/// Returns whether a text is HTML. RSS allows HTML in every text without declaring it; Atom declares it, mostly
+/// correctly.
 fn is_html(content_type: &str, text: &str, format: Format) -> bool {
     format == Format::Rss || content_type.contains("html") || sanitise::looks_like_html(text)
 }
@@ -128,7 +129,7 @@ fn line(text: &Text, format: Format, most: usize) -> Option<String> {
     }
 }
 
-/// Where the article is: the link that says so, or an id that is one.
+/// Returns the article's URL: its alternate link, or an id that is a URL.
 fn address(entry: &Entry, format: Format, base: &Url) -> Option<String> {
     let is_page = |link: &&Link| {
         link.target.is_none() && link.rel.as_deref().is_none_or(|rel| rel.eq_ignore_ascii_case("alternate"))
@@ -143,20 +144,20 @@ fn address(entry: &Entry, format: Format, base: &Url) -> Option<String> {
     })
 }
 
-/// `joe@example.com (Joe)` is how RSS has it.
+/// RSS writes persons as `joe@example.com (Joe)`.
 fn name(person: &Person) -> Option<String> {
     let name = person.name.as_deref().map(|name| name.trim().trim_start_matches('(').trim_end_matches(')'));
     let name = name.filter(|name| !name.trim().is_empty()).or(person.email.as_deref())?;
     sanitise::line(name, AUTHOR)
 }
 
-/// The author of an episode, as podcasts have it.
+/// Returns the author of a podcast episode.
 fn credited(entry: &Entry) -> Option<String> {
     let credit = entry.media.iter().find_map(|m| m.credits.first());
     credit.and_then(|credit| sanitise::line(&credit.entity, AUTHOR))
 }
 
-/// The picture that a feed names for an article.
+/// Returns the picture that the feed declares for an article.
 fn image(entry: &Entry, base: &Url) -> Option<String> {
     let whole = |m: &MediaObject| {
         let images = m.content.iter().filter_map(|c| {
@@ -175,7 +176,7 @@ fn image(entry: &Entry, base: &Url) -> Option<String> {
     of_media.or_else(|| entry.links.iter().find_map(linked))
 }
 
-/// By its type, or else by how its address ends.
+/// Decides by media type, or else by the URL's extension.
 pub fn is_image(kind: Option<&str>, url: &str) -> bool {
     let path = url.split(['?', '#']).next().unwrap_or(url).to_ascii_lowercase();
     match kind.map(str::trim).filter(|kind| !kind.is_empty()) {

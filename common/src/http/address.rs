@@ -1,15 +1,17 @@
-//! Which addresses are public: those that a request to a user's URL may go to without being asked for by the operator.
+//! Which addresses are public: requests to a user's URL may reach these without the operator's permission.
 //!
-//! IPv4 is a list of what is not public. IPv6 is the other way round: only `2000::/3` is handed out, and a few blocks of
-//! that are not public either. What wraps an IPv4 address (6to4, Teredo, NAT64, IPv4-compatible, IPv4-translated) is
-//! refused whatever is inside; an IPv4-mapped address is the IPv4 address itself to the kernel, so it is judged as that.
+//! IPv4 has a list of what is not public. IPv6 works the other way round: only `2000::/3` is allocated, and a few
+//! blocks of it are not public either. An address that embeds an IPv4 address (6to4, Teredo, NAT64, IPv4-compatible,
+//! IPv4-translated) is refused whatever it embeds; the kernel treats an IPv4-mapped address as the IPv4 address, so it
+//! is checked as that.
 //!
-//! The lists follow IANA's registries of special-purpose addresses, but for two: `192.0.0.0/24` and `2001::/23` are refused
-//! whole, although a few anycast services for protocols other than HTTP are reachable in them. What only looks odd stays
-//! public: AS112 (`192.31.196.0/24`, `192.175.48.0/24`, `2620:4f:8000::/48`), AMT (`192.52.193.0/24`), and an ISATAP
-//! ending (`…:5efe:10.0.0.1`), which goes to the network of its first half like any address there.
+//! The lists follow IANA's registries of special-purpose addresses, with two exceptions: `192.0.0.0/24` and `2001::/23`
+//! are refused entirely, although a few anycast services for protocols other than HTTP are reachable in them. Addresses
+//! that only look special stay public: AS112 (`192.31.196.0/24`, `192.175.48.0/24`, `2620:4f:8000::/48`), AMT
+//! (`192.52.193.0/24`), and an ISATAP suffix (`…:5efe:10.0.0.1`), which is routed by its first half like any address.
 //!
-//! **To add a block:** one line in [`REFUSED`] and its edges in the tests; the table in `docs/security.md` is made from here.
+//! **To add a block:** add one line to [`REFUSED`] and its edges to the tests; the table in `docs/security.md` is
+//! generated from here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,10 +25,10 @@ const fn v6(high: u16, low: u16, prefix: u8) -> IpNet {
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(high, low, 0, 0, 0, 0, 0, 0), prefix))
 }
 
-/// The block of IPv6 that public addresses come from.
+/// The IPv6 block that public addresses come from.
 const GLOBAL_V6: IpNet = v6(0x2000, 0, 3);
 
-/// Blocks that are not public, in IPv6 those within [`GLOBAL_V6`], and what they are.
+/// Blocks that are not public, with a description; of IPv6 only those within [`GLOBAL_V6`].
 const REFUSED: &[(IpNet, &str)] = &[
     (v4(0, 0, 0, 0, 8), "this network; Linux connects `0.0.0.0` to itself"),
     (v4(10, 0, 0, 0, 8), "private"),
@@ -50,7 +52,7 @@ const REFUSED: &[(IpNet, &str)] = &[
     (v6(0x3fff, 0, 20), "documentation"),
 ];
 
-/// Whether a packet to `ip` leaves for the public internet.
+/// Returns whether a packet to `ip` goes to the public internet.
 pub(super) fn is_public(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     (ip.is_ipv4() || GLOBAL_V6.contains(&ip)) && !REFUSED.iter().any(|(net, _)| net.contains(&ip))

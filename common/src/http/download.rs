@@ -1,10 +1,9 @@
-//! Downloads: a body that comes in pieces, however large, from wherever its address leads. One deadline from the first
-//! look-up to the last byte.
+//! Downloads: streams a body of any size, following redirects. One deadline from the first lookup to the last byte.
 //!
-//! Redirects are followed, a few of them. Each target is judged as an address that a user gives is: its form and a literal
-//! address before anything is sent, a name's addresses as they are looked up for the connection. From https to http is
-//! followed as well: the address could have been an http one in the first place, the request holds no secret, and the server
-//! that was asked over TLS chose the way itself.
+//! A limited number of redirects is followed. Each target is checked like an address that a user enters: its form and a
+//! literal address before anything is sent, a name's addresses when they are looked up for the connection. A redirect
+//! from https to http is followed as well: the user could have entered an http address in the first place, the request
+//! contains no secret, and the server that was called over TLS chose the target itself.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -15,10 +14,10 @@ use url::Url;
 
 use super::{HttpClient, HttpError, SchemePolicy, UrlRefusal};
 
-/// How many redirects are followed.
+/// The maximum number of redirects followed.
 pub const MOST_REDIRECTS: usize = 5;
 
-/// A success whose body has not been read.
+/// A successful response whose body has not been read.
 #[derive(Debug)]
 pub struct Download {
     url: Url,
@@ -27,17 +26,17 @@ pub struct Download {
     left: u64,
 }
 
-/// Why there is no body, or no more of it.
+/// Why a download failed or broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// Neither a success nor a redirect that leads anywhere.
+    /// Neither a success nor a redirect with a target.
     #[error("the answer is {0}")]
     Status(StatusCode),
     #[error("it redirects more than {MOST_REDIRECTS} times")]
     TooManyRedirects,
-    /// It redirects to an address that could not have been given either.
+    /// It redirects to an address that would have been refused in the first place.
     #[error("it redirects to a URL that is not followed: it {0}")]
     Redirect(UrlRefusal),
     #[error("it is larger than is taken")]
@@ -45,9 +44,9 @@ pub enum DownloadError {
 }
 
 impl HttpClient {
-    /// Asks for what is at a URL, of which `accept` is wanted and at most `most` bytes are taken (after decompression). What
-    /// announces more is refused before any of it is read.
-    pub async fn download(&self, url: &str, accept: &'static str, most: u64) -> Result<Download, DownloadError> {
+    /// Requests a URL with the header `Accept: <accept>` and takes at most `max_bytes` (after decompression). A larger
+    /// announced length is refused before any of the body is read.
+    pub async fn download(&self, url: &str, accept: &'static str, max_bytes: u64) -> Result<Download, DownloadError> {
         let deadline = Instant::now() + self.timeout;
         let mut url = self.judge(url).map_err(|refusal| not_asked(refusal, url))?;
         for _ in 0..=MOST_REDIRECTS {
@@ -58,10 +57,10 @@ impl HttpClient {
             };
             let status = response.status();
             if status.is_success() {
-                if response.content_length().is_some_and(|announced| announced > most) {
+                if response.content_length().is_some_and(|announced| announced > max_bytes) {
                     return Err(DownloadError::TooLarge);
                 }
-                return Ok(Download { url, response, deadline, left: most });
+                return Ok(Download { url, response, deadline, left: max_bytes });
             }
             let target = target(&url, &response).ok_or(DownloadError::Status(status))?;
             url = self.judge(target.as_str()).map_err(|refusal| not_followed(refusal, &target))?;
@@ -77,7 +76,7 @@ impl HttpClient {
     }
 }
 
-/// Where an answer redirects to.
+/// Returns the target of a redirect.
 fn target(url: &Url, response: &reqwest::Response) -> Option<Url> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
@@ -101,7 +100,7 @@ fn not_followed(refusal: UrlRefusal, target: &Url) -> DownloadError {
 }
 
 impl Download {
-    /// The next piece of the body; `None` at its end.
+    /// Returns the next chunk of the body; `None` at its end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, DownloadError> {
         let chunk = match timeout_at(self.deadline, self.response.chunk()).await {
             Ok(Ok(Some(chunk))) => chunk,
@@ -113,7 +112,7 @@ impl Download {
         Ok(Some(chunk))
     }
 
-    /// What the file is called where it came from: the end of the path, after all redirects.
+    /// Returns the file name: the last path segment of the URL, after all redirects.
     pub fn name(&self) -> String {
         let last = self.url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
         percent_decode_str(last).decode_utf8_lossy().into_owned()

@@ -1,4 +1,4 @@
-//! Why there is no answer, and above all whether the request may have had its effect.
+//! Why there is no response, and above all whether the request may have taken effect.
 
 use std::error::Error as StdError;
 use std::io;
@@ -7,7 +7,7 @@ use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use super::guard::ResolveError;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The guard refuses the address.
@@ -20,10 +20,10 @@ pub enum HttpError {
     Connect,
     #[error("the TLS handshake failed: {0}")]
     Tls(String),
-    /// The deadline passed; `sent`: the request may have reached the other side.
+    /// The deadline passed; `sent`: the request may have reached the server.
     #[error("no {} in time", if *.sent { "answer" } else { "connection" })]
     Timeout { sent: bool },
-    /// The connection broke after the request may have reached the other side, or what came back is not HTTP.
+    /// The connection broke after the request may have reached the server, or the response is not HTTP.
     #[error("the connection broke before a valid answer came")]
     Broken,
     /// The request could not be built (a bad URL or header).
@@ -31,7 +31,7 @@ pub enum HttpError {
     Invalid(String),
 }
 
-/// The system knows no authority that vouches for servers, so none could be believed.
+/// The system has no trusted certificate authorities, so no server could be trusted.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no certificates of authorities can be read on this system ({0}): install the package ca-certificates, or set \
@@ -46,18 +46,18 @@ impl NoAuthorities {
 }
 
 impl HttpError {
-    /// Whether the other side may have got the request, so that its effect is not known.
+    /// Returns whether the server may have received the request, so that its effect is unknown.
     pub fn may_have_arrived(&self) -> bool {
         matches!(self, Self::Timeout { sent: true } | Self::Broken)
     }
 
-    /// From a request that could not be built. Never with the URL, which may hold a token.
+    /// Converts the error of a request that could not be built. Omits the URL, which may contain a token.
     pub(super) fn invalid(error: reqwest::Error) -> Self {
         let error = error.without_url();
         Self::Invalid(StdError::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
     }
 
-    /// From a request that got no answer.
+    /// Converts the error of a request that got no response.
     pub(super) fn from_send(error: reqwest::Error) -> Self {
         if error.is_builder() {
             return Self::invalid(error);
@@ -66,12 +66,12 @@ impl HttpError {
             return Self::from_connect(&error);
         }
         let is = |what: fn(&hyper::Error) -> bool| chain(&error).any(|e| e.downcast_ref().is_some_and(what));
-        // hyper calls a request canceled only while it still holds it unwritten, as when a kept connection turns out
-        // to have been closed.
+        // hyper calls a request canceled only while it is still unwritten, e.g. when a pooled connection turns out to
+        // be closed.
         if is(hyper::Error::is_canceled) {
             return Self::Connect;
         }
-        // The other end of an HTTP/2 connection has stood still for too long.
+        // The peer of an HTTP/2 connection was unresponsive for too long.
         if is(hyper::Error::is_timeout) { Self::Timeout { sent: true } } else { Self::Broken }
     }
 
@@ -85,7 +85,7 @@ impl HttpError {
         if error.is_timeout() {
             return Self::Timeout { sent: false };
         }
-        // What the TCP connector reports is a type of its own; a bare I/O error comes from the handshake above it.
+        // The TCP connector has its own error type; a bare I/O error comes from the TLS handshake above it.
         let cause = chain(error).find(|e| e.is::<hyper_util::client::legacy::Error>()).and_then(StdError::source);
         match cause.and_then(|e| e.downcast_ref::<io::Error>()) {
             Some(handshake) => Self::Tls(why_not_believed(handshake)),
@@ -94,15 +94,15 @@ impl HttpError {
     }
 }
 
-/// The error and all that caused it.
+/// Returns the error and all its causes.
 fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |&e| e.source())
 }
 
-/// Why a handshake failed, for the owner of the server.
+/// Returns why a handshake failed, for the owner of the server.
 fn why_not_believed(error: &io::Error) -> String {
     let error = innermost(error);
-    let known = error.get_ref().and_then(|e| e.downcast_ref()).and_then(|e| match e {
+    let reason = error.get_ref().and_then(|e| e.downcast_ref()).and_then(|e| match e {
         TlsError::InvalidCertificate(why) => certificate(why),
         TlsError::AlertReceived(AlertDescription::ProtocolVersion) | TlsError::PeerIncompatible(_) => {
             Some("the server speaks neither TLS 1.2 nor 1.3 as it should")
@@ -110,7 +110,7 @@ fn why_not_believed(error: &io::Error) -> String {
         TlsError::InvalidMessage(_) => Some("what the server speaks is not TLS"),
         _ => None,
     });
-    known.map_or_else(|| error.to_string(), str::to_owned)
+    reason.map_or_else(|| error.to_string(), str::to_owned)
 }
 
 fn certificate(why: &CertificateError) -> Option<&'static str> {
@@ -122,7 +122,7 @@ fn certificate(why: &CertificateError) -> Option<&'static str> {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the certificate is for another name"
         }
-        // Or by somebody who has the name of one.
+        // `BadSignature`: the issuer has the name of a known authority, but another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the certificate is signed by no authority that is known here"
         }
@@ -130,7 +130,7 @@ fn certificate(why: &CertificateError) -> Option<&'static str> {
     })
 }
 
-/// What an I/O error wraps, through any number of layers (`source` would step over the innermost one).
+/// Returns the innermost of nested I/O errors, through any number of layers (`source` would skip it).
 fn innermost(mut error: &io::Error) -> &io::Error {
     while let Some(inner) = error.get_ref().and_then(|e| e.downcast_ref::<io::Error>()) {
         error = inner;

@@ -1,14 +1,14 @@
-//! The guard: keeps requests to addresses that a user can choose away from everything that is not public.
+//! The guard: keeps requests to user-chosen addresses away from everything that is not public.
 //!
-//! It judges twice. When a URL is saved, so that the user is told at once ([`Guard::check_resolved`]); and at each
-//! connection, where it counts: a literal address before the request is sent, a name's addresses as they are looked up
-//! for that very connection. So a name that answered well once and badly later (DNS rebinding) gains nothing. One address
-//! that is not public makes the whole answer refused.
+//! It checks twice. When a URL is saved, so that the user gets an error at once ([`Guard::check_resolved`]); and at
+//! each connection, where it matters: a literal address before the request is sent, a name's addresses when they are
+//! looked up for that connection. A name that resolves differently later (DNS rebinding) therefore gains nothing. One
+//! address that is not public makes the whole lookup refused.
 //!
-//! The operator's networks (`CRIER_ALLOWED_PRIVATE_NETWORKS`) are let through, plain http to them included.
+//! Networks that the operator allowed (`CRIER_ALLOWED_PRIVATE_NETWORKS`) pass, including plain http to them.
 //!
-//! The crate `http-acl-reqwest` is not used: it drops refused addresses from a mixed answer instead of refusing it, lets
-//! several reserved ranges through, brings a client type of its own and tells its refusals as text.
+//! The crate `http-acl-reqwest` is not used: it drops refused addresses from a mixed lookup result instead of refusing
+//! it, lets several reserved ranges through, requires its own client type and reports its refusals as text.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use url::{Host, Url};
 use super::address::is_public;
 use super::resolver::{Lookup, System};
 
-/// How long a look-up may take while a user waits for a URL to be saved.
+/// The lookup timeout while a user waits for a URL to be saved.
 const SAVE_LOOKUP: Duration = Duration::from_secs(3);
 
-/// Endings of names that only a private network knows. `localhost` is handled apart: it is known without looking it up.
+/// Suffixes of names that exist only in private networks. `localhost` is handled separately, without a lookup.
 const PRIVATE_ENDINGS: &[&str] = &[".local", ".internal", ".localdomain", ".home.arpa"];
 
-/// Which schemes a URL may have.
+/// The schemes that a URL may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemePolicy {
-    /// https; http where every address is in a network that the operator allowed.
+    /// https; http only if every address is in a network that the operator allowed.
     HttpsOnly,
     HttpOrHttps,
 }
 
-/// Why a URL is refused. The message completes "The URL …" and tells nothing of what a name resolves to.
+/// Why a URL is refused. The message completes "The URL …" and does not reveal what a name resolves to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlRefusal {
     #[error("must be an absolute URL with a host")]
@@ -58,7 +58,7 @@ pub(super) enum ResolveError {
     Unknown,
 }
 
-/// Judges URLs and addresses. Cheap to clone.
+/// Checks URLs and addresses. Cheap to clone.
 #[derive(Clone)]
 pub struct Guard {
     allowed: Arc<[IpNet]>,
@@ -72,18 +72,18 @@ impl std::fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// A guard that lets `allowed` through besides what is public.
+    /// Creates a guard that permits `allowed` in addition to public addresses.
     pub fn new(allowed: Vec<IpNet>) -> Self {
         Self::with_lookup(allowed, Arc::new(System))
     }
 
-    /// The same with another way to look names up.
+    /// Creates a guard with another name lookup.
     pub fn with_lookup(allowed: Vec<IpNet>, lookup: Arc<dyn Lookup>) -> Self {
         Self { allowed: allowed.into(), lookup }
     }
 
-    /// Judges what can be seen without looking a name up. Plain http to a name is refused under
-    /// [`SchemePolicy::HttpsOnly`]: only [`Guard::check_resolved`] can tell whether it leads to an allowed network.
+    /// Checks a URL without looking up its name. Refuses plain http to a name under [`SchemePolicy::HttpsOnly`]: only
+    /// [`Guard::check_resolved`] can determine whether it leads to an allowed network.
     pub fn check_url(&self, text: &str, policy: SchemePolicy) -> Result<Url, UrlRefusal> {
         let url = self.check_form(text, policy)?;
         if policy == SchemePolicy::HttpsOnly && url.scheme() == "http" && url.domain().is_some() {
@@ -92,8 +92,8 @@ impl Guard {
         Ok(url)
     }
 
-    /// The whole check for a URL that is to be saved. A name that cannot be resolved (within 3 s) passes: it may come
-    /// later, and is judged again at each connection.
+    /// Checks a URL that is to be saved, including its name. A name that cannot be resolved (within 3 s) passes: it may
+    /// exist later, and is checked again at each connection.
     pub async fn check_resolved(&self, text: &str, policy: SchemePolicy) -> Result<Url, UrlRefusal> {
         let url = self.check_form(text, policy)?;
         let Some(name) = url.domain() else { return Ok(url) };
@@ -106,12 +106,12 @@ impl Guard {
         }
     }
 
-    /// Whether a connection to `ip` may be made.
+    /// Returns whether a connection to `ip` is permitted.
     pub fn permits(&self, ip: IpAddr) -> bool {
         is_public(ip) || self.is_allowed(ip)
     }
 
-    /// Judges the host of a request that is about to be sent, where it is a literal address; names go to the resolver.
+    /// Checks the host of a request that is about to be sent, if it is a literal address; the resolver checks names.
     pub(super) fn check_literal(&self, url: &Url) -> Result<(), String> {
         match literal(url) {
             Some(ip) if !self.permits(ip) => Err(ip.to_string()),
@@ -119,10 +119,10 @@ impl Guard {
         }
     }
 
-    /// The addresses of a name, none of which is refused.
+    /// Resolves a name; fails if any of its addresses is refused.
     pub(super) async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
         if is_localhost(name) {
-            // Never asked of a server (RFC 6761), so that no server can answer with something else.
+            // Never looked up (RFC 6761), so that no server can return another address.
             let addresses = self.loopback();
             return if addresses.is_empty() { Err(ResolveError::Blocked(name.to_owned())) } else { Ok(addresses) };
         }
@@ -138,7 +138,7 @@ impl Guard {
     }
 
     fn check_form(&self, text: &str, policy: SchemePolicy) -> Result<Url, UrlRefusal> {
-        // The parser mends these, and each mending is a chance to be read differently elsewhere.
+        // The parser would repair these, and another parser might read the repaired URL differently.
         if text.trim() != text || text.contains(|c: char| c.is_control() || c == '\\') {
             return Err(UrlRefusal::Invalid);
         }
@@ -146,7 +146,7 @@ impl Guard {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(if policy == SchemePolicy::HttpsOnly { UrlRefusal::NotHttps } else { UrlRefusal::NotHttp });
         }
-        // `https:host` and `https:///host` are mended as well.
+        // The parser repairs `https:host` and `https:///host` as well.
         if text[url.scheme().len()..].strip_prefix("://").is_none_or(|rest| rest.starts_with('/')) {
             return Err(UrlRefusal::Invalid);
         }
@@ -175,7 +175,7 @@ impl Guard {
         if refused {
             return Err(UrlRefusal::NotPublic);
         }
-        // No network is allowed, so no look-up could make plain http right.
+        // Without allowed networks, no lookup could make plain http acceptable.
         if plain && self.allowed.is_empty() { Err(UrlRefusal::NotHttps) } else { Ok(()) }
     }
 
@@ -191,7 +191,7 @@ impl Guard {
     }
 }
 
-/// The host as an address. The parser has normalised every spelling (`0x7f.1`, `2130706433`, `%31…`) by now.
+/// Returns the host as an address. The parser has already normalised every notation (`0x7f.1`, `2130706433`, `%31…`).
 fn literal(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(ip) => Some(ip.into()),

@@ -1,9 +1,10 @@
-//! The one way out: every HTTP request that Crier makes goes through [`HttpClient`].
+//! All outbound HTTP: every request that Crier makes goes through [`HttpClient`].
 //!
-//! [`HttpClient::guarded`] is for addresses that a user can choose, [`HttpClient::trusted`] for those that the operator set.
-//! Both have one deadline from DNS to the last byte, follow no redirect ([`download`] does, by the guard), read no proxy
-//! variable and cap the answer's bytes (after decompression). They speak HTTP/2 where a server offers it. When there is no answer,
-//! [`HttpError::may_have_arrived`] says whether the request may have had its effect; in doubt it says yes.
+//! [`HttpClient::guarded`] is for addresses that a user can choose, [`HttpClient::trusted`] for those that the operator
+//! set. Both have one deadline from DNS to the last byte, follow no redirects ([`download`] does, through the guard),
+//! ignore proxy variables and cap the response's bytes (after decompression). They use HTTP/2 if a server offers it. If
+//! there is no response, [`HttpError::may_have_arrived`] returns whether the request may have taken effect; in doubt it
+//! returns `true`.
 
 mod address;
 pub mod download;
@@ -25,38 +26,39 @@ pub use error::{HttpError, NoAuthorities};
 pub use guard::{Guard, SchemePolicy, UrlRefusal};
 use resolver::GuardedResolver;
 
-/// What requests call themselves unless they set a `User-Agent` of their own.
+/// The `User-Agent` of requests that set no other.
 pub const USER_AGENT: &str = concat!("Crier/", env!("CARGO_PKG_VERSION"));
 
-/// How long DNS, TCP and TLS may take together (half of the deadline, where that is shorter).
+/// The timeout of DNS, TCP and TLS together (half of the deadline, if that is shorter).
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long an unused connection is kept. Many servers close theirs after 5 s, and a request that meets the closing is
-/// one whose effect is not known; a busy connection is never unused for that long.
+/// How long an idle connection is kept. Many servers close theirs after 5 s, and a request that races with the close
+/// has an unknown effect; a busy connection is never idle for that long.
 const KEEP_UNUSED: Duration = Duration::from_secs(4);
 
-/// How many unused connections to one host are kept: as many as one endpoint's deliveries use at once.
+/// The maximum number of idle connections per host: as many as one endpoint's deliveries use at once.
 const UNUSED_PER_HOST: usize = 128;
 
-/// How long an HTTP/2 connection that waits for an answer may be silent before it is asked whether it is alive (a fifth of
-/// the deadline, where that is shorter).
+/// How long an HTTP/2 connection that waits for a response may be silent before it is pinged (a fifth of the deadline,
+/// if that is shorter).
 const SILENT: Duration = Duration::from_secs(5);
 
-/// How much of an answer over HTTP/2 may be on its way before it is read: what is read of it at all, within these bounds.
-/// More would only be kept for nothing.
+/// The bounds of the HTTP/2 window, which otherwise equals the maximum body size. A larger window would only buffer
+/// data that is never read.
 const WINDOW: std::ops::RangeInclusive<usize> = 65_535..=1 << 20;
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// The body is not whole: it was longer than the cap and was cut there, or ended early ([`HttpClient::send_for_status`]).
+    /// The body is incomplete: it was longer than the cap and was cut there, or ended early
+    /// ([`HttpClient::send_for_status`]).
     pub truncated: bool,
 }
 
-/// The outbound client. Cheap to clone; connections are kept and reused per host.
+/// The outbound client. Cheap to clone; connections are pooled per host.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     inner: reqwest::Client,
@@ -66,53 +68,53 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// A client for addresses that the operator set.
+    /// Creates a client for addresses that the operator set.
     pub fn trusted(timeout: Duration, max_body: usize) -> Self {
         Self { inner: build(None, timeout, max_body), guard: None, timeout, max_body }
     }
 
-    /// A client for addresses that a user can choose.
+    /// Creates a client for addresses that a user can choose.
     pub fn guarded(guard: Guard, timeout: Duration, max_body: usize) -> Self {
         Self { inner: build(Some(&guard), timeout, max_body), guard: Some(guard), timeout, max_body }
     }
 
-    /// A guarded client that believes one more authority.
+    /// Creates a guarded client that trusts one more certificate authority.
     #[cfg(test)]
     fn believing(authority: reqwest::Certificate, guard: Guard, timeout: Duration, max_body: usize) -> Self {
         let inner = builder(Some(&guard), timeout, max_body).tls_certs_merge([authority]).build();
         Self { inner: inner.expect("the tests' own authority"), guard: Some(guard), timeout, max_body }
     }
 
-    /// The same connections under another deadline and another cap. (Where the deadline is shorter than making a
-    /// connection may take here, a time-out on the way counts as sent.)
+    /// Returns a client with the same connection pool, but another deadline and cap. (If the deadline is shorter than
+    /// the connect timeout of the pool, a timeout while connecting counts as sent.)
     pub fn with_limits(&self, timeout: Duration, max_body: usize) -> Self {
         Self { timeout, max_body, ..self.clone() }
     }
 
-    /// Starts a request; finish it with reqwest's builder and hand it to [`HttpClient::send`].
+    /// Starts a request; finish it with reqwest's builder and pass it to [`HttpClient::send`].
     pub fn request(&self, method: http::Method, url: &str) -> reqwest::RequestBuilder {
         self.inner.request(method, url)
     }
 
-    /// Sends, and reads the answer up to the cap, all within the deadline.
+    /// Sends the request and reads the response up to the cap, all within the deadline.
     pub async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, HttpError> {
         let (answer, failure) = self.exchange(request).await?;
         failure.map_or(Ok(answer), Err)
     }
 
-    /// The same where the status is the answer: once the headers are here, a body that breaks off or does not end in time
-    /// is taken as far as it came.
+    /// Like [`HttpClient::send`], if only the status matters: once the headers have arrived, a body that breaks off or
+    /// does not end in time is returned as far as it was read.
     pub async fn send_for_status(&self, request: reqwest::RequestBuilder) -> Result<Answer, HttpError> {
         Ok(self.exchange(request).await?.0)
     }
 
-    /// An answer, and what went wrong with its body.
+    /// Returns the response, and the error of reading its body.
     async fn exchange(&self, request: reqwest::RequestBuilder) -> Result<(Answer, Option<HttpError>), HttpError> {
         let request = self.prepare(request)?;
         let deadline = Instant::now() + self.timeout;
         let mut response = match timeout_at(deadline, self.inner.execute(request)).await {
             Ok(response) => response.map_err(HttpError::from_send)?,
-            // A connection that takes too long fails before this deadline, so the request was on its way.
+            // A slow connect fails before this deadline, so the request may have been sent.
             Err(_) => return Err(HttpError::Timeout { sent: true }),
         };
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
@@ -126,7 +128,7 @@ impl HttpClient {
         Ok((Answer { status, headers, body: body.into(), truncated }, failure))
     }
 
-    /// Builds and judges the request. It is run by this client, whichever one started it: no request escapes the guard.
+    /// Builds the request and checks it. The guard of this client applies, even if another client started the request.
     fn prepare(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Request, HttpError> {
         let request = request.build().map_err(HttpError::invalid)?;
         if let Some(guard) = &self.guard {
@@ -136,7 +138,7 @@ impl HttpClient {
     }
 }
 
-/// Reads until the end or the cap; says whether it was cut there.
+/// Reads until the end or the cap; returns whether the body was cut.
 async fn read(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) -> reqwest::Result<bool> {
     while let Some(chunk) = response.chunk().await? {
         let room = max - body.len();
@@ -148,22 +150,22 @@ async fn read(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) 
     Ok(false)
 }
 
-/// Whether this system knows any authority that vouches for servers. Asked once at the start, so that a client made later
-/// may rely on it.
+/// Checks that this system has trusted certificate authorities. Called once at startup, so that clients created later
+/// can rely on it.
 pub fn check_authorities() -> Result<(), NoAuthorities> {
     builder(None, Duration::ZERO, 0).build().map(drop).map_err(NoAuthorities::from_build)
 }
 
-/// Chooses the cryptography of TLS for the whole process; clients of libraries use it as well.
+/// Installs the TLS crypto provider for the whole process; clients of libraries use it as well.
 pub fn install_tls() {
-    // Fails where it is installed already, which is as good.
+    // Fails if a provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// The connections of the library that speaks to buckets, whose address the operator sets. There is no deadline for the
-/// whole: a file may be as large, and its reader as slow, as they like. `silent`: how long the other side may say nothing.
+/// Returns the client for the object storage library; the operator sets the address. There is no total deadline: a file
+/// may be large and its reader slow. `silent` is the read timeout.
 pub fn for_buckets(silent: Duration, https_only: bool) -> reqwest::Result<reqwest::Client> {
-    // Bytes as they are kept: their length and their sums are looked at.
+    // The bytes as stored, because their length and checksums are verified.
     builder(None, CONNECT, *WINDOW.end()).read_timeout(silent).no_gzip().https_only(https_only).build()
 }
 
@@ -181,15 +183,15 @@ fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
-        // Well before the deadline of the whole, so that it is known in which phase the time ran out.
+        // Well before the total deadline, so that it is known in which phase the time ran out.
         .connect_timeout(CONNECT.min(timeout / 2))
         .pool_idle_timeout(KEEP_UNUSED)
         .pool_max_idle_per_host(UNUSED_PER_HOST)
         .http2_initial_stream_window_size(window)
-        // Several answers at once; one that is not read holds up none of the others.
+        // Several responses at once; an unread one does not block the others.
         .http2_initial_connection_window_size(window * 4)
-        // A connection whose other end stands still is given up, or every later request to that host would wait on it in
-        // vain. Not before the deadline of a request is over: an endpoint may be busy and answer after all.
+        // Closes a connection whose peer is stuck; otherwise every later request to that host would wait on it in vain.
+        // Not before the deadline of a request: a busy endpoint may still respond.
         .http2_keep_alive_interval(SILENT.min(timeout / 5))
         .http2_keep_alive_timeout(timeout);
     match guard {

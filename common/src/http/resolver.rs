@@ -1,5 +1,5 @@
-//! Names to addresses: the look-up itself behind a trait (so that a test can change the answer between two calls), and
-//! the adapter that puts the guard between a connection and the look-up.
+//! Resolves names to addresses: the lookup itself behind a trait (so that a test can change the result between two
+//! calls), and the adapter that puts the guard between a connection and the lookup.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,13 +8,13 @@ use async_trait::async_trait;
 
 use super::guard::Guard;
 
-/// Finds the addresses of a name.
+/// Looks up the addresses of a name.
 #[async_trait]
 pub trait Lookup: Send + Sync {
     async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The system's own look-up (`/etc/hosts`, DNS and whatever else it is set up for), on tokio's blocking threads.
+/// The system's lookup (`/etc/hosts`, DNS and whatever else is configured), on tokio's blocking threads.
 pub(super) struct System;
 
 #[async_trait]
@@ -24,7 +24,8 @@ impl Lookup for System {
     }
 }
 
-/// What reqwest asks at each new connection. It never sees literal addresses: those are judged before the request is sent.
+/// The resolver that reqwest calls for each new connection. It never sees literal addresses: those are checked before
+/// the request is sent.
 pub(super) struct GuardedResolver(pub(super) Guard);
 
 impl reqwest::dns::Resolve for GuardedResolver {
@@ -32,7 +33,7 @@ impl reqwest::dns::Resolve for GuardedResolver {
         let guard = self.0.clone();
         Box::pin(async move {
             let addresses = guard.resolve(name.as_str()).await?;
-            // Port 0 stands for the URL's own.
+            // reqwest replaces port 0 with the URL's port.
             Ok(Box::new(addresses.into_iter().map(|ip| SocketAddr::new(ip, 0))) as reqwest::dns::Addrs)
         })
     }

@@ -1,4 +1,4 @@
-//! A server for tests that does with each connection exactly what the test says, and a resolver that tells what it says.
+//! A scripted server for tests, and a resolver with scripted results.
 
 #![allow(clippy::unwrap_used, reason = "a test's own server")]
 
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::resolver::Lookup;
 
-/// A listening server, and how many connections it has taken.
+/// A listening server and its number of accepted connections.
 pub(crate) struct TestServer {
     pub port: u16,
     taken: Arc<AtomicUsize>,
@@ -38,7 +38,7 @@ impl TestServer {
         Self { port, taken }
     }
 
-    /// Reads one request, writes `answer` and closes.
+    /// Reads one request, writes `answer` and closes the connection.
     pub async fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer: Arc<[u8]> = answer.into().into();
         Self::run(move |mut stream| {
@@ -60,7 +60,7 @@ impl TestServer {
     }
 }
 
-/// Reads a request to the end of its body; gives it as it came.
+/// Reads a request to the end of its body and returns it as received.
 pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -79,11 +79,11 @@ pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Strin
     }
 }
 
-/// Tells the given answers one after the other, the last one for ever. `None`: the name is not known.
+/// Returns the given results in order, then the last one forever. `None`: the name is unknown.
 pub(crate) struct Script(Mutex<VecDeque<Option<Vec<IpAddr>>>>);
 
 impl Script {
-    /// One answer a word: addresses with `,` between them, or `-` for none.
+    /// Parses one result per word: addresses separated by `,`, or `-` for an unknown name.
     pub fn of(answers: &str) -> Arc<Self> {
         let parse = |answer: &str| (answer != "-").then(|| answer.split(',').map(|ip| ip.parse().unwrap()).collect());
         Arc::new(Self(Mutex::new(answers.split_whitespace().map(parse).collect())))
@@ -99,7 +99,7 @@ impl Lookup for Script {
     }
 }
 
-/// Never tells anything.
+/// A lookup that never returns.
 pub(crate) struct Never;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The client against servers on loopback that do just what a test says.
+//! Tests of the client against scripted servers on loopback.
 #![allow(clippy::unwrap_used, reason = "a test's own data")]
 
 mod authority;
@@ -63,11 +63,11 @@ async fn the_deadline_holds_for_a_body_that_drips() {
         }
     })
     .await;
-    let (client, begun) = (client(SHORT, 1024), Instant::now());
+    let (client, started) = (client(SHORT, 1024), Instant::now());
     assert!(matches!(get(&client, &server.url()).await, Err(HttpError::Timeout { sent: true })));
     let answer = client.send_for_status(client.request(Method::GET, &server.url())).await.unwrap();
     assert!(answer.status == 200 && answer.truncated && answer.body.starts_with(b"x"), "{answer:?}");
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() < Duration::from_secs(3));
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn a_kept_connection_that_was_closed_has_carried_nothing() {
     });
     let client = client(LONG, 1024);
     assert_eq!(post(&client, &url).await.unwrap().status, 204);
-    // Now neither the connection nor the listener is there any more: a new connection is all that is left to try.
+    // The connection and the listener are closed now: the client can only try a new connection.
     server.await.unwrap();
     let error = post(&client, &url).await.unwrap_err();
     assert!(matches!(error, HttpError::Connect) && !error.may_have_arrived(), "{error:?}");
@@ -203,10 +203,10 @@ async fn refused_addresses_are_never_connected_to() {
         let error = get(&public, &format!("http://{host}:{port}/")).await.unwrap_err();
         assert!(matches!(error, HttpError::Blocked(_)) && !error.may_have_arrived(), "{host}: {error:?}");
     }
-    // A request that another client started is judged by the one that sends it.
+    // The client that sends a request checks it, even if another client started it.
     let started = HttpClient::trusted(LONG, 1024).request(Method::GET, &url);
     assert!(matches!(public.send(started).await, Err(HttpError::Blocked(_))));
-    // The name leads to the server, but not in this company.
+    // The name resolves to the server, but also to a refused address.
     let mixed = named("127.0.0.1,10.0.0.1", "127.0.0.0/8");
     assert!(
         matches!(get(&mixed, &format!("http://example.com:{port}/")).await, Err(HttpError::Blocked(name)) if name == "example.com")

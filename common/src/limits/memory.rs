@@ -1,4 +1,4 @@
-//! The state in this process: for the embedded installation, and while Redis is away.
+//! In-process state: for the embedded installation, and while Redis is unavailable.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use super::{Decision, Limiter, Subject, take};
 use crate::clock::Clock;
 
-/// So many subjects are remembered at most; some 64 bytes each.
+/// Maximum number of tracked subjects; about 64 bytes each.
 const MOST: usize = 100_000;
-/// Those whose allowance is whole again are looked for at most this often, in microseconds.
+/// Minimum interval between sweeps of full allowances, in microseconds.
 const SWEEP_EVERY: i64 = 1_000_000;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl MemoryLimiter {
         state.make_room(now);
         let before = state.whole_at.get(&subject).copied();
         let (next, decision) = take(before.unwrap_or(0), now, limit);
-        // Where even the sweep made no room, a newcomer is let through uncounted: better than to refuse those who are known.
+        // If even the sweep made no room, new subjects are let through uncounted: better than rejecting known ones.
         if before.is_some() || state.whole_at.len() < MOST {
             state.whole_at.insert(subject, next);
         }
@@ -50,7 +50,7 @@ impl MemoryLimiter {
 }
 
 impl State {
-    /// Forgets those whose allowance is whole again, once there are many.
+    /// Removes subjects with full allowances, once there are many subjects.
     fn make_room(&mut self, now: i64) {
         if self.whole_at.len() >= MOST / 10 && now - self.swept_at >= SWEEP_EVERY {
             self.swept_at = now;

@@ -1,10 +1,10 @@
-//! How many requests a minute: the generic cell rate algorithm, as one pure function and two places to keep its state.
+//! Rate limiting per minute: the generic cell rate algorithm, as one pure function and two stores for its state.
 //!
-//! Of each subject one number is kept: the time at which its allowance is whole again. A request moves it on by the share
-//! of one request; where that would lie more than a minute ahead, the request is refused and moves nothing. So an allowance
-//! may be used at once, and comes back evenly.
+//! The state of a subject is one number: the time at which its allowance is full again. A request advances it by the
+//! share of one request; if it would be more than a minute ahead, the request is rejected and the state does not
+//! change. So an allowance can be used in one burst, and refills evenly.
 //!
-//! **To add a place:** a [`Limiter`] that applies [`take`] (or the same arithmetic, in one atomic step) to its state.
+//! **To add a store:** a [`Limiter`] that applies [`take`] (or the same arithmetic, in one atomic step) to its state.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -13,18 +13,18 @@ use async_trait::async_trait;
 pub mod memory;
 pub mod redis;
 
-/// Microseconds of a minute.
+/// One minute in microseconds.
 const WINDOW: i64 = 60_000_000;
 
-/// The allowance where a plan sets none: a number for the headers, and a stop for a client gone wild.
+/// The limit if a plan has none: a value for the headers, and a stop for a runaway client.
 pub const UNLIMITED: u32 = 1_000_000;
 
-/// Whose requests are counted.
+/// The subject of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// An API key, by its id.
     Key(i64),
-    /// Whoever has no valid key, by address. An IPv6 address stands for its /64, which is what one client is given.
+    /// A client without a valid key, by address. IPv6 addresses are grouped by /64, the usual assignment of one client.
     Address(IpAddr),
 }
 
@@ -49,28 +49,28 @@ impl std::fmt::Display for Subject {
     }
 }
 
-/// What became of a request, and what the client is told of its allowance.
+/// The result for a request, and the values of the rate limit headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub allowed: bool,
-    /// Requests a minute.
+    /// Requests per minute.
     pub limit: u32,
     pub remaining: u32,
-    /// The unix second at which the allowance is whole again.
+    /// The unix second at which the allowance is full again.
     pub reset: i64,
-    /// Whole seconds until the next request is let through, at least 1; of use where this one was not.
+    /// Whole seconds until the next request is allowed, at least 1; only relevant if this one was not.
     pub retry_after: u64,
 }
 
-/// The share of one request in a minute.
+/// The part of a minute that one request takes.
 fn share(limit: u32) -> i64 {
     (WINDOW / i64::from(limit.max(1))).max(1)
 }
 
-/// Takes one request. `whole_at`: when the allowance is whole again, in unix microseconds (the past where it is). Gives the
-/// same for the next request.
+/// Takes one request. `whole_at`: when the allowance is full again, in unix microseconds (in the past if it is full).
+/// Returns its new value.
 pub fn take(whole_at: i64, now: i64, limit: u32) -> (i64, Decision) {
-    // A clock that was set back, or a plan that shrank, must not lock anybody out for longer than a window.
+    // Neither a clock that was set back nor a smaller plan may lock a client out for longer than one window.
     let whole_at = whole_at.clamp(now, now + WINDOW);
     let next = whole_at + share(limit);
     let allowed = next - now <= WINDOW;
@@ -79,7 +79,7 @@ pub fn take(whole_at: i64, now: i64, limit: u32) -> (i64, Decision) {
 }
 
 impl Decision {
-    /// From the state after the request.
+    /// Computes the headers from the state after the request.
     fn of(allowed: bool, whole_at: i64, now: i64, limit: u32) -> Self {
         let left = (WINDOW - (whole_at - now)) / share(limit);
         let wait = whole_at + share(limit) - WINDOW - now;
@@ -96,8 +96,8 @@ impl Decision {
 /// Counts requests.
 #[async_trait]
 pub trait Limiter: Send + Sync {
-    /// Takes one request of the subject's allowance of `limit` a minute. Never fails: what cannot be counted together is
-    /// counted by each process.
+    /// Takes one request from the subject's allowance of `limit` per minute. Never fails: if the shared state is
+    /// unavailable, each process counts for itself.
     async fn take(&self, subject: Subject, limit: u32) -> Decision;
 }
 
@@ -143,25 +143,25 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the pauses, no minute lets more than the allowance through twice over, what is told is what happens, and
-        /// after `retry_after` the next request goes through.
+        /// For any pauses, no minute lets more than twice the allowance through, `remaining` is correct, and after
+        /// `retry_after` the next request is allowed.
         #[test]
         fn what_is_told_is_what_happens(limit in 1_u32..2_000, pauses in prop::collection::vec(0_i64..2_000_000, 1..300)) {
             let (mut whole_at, mut now, mut let_through) = (0, START, 0_i64);
-            let mut told = limit;
+            let mut remaining = limit;
             for pause in pauses {
                 now += pause;
                 let (next, d) = take(whole_at, now, limit);
-                prop_assert!(d.allowed || told == 0 || pause > 0 || whole_at == 0);
+                prop_assert!(d.allowed || remaining == 0 || pause > 0 || whole_at == 0);
                 if pause == 0 && whole_at > 0 {
-                    prop_assert_eq!(d.allowed, told > 0);
+                    prop_assert_eq!(d.allowed, remaining > 0);
                 }
                 prop_assert!(d.remaining <= limit && d.reset * 1_000_000 >= now - 1_000_000);
                 if !d.allowed {
                     prop_assert!(take(whole_at, now + i64::try_from(d.retry_after).unwrap() * 1_000_000, limit).1.allowed);
                 }
                 let_through += i64::from(d.allowed);
-                told = d.remaining;
+                remaining = d.remaining;
                 whole_at = next;
             }
             let most = i64::from(limit) + (now - START) / share(limit) + 1;

@@ -1,7 +1,7 @@
-//! The state in Redis, shared by all replicas of the API: one Lua call a request, by Redis's own clock.
+//! State in Redis, shared by all replicas of the API: one Lua call per request, using Redis's clock.
 //!
-//! When Redis is away, each process counts for itself, and asks again a second later: a request never waits longer than
-//! [`PATIENCE`] for its count.
+//! While Redis is unavailable, each process counts for itself and retries Redis after a second. A request never waits
+//! longer than [`PATIENCE`].
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use super::memory::MemoryLimiter;
 use super::{Decision, Limiter, Subject, WINDOW, share};
 use crate::clock::Clock;
 
-/// How long a request waits for its count.
+/// Timeout of one count.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long Redis is left alone after it failed.
+/// Pause after Redis failed.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Before the names of an installation's keys.
+/// Prefix of an installation's keys.
 const PREFIX: &str = "crier";
 
-/// The same arithmetic as [`super::take`], in one atomic step. Numbers of microseconds fit a double exactly.
+/// The same arithmetic as [`super::take`], in one atomic step. A double holds these microsecond values exactly.
 const TAKE: &str = r"
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -44,12 +44,12 @@ pub struct RedisLimiter {
 }
 
 impl RedisLimiter {
-    /// Connects when first used. Needs a runtime.
+    /// Creates a limiter that connects on first use. Needs a runtime.
     pub fn new(url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
         Self::under(PREFIX, url, clock)
     }
 
-    /// The same under keys of another prefix, beside those of the installation.
+    /// Like [`Self::new`], with another key prefix.
     pub fn under(prefix: &str, url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
         let client = Client::open(url.expose_secret())?;
         let config = ConnectionManagerConfig::new()
@@ -73,11 +73,11 @@ impl RedisLimiter {
         match answer {
             Ok(Ok((allowed, whole_at, now))) => Some(Decision::of(allowed == 1, whole_at, now, limit)),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "requests are counted by each process: Redis does not count them");
+                tracing::warn!(%error, "rate limits are counted per process: Redis returned an error");
                 None
             }
             Err(_) => {
-                tracing::warn!("requests are counted by each process: Redis does not answer in time");
+                tracing::warn!("rate limits are counted per process: Redis timed out");
                 None
             }
         }

@@ -1,6 +1,6 @@
-//! How much memory pictures may take up together, and how many are worked on at once: one for each core.
+//! Limits the memory of all pictures together, and the number of pictures processed concurrently: one per core.
 //!
-//! A decoded picture is up to a hundred times as large as its file; twenty uploads at once would be twenty of them.
+//! A decoded picture is up to a hundred times as large as its file, and several uploads arrive at once.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// What one permit stands for.
+/// Bytes per permit.
 const UNIT: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -18,9 +18,9 @@ pub struct Budget {
     threads: Arc<Threads>,
 }
 
-/// One thread for each core, made when they are needed. Threads of their own, and few: the system's allocator keeps some of
-/// what was freed for each thread that ever asked for much, so that pictures worked on by any of tokio's hundreds would
-/// leave several times as much memory behind as is in use.
+/// One dedicated thread per core, started on demand. The system's allocator retains freed memory for each thread that
+/// ever allocated much, so processing pictures on tokio's hundreds of blocking threads would retain several times the
+/// memory in use.
 #[derive(Debug)]
 struct Threads(Option<Runtime>);
 
@@ -29,12 +29,12 @@ impl Threads {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = Builder::new_current_thread().max_blocking_threads(cores).thread_name("pictures").build();
         if let Err(error) = &runtime {
-            tracing::error!(%error, "pictures have no threads of their own");
+            tracing::error!(%error, "no dedicated threads for pictures");
         }
         Self(runtime.ok())
     }
 
-    /// The next free thread takes it up, in order.
+    /// Queues work for the next free thread, in order.
     fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         match &self.0 {
             Some(runtime) => runtime.spawn_blocking(work),
@@ -46,18 +46,18 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
-            // What runs is not waited for: this may be dropped where nobody may wait.
+            // Does not wait for running work: this may be dropped in an async context.
             runtime.shutdown_background();
         }
     }
 }
 
-/// A share of the memory; given back when it is dropped.
+/// A share of the memory; released on drop.
 #[derive(Debug)]
 pub struct Share(Option<OwnedSemaphorePermit>);
 
 impl Share {
-    /// Gives back what is over so many bytes.
+    /// Releases all but `bytes`.
     pub fn keep(&mut self, bytes: u64) {
         if let Some(held) = &mut self.0 {
             let over = held.num_permits().saturating_sub(units(bytes) as usize);
@@ -66,7 +66,7 @@ impl Share {
     }
 }
 
-/// How many permits so many bytes are.
+/// Converts bytes to permits.
 fn units(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
@@ -77,14 +77,14 @@ impl Budget {
         Self { memory: Arc::new(Semaphore::new(units as usize)), units, threads: Arc::new(Threads::new()) }
     }
 
-    /// Waits for so much memory, first come, first served; what needs more than there is gets all of it, and so is alone.
+    /// Waits for memory, first come, first served. A request above the total gets all of it, and so runs alone.
     pub async fn share(&self, bytes: u64) -> Share {
         let units = units(bytes).min(self.units);
-        // Never closed.
+        // The semaphore is never closed.
         Share(self.memory.clone().acquire_many_owned(units).await.ok())
     }
 
-    /// Runs heavy work on a thread once a core is free for it; `None` where it panicked.
+    /// Runs heavy work once a core is free; `None` if it panicked.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self.threads.spawn(work).await {
             Ok(done) => Some(done),

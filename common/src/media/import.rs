@@ -1,5 +1,5 @@
-//! How an import moves on (`domain::media` draws it), each time with what follows from it: an end is told to the endpoints
-//! in the same transaction. Everything here is for who holds the import's row ([`media_jobs::lock`]).
+//! The transitions of an import (see the diagram in `domain::media`). The events for a final state are written in the
+//! same transaction. The caller must hold the lock on the import's row ([`media_jobs::lock`]).
 
 use serde_json::json;
 
@@ -8,24 +8,24 @@ use crate::domain::media::{MediaError, MediaErrorCode, MediaJob, MediaJobStatus}
 use crate::store::media_jobs::{self, Bare, Progress};
 use crate::store::{Result, StoreError, Tx, events};
 
-/// A run has begun.
+/// Records the start of a run.
 pub async fn begin(tx: &mut Tx, import: &MediaJob) -> Result<()> {
     step(tx, &import.into(), MediaJobStatus::Processing, None, None).await
 }
 
-/// The run failed, and there is another; why is kept until it begins.
+/// Records a failed run that will be retried; the error is kept until the next run starts.
 pub async fn put_off(tx: &mut Tx, import: &MediaJob, why: &MediaError) -> Result<()> {
     step(tx, &import.into(), MediaJobStatus::Pending, None, Some(why)).await
 }
 
-/// The picture is in the library.
+/// Records that the picture is in the library.
 pub async fn complete(tx: &mut Tx, import: &MediaJob, media_id: i64, trace: Option<&str>) -> Result<()> {
     let import = Bare::from(import);
     step(tx, &import, MediaJobStatus::Completed, Some(media_id), None).await?;
     tell(tx, &import, EventName::MediaCompleted, Some(media_id), None, trace).await
 }
 
-/// It failed for good.
+/// Records a final failure.
 pub async fn fail(tx: &mut Tx, import: &MediaJob, why: &MediaError, trace: Option<&str>) -> Result<()> {
     end(tx, &import.into(), why, trace).await
 }
@@ -35,8 +35,8 @@ async fn end(tx: &mut Tx, import: &Bare, why: &MediaError, trace: Option<&str>) 
     tell(tx, import, EventName::MediaFailed, None, Some(why), trace).await
 }
 
-/// The import is given up without an end of its run's own: its job died, or the operator cancelled it. Where an earlier try
-/// failed and none has begun since, its code stays.
+/// Fails an import whose run did not end by itself: its job died, or the operator cancelled it. If an earlier attempt
+/// failed and no run has started since, its error code is kept.
 pub async fn give_up(tx: &mut Tx, job_id: i64, message: &str, trace: Option<&str>) -> Result<()> {
     let held = media_jobs::lock_bare(tx, job_id).await?.filter(|i| !i.status.is_terminal());
     let Some(import) = held else { return Ok(()) };
@@ -45,7 +45,7 @@ pub async fn give_up(tx: &mut Tx, job_id: i64, message: &str, trace: Option<&str
     end(tx, &import, &MediaError::new(code, message), trace).await
 }
 
-/// A failed import is to be tried again by the operator's wish; `false` where it has not failed, or is gone.
+/// Makes a failed import pending again, for a retry by the operator; `false` if it has not failed or does not exist.
 pub async fn revive(tx: &mut Tx, job_id: i64) -> Result<bool> {
     let failed = media_jobs::lock_bare(tx, job_id).await?.filter(|i| i.status == MediaJobStatus::Failed);
     let Some(import) = failed else { return Ok(false) };

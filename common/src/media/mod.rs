@@ -1,14 +1,15 @@
-//! The media library: how a picture gets in, however it came (an upload, an import, an AI), and where it is.
+//! The media library: how a picture is added, from any source (an upload, an import, an AI), and where it is stored.
 //!
-//! 1. Its bytes are received into a [`Spool`], within one room for all of them ([`Spools`]): nobody knows yet what they are.
-//! 2. [`Library::take_in`] looks at all of them (`picture/`), within one [`Budget`] of memory; gives them a row and their
-//!    room (`store::files`), committed before anything else happens; and writes them to the [`Storage`].
-//! 3. [`keep`], in the transaction of whoever brought them, makes the row firm and the asset that shows it.
+//! 1. Its bytes are received into a [`Spool`], within one limit for all of them ([`Spools`]); their content is still
+//!    unknown.
+//! 2. [`Library::take_in`] checks them completely (`picture/`), within one [`Budget`] of memory; reserves a row and
+//!    storage quota (`store::files`), committed before anything else happens; and writes them to the [`Storage`].
+//! 3. [`keep`], in the caller's transaction, confirms the row and creates the asset for it.
 //!
-//! A process that dies on the way leaves a reserved row, which the scheduler's sweep takes away with its bytes.
+//! If the process dies in between, a reserved row remains; the scheduler's sweep deletes it with its bytes.
 //!
-//! **To bring pictures in from elsewhere:** spool, [`Library::take_in`], [`keep`]; on a failure after the second step
-//! [`Library::let_go`], so that the room is free at once.
+//! **To add pictures from another source:** spool, [`Library::take_in`], [`keep`]; on a failure after the second step
+//! [`Library::let_go`], so that the quota is released at once.
 
 use std::sync::Arc;
 
@@ -34,12 +35,12 @@ pub use picture::{Limits, Picture, Refusal};
 pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
 
-/// How many characters of a name are random.
+/// Number of random characters in a name.
 const NAME: usize = 40;
-/// What follows them in the name of a thumbnail.
+/// Suffix of a thumbnail's name.
 const THUMBNAIL: &str = "-thumb";
 
-/// Whose a picture is to be, and how many bytes their workspace may have.
+/// The owner of a new picture, and the storage quota of their workspace.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
     pub workspace_id: i64,
@@ -48,7 +49,7 @@ pub struct Owner {
     pub cap: Option<u64>,
 }
 
-/// Bytes that are in the storage and have their row, but no asset yet.
+/// Bytes that are in the storage and have a row, but no asset yet.
 #[derive(Clone, Debug)]
 pub struct TakenIn {
     file_id: i64,
@@ -56,13 +57,13 @@ pub struct TakenIn {
 }
 
 impl TakenIn {
-    /// The file's row: who keeps several files in one transaction does so in this order, everywhere.
+    /// Returns the file's row id. To keep several files in one transaction, lock them in this order everywhere.
     pub fn order(&self) -> i64 {
         self.file_id
     }
 }
 
-/// Why a picture was not taken in. Nothing is left of it.
+/// Why a picture was not added. Everything written for it has been removed.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeInError {
     #[error(transparent)]
@@ -73,7 +74,7 @@ pub enum TakeInError {
     Storage(#[from] StorageError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The machine failed: no space for temporary files, no randomness, a panic.
+    /// A local failure: no space for temporary files, no randomness, a panic.
     #[error("{0}")]
     Machine(String),
 }
@@ -88,7 +89,7 @@ struct Inner {
     limits: Limits,
     budget: Budget,
     spools: Spools,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     public_url: String,
 }
 
@@ -112,17 +113,17 @@ impl Library {
         &self.0.budget
     }
 
-    /// Where bytes wait that are not looked at yet.
+    /// Returns the spools for bytes that are not checked yet.
     pub fn spools(&self) -> &Spools {
         &self.0.spools
     }
 
-    /// Where a file is shown; needs no key.
+    /// Returns the public URL of a file; it needs no API key.
     pub fn url(&self, key: &str) -> String {
         format!("{}/media/{key}", self.0.public_url)
     }
 
-    /// Looks at a picture, and puts it into the storage.
+    /// Checks a picture and writes it to the storage.
     pub async fn take_in(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<TakenIn, TakeInError> {
         let taken = self.bring_in(store, owner, spooled).await;
         metrics::taken_in(match &taken {
@@ -139,7 +140,7 @@ impl Library {
         let (picture, _share) = self.examine(spooled).await?;
         let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
         let taken = TakenIn { file_id: row.id, kind };
-        // Also where another upload is at work on the same bytes: that one may fail.
+        // Also if another upload is writing the same bytes: that upload may fail.
         if row.state == FileState::Reserved
             && let Err(error) = self.write(store, &row, picture).await
         {
@@ -149,8 +150,9 @@ impl Library {
         Ok(taken)
     }
 
-    /// Writes the bytes of a reserved file. The sweep, or somebody who brought in the same, may have given the file up in the
-    /// meantime, and its bytes may have been taken away before the last of these came: nobody would look for them again.
+    /// Writes the bytes of a reserved file. In the meantime the sweep or another upload of the same bytes may have
+    /// abandoned the file and deleted its bytes before the last of these were written. Checks for that afterwards,
+    /// since no later cleanup would find them.
     async fn write(&self, store: &Store, row: &Reserved, picture: Picture) -> Result<(), TakeInError> {
         self.0.storage.put(&row.key, picture.bytes).await?;
         self.0.storage.put(&row.thumbnail_key, picture.thumbnail).await?;
@@ -162,7 +164,7 @@ impl Library {
         Err(TakeInError::Machine("a file was given up while its bytes were written".to_owned()))
     }
 
-    /// The memory that the picture takes up is shared until the second value is dropped.
+    /// Checks a picture. The share of memory for it is held until the second value is dropped.
     async fn examine(&self, spooled: &Spooled) -> Result<(Picture, budget::Share), TakeInError> {
         if spooled.size() == 0 {
             return Err(Refusal::Empty.into());
@@ -187,7 +189,7 @@ impl Library {
         }
     }
 
-    /// Gives up what was taken in and not kept. What fails here the sweep does later.
+    /// Abandons a file that was taken in but not kept. If this fails, the sweep does it later.
     pub async fn let_go(&self, store: &Store, taken: &TakenIn) {
         let write = async {
             let mut tx = store.begin().await?;
@@ -195,12 +197,12 @@ impl Library {
             tx.commit().await
         };
         if let Err(error) = write.await {
-            tracing::warn!(%error, file = taken.file_id, "a file that is not kept was not given up; the sweep does it");
+            tracing::warn!(%error, file = taken.file_id, "a file could not be abandoned; the sweep will do it");
         }
     }
 }
 
-/// What a name of ours is, by its end; `None` for what is no name of ours.
+/// Returns the type of one of our file names, by its extension; `None` for any other name.
 pub fn kind_of(key: &str) -> Option<ImageType> {
     let kind = ImageType::of_name(key)?;
     let name = key.strip_suffix(kind.extension())?.strip_suffix('.')?;
@@ -208,7 +210,7 @@ pub fn kind_of(key: &str) -> Option<ImageType> {
     (name.len() == NAME && name.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(kind)
 }
 
-/// The same, in a transaction of the caller's.
+/// Abandons a file like [`Library::let_go`], in the caller's transaction.
 pub async fn abandon(tx: &mut Tx, taken: &TakenIn) -> crate::store::Result<()> {
     files::abandon(tx, taken.file_id).await
 }
@@ -236,11 +238,10 @@ async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Rese
     Ok(row)
 }
 
-/// The longest name of a file.
+/// Maximum length of a file name.
 const LONGEST_FILENAME: usize = 255;
 
-/// The name of a file as it is shown: without the folders that it came from and without control characters; where nothing is
-/// left, a name by its type.
+/// Returns a file name for display: without directories and control characters; if nothing is left, a name by its type.
 pub fn filename(given: Option<&str>, kind: ImageType) -> String {
     let last = given.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String = last.nfc().filter(|c| !c.is_control()).take(LONGEST_FILENAME).collect();
@@ -250,7 +251,7 @@ pub fn filename(given: Option<&str>, kind: ImageType) -> String {
     }
 }
 
-/// What an asset is to say of itself.
+/// The description of a new asset.
 #[derive(Clone, Debug)]
 pub struct Described<'a> {
     pub asset_type: AssetType,
@@ -259,8 +260,8 @@ pub struct Described<'a> {
     pub source_url: Option<&'a str>,
 }
 
-/// Makes an asset of what was taken in, and gives its id; `None` where it took so long that the sweep was faster: take it in
-/// again.
+/// Creates an asset for a taken-in file and returns its id; `None` if it took so long that the sweep has deleted the
+/// file: take it in again.
 pub async fn keep(tx: &mut Tx, brand_id: i64, taken: &TakenIn, d: &Described<'_>) -> crate::store::Result<Option<i64>> {
     if !files::keep(tx, taken.file_id).await? {
         return Ok(None);

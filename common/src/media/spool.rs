@@ -1,8 +1,8 @@
-//! Bytes that are received before anybody knows what they are: in memory while they are few, else in a file that has no name,
-//! so that nothing of it is left when the process dies.
+//! Buffers received bytes before they are checked: small amounts in memory, others in an unnamed file, which disappears
+//! if the process dies.
 //!
-//! All spools of a process share one room ([`Spools`]), of which no workspace gets more than half: clients that are slow, or
-//! many, fill neither the disk nor the place of others.
+//! All spools of a process share one limit ([`Spools`]), of which each workspace gets at most half: slow or numerous
+//! clients can neither fill the disk nor lock out other workspaces.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-/// So many are written at once; fewer never leave the memory.
+/// Bytes per write to the file; smaller spools stay in memory.
 const CHUNK: usize = 512 * 1024;
-/// By so much a spool grows that was opened for fewer bytes than come.
+/// Growth step of a spool that receives more bytes than it was opened for.
 const GROWTH: u64 = 1 << 20;
-/// How long one waits for room before it is refused.
+/// Maximum wait for space.
 pub const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The room of all spools together. Cheap to clone.
+/// The space shared by all spools. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Spools(Arc<Room>);
 
@@ -51,23 +51,23 @@ impl Spools {
         Self(Arc::new(Room { most, held: Mutex::default(), freed: Notify::new() }))
     }
 
-    /// How many bytes they may hold now.
+    /// Returns the total space that is reserved now.
     pub fn held(&self) -> u64 {
         self.0.held().all
     }
 
-    /// A spool for so many bytes of a workspace; waits a little where there is no room.
+    /// Opens a spool for `bytes` of a workspace; waits up to [`ROOM_TIMEOUT`] for space.
     pub async fn open(&self, workspace_id: i64, bytes: u64) -> Result<Spool, SpoolError> {
         self.open_within(workspace_id, bytes, ROOM_TIMEOUT).await
     }
 
-    async fn open_within(&self, workspace_id: i64, bytes: u64, patience: Duration) -> Result<Spool, SpoolError> {
+    async fn open_within(&self, workspace_id: i64, bytes: u64, timeout: Duration) -> Result<Spool, SpoolError> {
         let mut share = Share { room: self.0.clone(), workspace_id, bytes: 0 };
         let taken = async {
             loop {
                 let freed = self.0.freed.notified();
                 tokio::pin!(freed);
-                // From here on nothing is missed that is freed.
+                // Registered before the check, so that no notification is missed.
                 freed.as_mut().enable();
                 if share.grow(bytes) {
                     break;
@@ -75,7 +75,7 @@ impl Spools {
                 freed.await;
             }
         };
-        tokio::time::timeout(patience, taken).await.map_err(|_| SpoolError::Full)?;
+        tokio::time::timeout(timeout, taken).await.map_err(|_| SpoolError::Full)?;
         Ok(Spool { share, waiting: Vec::new(), file: None, size: 0 })
     }
 }
@@ -86,7 +86,7 @@ impl Room {
     }
 }
 
-/// A part of the room; given back when it is dropped.
+/// A reservation of space; released on drop.
 #[derive(Debug)]
 struct Share {
     room: Arc<Room>,
@@ -95,7 +95,7 @@ struct Share {
 }
 
 impl Share {
-    /// Takes so much more; `false` where it is not there.
+    /// Reserves more space; returns `false` if there is not enough.
     fn grow(&mut self, by: u64) -> bool {
         let mut held = self.room.held();
         let mine = held.by_workspace.get(&self.workspace_id).copied().unwrap_or_default();
@@ -110,7 +110,7 @@ impl Share {
         true
     }
 
-    /// Gives back what is over so many bytes.
+    /// Releases all but `bytes`.
     fn keep(&mut self, bytes: u64) {
         let over = self.bytes.saturating_sub(bytes);
         if over == 0 {
@@ -136,7 +136,7 @@ impl Drop for Share {
     }
 }
 
-/// Takes bytes in.
+/// Receives bytes.
 #[derive(Debug)]
 pub struct Spool {
     share: Share,
@@ -146,12 +146,13 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// How many there are by now.
+    /// Returns the number of bytes received so far.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Takes more room where it was opened for fewer bytes; that is not waited for, since others who wait hold room as well.
+    /// Appends bytes. Reserves more space if needed, without waiting for it: waiting while holding space could
+    /// deadlock.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
         let size = self.size + bytes.len() as u64;
         let lacks = size.saturating_sub(self.share.bytes);
@@ -193,12 +194,12 @@ impl Spool {
     }
 }
 
-/// Bytes that are all here. Cheap to clone; one reads at a time.
+/// Completely received bytes. Cheap to clone; only one clone may read at a time.
 #[derive(Clone, Debug)]
 pub struct Spooled {
     size: u64,
     place: Place,
-    /// Its room, until the last of the clones is gone.
+    /// The reservation; released with the last clone.
     _share: Option<Arc<Share>>,
 }
 
@@ -213,7 +214,7 @@ impl Spooled {
         self.size
     }
 
-    /// From the first byte on. Blocks while it reads.
+    /// Returns a reader from the first byte. Reading blocks.
     pub fn reader(&self) -> io::Result<Box<dyn Source + '_>> {
         Ok(match &self.place {
             Place::Memory(bytes) => Box::new(Cursor::new(bytes)),
@@ -225,7 +226,7 @@ impl Spooled {
         })
     }
 
-    /// All of them. Blocks while it reads.
+    /// Reads all bytes. Blocks.
     pub fn bytes(&self) -> io::Result<Bytes> {
         match &self.place {
             Place::Memory(bytes) => Ok(bytes.clone()),
@@ -238,14 +239,14 @@ impl Spooled {
     }
 }
 
-/// Bytes that are in memory already and take no room.
+/// Bytes that are already in memory need no reservation.
 impl From<Bytes> for Spooled {
     fn from(bytes: Bytes) -> Self {
         Self { size: bytes.len() as u64, place: Place::Memory(bytes), _share: None }
     }
 }
 
-/// What can be read in any order.
+/// A reader that can seek.
 pub trait Source: BufRead + Seek {}
 
 impl<T: BufRead + Seek> Source for T {}

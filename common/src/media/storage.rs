@@ -1,8 +1,8 @@
-//! Where files are: a directory, or a bucket of S3's kind. The only place that knows `object_store`.
+//! Storage of files: a directory, or an S3-compatible bucket. The only module that uses `object_store`.
 //!
-//! A file is written whole or not at all, is on the disk when [`Storage::put`] returns, and never changes. Names are ours
-//! ([`crate::media::Library`] makes them), so none can lead out of the directory. What a bucket does not answer is asked
-//! again a few times; then whoever asked is told, and nobody holds a connection open for it.
+//! A file is written atomically, is durable when [`Storage::put`] returns, and never changes. [`crate::media::Library`]
+//! creates the names, so none can escape the directory. Failed requests to a bucket are retried a few times; then the
+//! error is returned, so that no connection is held open.
 
 use std::ops::Range;
 use std::path::Path as FsPath;
@@ -23,36 +23,36 @@ mod error;
 
 pub use error::StorageError;
 
-/// The directory, or the first part of the name, that everything is in.
+/// The top-level directory, or prefix, of all files.
 const TOP: &str = "media";
-/// More than any file has, and no more than a bucket can count to.
+/// Upper bound of offsets: larger than any file, and accepted by buckets.
 const MOST: u64 = 1 << 62;
 
-/// A part of a file, on its way.
+/// A file, or a part of it, as a stream.
 pub struct Found {
     /// Of the whole file.
     pub size: u64,
-    /// Which of its bytes these are.
+    /// The range of the returned bytes.
     pub range: Range<u64>,
     pub body: BoxStream<'static, Result<Bytes, StorageError>>,
 }
 
-/// What is asked of a file.
+/// The requested part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     Whole,
-    /// Both ends within the file, or cut to it.
+    /// Cut to the file's size.
     Between(Range<u64>),
     From(u64),
     Last(u64),
 }
 
-/// What a look for a file found.
+/// The result of a lookup.
 pub enum Looked {
     Found(Found),
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
-    /// There is, but it has no such part.
+    /// The file exists, but does not contain the requested part.
     OutOfRange {
         size: u64,
     },
@@ -61,13 +61,13 @@ pub enum Looked {
 #[derive(Clone, Debug)]
 pub struct Storage {
     files: Arc<dyn ObjectStore>,
-    /// Where the files are in a directory.
+    /// The directory, if the storage is one.
     root: Option<Arc<FsPath>>,
 }
 
 impl Storage {
-    /// The storage of a configuration. A directory is made where it is missing, and must take files; a bucket is not asked
-    /// for anything yet, so that it may come later than we do.
+    /// Opens the configured storage. A directory is created if missing, and must be writable; a bucket is not contacted
+    /// yet, so it may become available after us.
     pub fn open(config: &config::Storage) -> Result<Self, StorageError> {
         match config {
             config::Storage::Directory(dir) => {
@@ -79,20 +79,20 @@ impl Storage {
 
     pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), StorageError> {
         let put = match self.is_there().await {
-            // Into the place where a disk is to be mounted nothing is written: it would be hidden behind the disk.
+            // Do not write into an empty mount point: mounting the disk would hide the file.
             Err(error) => Err(error),
             Ok(()) => self.files.put(&path(key), bytes.into()).await.map(drop).map_err(StorageError::of),
         };
         counted(StorageCall::Put, put)
     }
 
-    /// A file, or a part of it, piece by piece: no more of it is in memory than the reader takes at once.
+    /// Streams a file or a part of it: only the chunk being read is in memory.
     pub async fn get(&self, key: &str, part: &Part) -> Result<Looked, StorageError> {
         let range = match part {
             Part::Whole => None,
             Part::Between(range) => Some(GetRange::Bounded(range.start.min(MOST)..range.end.min(MOST))),
             Part::From(first) => Some(GetRange::Offset(*first.min(&MOST))),
-            // The libraries take the last none of a file for a part of it.
+            // The libraries treat a suffix of length 0 as a valid part.
             Part::Last(0) => {
                 return Ok(self.size(key).await?.map_or(Looked::Missing, |size| Looked::OutOfRange { size }));
             }
@@ -119,7 +119,7 @@ impl Storage {
         }
     }
 
-    /// The whole file; `None` where there is none.
+    /// Reads the whole file; `None` if it does not exist.
     pub async fn read(&self, key: &str) -> Result<Option<Bytes>, StorageError> {
         match self.files.get(&path(key)).await {
             Ok(found) => counted(StorageCall::Get, found.bytes().await.map_err(StorageError::of)).map(Some),
@@ -128,7 +128,7 @@ impl Storage {
         }
     }
 
-    /// How large a file is; `None` where there is none.
+    /// Returns the size of a file; `None` if it does not exist.
     pub async fn size(&self, key: &str) -> Result<Option<u64>, StorageError> {
         match self.files.head(&path(key)).await {
             Err(error) if error::is_missing(&error) => self.none(None).await,
@@ -136,7 +136,7 @@ impl Storage {
         }
     }
 
-    /// What a look that found no file gives: nothing, or an error where nothing at all can be found.
+    /// Returns `nothing` for a missing file, or an error if the whole directory is missing.
     async fn none<T>(&self, nothing: T) -> Result<T, StorageError> {
         match self.is_there().await {
             Ok(()) => Ok(nothing),
@@ -144,7 +144,7 @@ impl Storage {
         }
     }
 
-    /// Whether the directory is there; a bucket says so itself.
+    /// Checks that the directory exists; a bucket reports it by itself.
     async fn is_there(&self) -> Result<(), StorageError> {
         match &self.root {
             Some(root) => directory::check(root.clone()).await.map_err(StorageError::of_disk),
@@ -152,8 +152,8 @@ impl Storage {
         }
     }
 
-    /// Takes a file away, with what a process that died left of it half written; one that is not there is as good. The
-    /// caller relies on it: after `Ok` nothing is left, through a power cut too.
+    /// Deletes a file and partial writes of it left by a crashed process; a missing file is no error. After `Ok`
+    /// nothing is left, even after a power loss; callers rely on it.
     pub async fn delete(&self, key: &str) -> Result<(), StorageError> {
         let deleted = match &self.root {
             Some(root) => directory::delete(root.clone(), key.to_owned()).await.map_err(StorageError::of_disk),
@@ -182,7 +182,7 @@ fn counted<T>(call: StorageCall, result: Result<T, StorageError>) -> Result<T, S
     result
 }
 
-/// In folders by the first two letters: directories of a million files are slow.
+/// Puts files into folders by their first two letters: directories with a million entries are slow.
 fn path(key: &str) -> Path {
     Path::from_iter([TOP, folder(key), key])
 }

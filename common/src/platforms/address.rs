@@ -1,6 +1,6 @@
 //! Addresses that users type into a credentials form: a site, a store, a personal data server.
 //!
-//! The form is checked here; whether the address may be called at all is the guard's to say, once when it is saved
+//! This module checks the form; the guard decides whether the address may be called, once when it is saved
 //! ([`AddressCheck`]) and again at each connection (the guarded client).
 
 use async_trait::async_trait;
@@ -9,15 +9,15 @@ use url::Url;
 use super::ConnectError;
 use crate::http::guard::{Guard, SchemePolicy};
 
-/// Judges an address before credentials are sent to it.
+/// Checks an address before credentials are sent to it.
 #[async_trait]
 pub trait AddressCheck: Send + Sync {
-    /// Whether credentials may be sent there: https to a public address, or whatever the operator allowed. The message
-    /// completes "The address …".
+    /// Returns `Ok` if credentials may be sent there: https to a public address, or anything that the operator allowed.
+    /// The error message completes "The address …".
     async fn check(&self, url: &str) -> Result<(), String>;
 }
 
-/// The guard's own judgement; a name that cannot be looked up now is judged again when it is called.
+/// Uses the guard; a name that does not resolve now passes and is checked again at each connection.
 #[async_trait]
 impl AddressCheck for Guard {
     async fn check(&self, url: &str) -> Result<(), String> {
@@ -25,7 +25,7 @@ impl AddressCheck for Guard {
     }
 }
 
-/// Asks for https and nothing more.
+/// Requires https and checks nothing else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpsOnly;
 
@@ -36,7 +36,7 @@ impl AddressCheck for HttpsOnly {
     }
 }
 
-/// The address in `field`, in normal form: no user, query or fragment, and no slash at its end.
+/// Checks and normalizes the address in `field`: no user info, query, fragment or trailing slash.
 pub(super) async fn typed(check: &dyn AddressCheck, field: &'static str, text: &str) -> Result<String, ConnectError> {
     let wrong = |message: &str| ConnectError::Field { field, message: format!("The address {message}.") };
     if text.len() > 2048 {

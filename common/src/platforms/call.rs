@@ -1,10 +1,11 @@
-//! Every call that a connector makes goes through [`Caller::send`], and every end of a call is named here.
+//! Every connector call goes through [`Caller::send`], and its errors are classified here.
 //!
-//! Two things decide how a call that did not go well is named: whether the platform may have got the request, and
-//! whether getting it twice would do harm ([`Effect`]). A connector first looks at what only it understands (the
-//! platform's own error codes) and leaves the rest to [`Caller::by_status`].
+//! Two things decide the class of a failed call: whether the platform may have received the request, and whether a
+//! duplicate would do harm ([`Effect`]). A connector first handles the platform's own error codes and leaves the rest
+//! to [`Caller::by_status`].
 //!
-//! Messages are ours, short, and for people. No URL, header or body ever gets into one: a URL may hold a token.
+//! Messages are our own, short, and written for people. They never contain a URL, header or raw body: a URL may contain
+//! a token.
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -19,22 +20,22 @@ use crate::domain::platform::Platform;
 use crate::http::{Answer, HttpClient, HttpError};
 use crate::telemetry::metrics;
 
-/// What repeating a call would do.
+/// The effect of sending a request twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing that a reader of the platform would see: a look-up, an upload that no post shows yet.
+    /// Nothing that a reader of the platform would see: a lookup, an upload that no post shows yet.
     Harmless,
-    /// A second post. A call that may have arrived ends `Unknown`.
+    /// A duplicate post. A call that may have arrived ends as `Unknown`.
     Publishes,
 }
 
-/// The code of a failure that the address guard caused.
+/// The failure code of a call that the address guard blocked.
 pub(super) const BLOCKED: &str = "blocked_address";
 
-/// The longest pause a platform's word is taken for; a reset further away is looked at again then.
+/// The maximum pause accepted from a platform; if its limit is reset later, the next call gets the time again.
 const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(24);
 
-/// Makes one platform's calls.
+/// The HTTP client of one platform.
 #[derive(Clone, Debug)]
 pub struct Caller {
     http: HttpClient,
@@ -47,7 +48,7 @@ impl Caller {
         Self { http, platform, clock }
     }
 
-    /// The platform's name for people.
+    /// Returns the platform's name for people.
     pub fn name(&self) -> &'static str {
         catalogue::descriptor(self.platform).name
     }
@@ -56,26 +57,27 @@ impl Caller {
         self.http.request(method, url)
     }
 
-    /// Sends. Any answer of the platform is `Ok`, whatever its status.
+    /// Sends the request. Any response is `Ok`, whatever its status.
     pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<Answer, CallError> {
         let answer = self.http.send(request).await;
         metrics::platform_request(self.platform.as_str(), answer.as_ref().ok().map(|a| a.status));
         answer.map_err(|error| self.no_answer(effect, &error))
     }
 
-    /// The body of a success. One that cannot be read leaves open what the call did.
+    /// Parses the body of a successful response. If that fails, the effect of the call is unknown.
     pub fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &Answer) -> Result<T, CallError> {
         let parsed = if answer.truncated { None } else { serde_json::from_slice(&answer.body).ok() };
         parsed.ok_or_else(|| self.unclear(effect, "sent an answer that could not be read", None))
     }
 
-    /// Names the end of a call by its status alone. `said` is the platform's own sentence, already made fit by [`said`].
-    pub fn by_status(&self, effect: Effect, answer: &Answer, code: Option<&str>, said: Option<String>) -> CallError {
+    /// Classifies a failed call by its status alone. `detail` is the platform's own message, already sanitized by
+    /// [`said`].
+    pub fn by_status(&self, effect: Effect, answer: &Answer, code: Option<&str>, detail: Option<String>) -> CallError {
         let (name, status) = (self.name(), answer.status);
         let code = code.map_or_else(|| status.as_u16().to_string(), str::to_owned);
         let with = |category, text: &str| {
-            let message = match &said {
-                Some(said) => format!("{name} {text}: {said}"),
+            let message = match &detail {
+                Some(detail) => format!("{name} {text}: {detail}"),
                 None => format!("{name} {text}."),
             };
             Failure::of(category, message).from_platform(&code)
@@ -86,7 +88,7 @@ impl Caller {
                 self.rate_limited(until, Some(&code))
             }
             500.. => self.unclear(effect, &format!("had an internal error ({})", status.as_u16()), Some(&code)),
-            // 408, 425: the server says that it did not take the request.
+            // 408, 425: the server reports that it did not process the request.
             408 | 425 => CallError::Transient(with(Category::PlatformError, "asked to send it again")),
             401 => CallError::Reauth(with(
                 Category::AuthExpired,
@@ -102,7 +104,7 @@ impl Caller {
         }
     }
 
-    /// The platform asked for a pause until `until`.
+    /// Returns the error for a pause requested until `until`.
     pub fn rate_limited(&self, until: Option<DateTime<Utc>>, code: Option<&str>) -> CallError {
         let latest = self.clock.now() + LONGEST_PAUSE;
         let failure = Failure::of(Category::RateLimited, format!("{} asks to wait before more is sent.", self.name()))
@@ -110,13 +112,13 @@ impl Caller {
         CallError::RateLimited { until: until.map(|at| at.min(latest)), failure }
     }
 
-    /// The same, for a number of seconds from now.
+    /// Returns the error for a pause of a number of seconds from now.
     pub fn rate_limited_for(&self, seconds: i64) -> CallError {
         let pause = TimeDelta::try_seconds(seconds.max(0)).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
         self.rate_limited(Some(self.clock.now() + pause), None)
     }
 
-    /// A call of which it is open whether the platform did what it was asked to.
+    /// Classifies a call whose effect on the platform is unknown.
     fn unclear(&self, effect: Effect, what: &str, code: Option<&str>) -> CallError {
         let name = self.name();
         let failure = |category, message| {
@@ -135,7 +137,7 @@ impl Caller {
         }
     }
 
-    /// There is no answer.
+    /// Classifies a request that got no response.
     fn no_answer(&self, effect: Effect, error: &HttpError) -> CallError {
         let name = self.name();
         match error {
@@ -161,7 +163,8 @@ impl Caller {
     }
 }
 
-/// A failed call during connect: a refusal, or nothing useful. `address` is the field that names the address, if one does.
+/// Converts a failed call during connect to a refusal or "unavailable". `address` is the credentials field that
+/// contains the address, if any.
 pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> ConnectError {
     match (error, address) {
         (CallError::Permanent(failure), Some(field)) if failure.code == BLOCKED => {
@@ -177,8 +180,8 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
     }
 }
 
-/// A platform's own sentence, made fit to be quoted: one line of at most 200 characters without markup, `None` where
-/// nothing is left. `secrets` are never quoted, should the platform echo one.
+/// Sanitizes a platform's message for quoting: one line of at most 200 characters without markup. Returns `None` if
+/// nothing is left, or if the text contains one of `secrets` because the platform echoed it.
 pub(super) fn said(text: &str, secrets: &[&str]) -> Option<String> {
     if secrets.iter().any(|secret| !secret.is_empty() && text.contains(secret)) {
         return None;
@@ -202,8 +205,9 @@ pub(super) fn said(text: &str, secrets: &[&str]) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// When the platform wants to be asked again: `Retry-After` (RFC 9110, seconds or a date), else the reset of the limit
-/// (`RateLimit-Reset`, `X-RateLimit-Reset`: seconds from now, a unix time or a date, by platform).
+/// Returns when the platform may be called again: `Retry-After` (RFC 9110, seconds or a date), else the reset of the
+/// rate limit (`RateLimit-Reset`, `X-RateLimit-Reset`: seconds from now, a unix time or a date, depending on the
+/// platform).
 pub fn retry_at(headers: &HeaderMap, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     ["retry-after", "ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"]
         .into_iter()
@@ -212,7 +216,7 @@ pub fn retry_at(headers: &HeaderMap, now: DateTime<Utc>) -> Option<DateTime<Utc>
 }
 
 fn parse_time(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    // Above this a number is a date: no platform asks for a pause of 30 years.
+    // Larger numbers are unix times: no platform asks for a pause of 30 years.
     const FIRST_DATE: i64 = 1_000_000_000;
     if let Ok(number) = text.parse::<f64>() {
         let seconds = number.ceil() as i64;
@@ -226,7 +230,7 @@ fn parse_time(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     Some(date.to_utc())
 }
 
-/// A body for a part of a form, without copying it.
+/// Returns a multipart part without copying its body.
 pub(super) fn part(bytes: &Bytes, filename: &str, mime_type: &str) -> Option<reqwest::multipart::Part> {
     let length = bytes.len() as u64;
     reqwest::multipart::Part::stream_with_length(bytes.clone(), length)

@@ -1,9 +1,9 @@
-//! What clients are told of each platform: one [`Descriptor`] for each, in the order of [`Platform::ALL`].
+//! The data about each platform that API clients see: one [`Descriptor`] each, in the order of [`Platform::ALL`].
 //!
-//! The numbers are the platforms' own, each from the page named beside it. A limit that an instance or a site sets for
-//! itself stands here with the software's default.
+//! The numbers are the platforms' own, from the documentation named beside each. For a limit that an instance or a site
+//! sets for itself, the software's default is used.
 //!
-//! **To add a platform:** its row in [`CATALOGUE`], at the place that its variant has in [`Platform`].
+//! **To add a platform:** add its row to [`CATALOGUE`], at the position of its variant in [`Platform`].
 
 use crate::domain::platform::{
     Capabilities, ConnectMethod, ConversationType, CredentialField, Descriptor, FieldType, MediaRules, Mode, Platform,
@@ -11,18 +11,18 @@ use crate::domain::platform::{
 };
 use ConversationType::{Comment, Dm, Mention};
 
-/// The descriptor of a platform.
+/// Returns the descriptor of a platform.
 pub fn descriptor(platform: Platform) -> &'static Descriptor {
     &CATALOGUE[platform as usize]
 }
 
-/// Every descriptor, in the order of [`Platform::ALL`].
+/// Returns every descriptor, in the order of [`Platform::ALL`].
 pub fn all() -> &'static [Descriptor] {
     &CATALOGUE
 }
 
-/// How many posts a day (any 24 hours) a platform takes on one account, as far as it says so: Instagram and Threads, content
-/// publishing limits; TikTok, posts through an application; LinkedIn, Pinterest and Facebook, what is safe to do.
+/// Returns how many posts per day (any 24 hours) a platform accepts on one account, if known: Instagram and Threads,
+/// content publishing limits; TikTok, posts through an application; LinkedIn, Pinterest and Facebook, safe values.
 pub const fn daily_posts(platform: Platform) -> Option<u32> {
     match platform {
         Platform::Instagram => Some(25),
@@ -96,8 +96,9 @@ static CATALOGUE: [Descriptor; Platform::ALL.len()] = [
     TUMBLR,
 ];
 
-/// Telegram Bot API: `sendMessage` (1–4096 characters after entities parsing), `sendPhoto` (caption 0–1024, at most 10 MB, width and height
-/// at most 10,000 together and 20 to 1), `sendMediaGroup` (2–10). It counts in UTF-16 code units, as its entities do.
+/// Telegram Bot API: `sendMessage` (1–4096 characters after entities parsing), `sendPhoto` (caption 0–1024, at most 10
+/// MB, width and height at most 10,000 together and 20 to 1), `sendMediaGroup` (2–10). Lengths are in UTF-16 code
+/// units, as in its entities.
 const TELEGRAM: Descriptor = by_credentials(
     Platform::Telegram,
     "Telegram",
@@ -117,8 +118,8 @@ const TELEGRAM: Descriptor = by_credentials(
     },
 );
 
-/// Lexicons `app.bsky.feed.post` (maxGraphemes 300, maxLength 3000) and `app.bsky.embed.images` (4; 2,000,000 bytes, of
-/// which the guides still say 1,000,000).
+/// Lexicons `app.bsky.feed.post` (maxGraphemes 300, maxLength 3000) and `app.bsky.embed.images` (4; 2,000,000 bytes,
+/// but the guides still state 1,000,000).
 const BLUESKY: Descriptor = by_credentials(
     Platform::Bluesky,
     "Bluesky",
@@ -136,7 +137,7 @@ const BLUESKY: Descriptor = by_credentials(
     },
 );
 
-/// WordPress sets no limit; 100,000 is ours. The first image is the featured one, the others make a gallery.
+/// WordPress sets no limit; 100,000 is ours. The first image is the featured one, the others form a gallery.
 const WORDPRESS: Descriptor = by_credentials(
     Platform::Wordpress,
     "WordPress",
@@ -185,7 +186,7 @@ const SANDBOX: Descriptor = by_credentials(
     },
 );
 
-/// The defaults of `/api/v2/instance`; an instance may set others. Mastodon counts graphemes, and every URL 23.
+/// The defaults of `/api/v2/instance`; an instance may set others. Mastodon counts graphemes, and every URL as 23.
 const MASTODON: Descriptor = by_page(
     Platform::Mastodon,
     "Mastodon",
@@ -227,7 +228,8 @@ const FACEBOOK: Descriptor = by_page(
     },
 );
 
-/// Instagram platform, content publishing: JPEG alone, at most 8 MB, 4:5 to 1.91:1, at least one. Hashtags and mentions: `text::check`.
+/// Instagram platform, content publishing: JPEG only, at most 8 MB, 4:5 to 1.91:1, at least one. Hashtags and mentions:
+/// `text::check`.
 const INSTAGRAM: Descriptor = by_page(
     Platform::Instagram,
     "Instagram",
@@ -269,7 +271,7 @@ const TWITTER: Descriptor = by_page(
     },
 );
 
-/// LinkedIn, Posts API and "little text format": what has to be escaped counts twice.
+/// LinkedIn, Posts API and "little text format": characters that must be escaped count twice.
 const LINKEDIN: Descriptor = by_page(
     Platform::Linkedin,
     "LinkedIn",
@@ -325,7 +327,7 @@ const GOOGLE_BUSINESS: Descriptor = by_page(
     },
 );
 
-/// Reddit, `/api/submit` as a self post: no images (their upload is no part of the public API).
+/// Reddit, `/api/submit` as a self post: no images (their upload is not part of the public API).
 const REDDIT: Descriptor = by_page(
     Platform::Reddit,
     "Reddit",
@@ -339,7 +341,7 @@ const REDDIT: Descriptor = by_page(
     },
 );
 
-/// Tumblr, Neue Post Format: 4096 characters a text block, 30 images a post.
+/// Tumblr, Neue Post Format: 4096 characters per text block, 30 images per post.
 const TUMBLR: Descriptor = by_page(
     Platform::Tumblr,
     "Tumblr",

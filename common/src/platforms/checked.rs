@@ -1,5 +1,5 @@
-//! Whatever a connector gives is made fit to be stored here, before anybody sees it. [`Registry::register`] puts every
-//! connector behind this, so that no connector has to do it, and none can forget it.
+//! Makes every connector result storable before any other code sees it. [`Registry::register`] wraps every connector in
+//! this, so no connector has to do it or can omit it.
 //!
 //! [`Registry::register`]: super::Registry::register
 
@@ -19,14 +19,14 @@ use crate::domain::outside::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
 use crate::domain::platform::Descriptor;
 use crate::store::{StoreError, Tx};
 
-/// The largest secrets that are stored, in bytes of JSON.
+/// The maximum size of stored secrets, in bytes of JSON.
 const MAX_SECRETS: usize = 64 * 1024;
-/// The largest name of an uploaded picture, in bytes of JSON.
+/// The maximum size of the reference to an uploaded picture, in bytes of JSON.
 const MAX_UPLOAD: usize = 16 * 1024;
-/// The last year that both databases store and sort.
+/// The last year that both databases can store and sort.
 const LAST_YEAR: i32 = 9_999;
 
-/// A connector whose answers are checked.
+/// Wraps a connector and checks its results.
 pub(super) struct Checked(pub(super) Arc<dyn Connector>);
 
 #[async_trait]
@@ -79,7 +79,7 @@ impl Connector for Checked {
     async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
         let name = self.0.upload(account, post, image).await.map_err(CallError::checked)?;
         let json = name.to_string();
-        // It is named to the platform as it came, so nothing can be taken out of it.
+        // The reference is sent back to the platform unchanged, so nothing can be removed from it.
         if json.len() > MAX_UPLOAD || json.contains("\\u0000") {
             let message = "The platform calls an uploaded picture by a name that cannot be stored.";
             return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
@@ -111,7 +111,7 @@ impl Secrets {
 }
 
 impl Published {
-    /// The post is out, so what can be kept is kept.
+    /// The post is already published, so this keeps whatever can be stored.
     fn checked(self) -> Self {
         Self {
             external_id: outside::line(&self.external_id, MAX_ID),
@@ -120,7 +120,7 @@ impl Published {
         }
     }
 
-    /// The same with nothing that the database may refuse: what is stored where it refuses the whole.
+    /// Returns a copy without anything that the database may reject; stored if it rejects the full result.
     pub fn bare(&self) -> Self {
         let is_plain = self.external_id.len() <= MAX_ID && self.external_id.bytes().all(|byte| byte.is_ascii_graphic());
         Self::new(if is_plain { self.external_id.as_str() } else { "" }, None)
@@ -128,7 +128,7 @@ impl Published {
 }
 
 impl Connected {
-    /// The id is what the account is known by: one that cannot be stored as it is would be another account's.
+    /// The id identifies the account: one that cannot be stored unchanged could match another account's.
     fn checked(self) -> Result<Self, ConnectError> {
         let unusable = |what| ConnectError::Unavailable(format!("The platform answered with {what}."));
         if self.external_id.is_empty() || outside::line(&self.external_id, MAX_ID) != self.external_id {

@@ -1,5 +1,6 @@
-//! What the operator sets for the platforms: `CRIER_<PLATFORM>_CLIENT_ID`, `_CLIENT_SECRET`, `_BASE_URL`, `_AUTH_URL`,
-//! `_API_VERSION`, `_DAILY_POSTS`, and `CRIER_PLATFORM_TIMEOUT`. Everything has a default: the platform's own address and version.
+//! Operator settings for the platforms: `CRIER_<PLATFORM>_CLIENT_ID`, `_CLIENT_SECRET`, `_BASE_URL`, `_AUTH_URL`,
+//! `_API_VERSION`, `_DAILY_POSTS`, and `CRIER_PLATFORM_TIMEOUT`. All have defaults: the platform's own address and
+//! version.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,12 +18,12 @@ use crate::domain::platform::Platform;
 pub struct PlatformConfig {
     pub client_id: Option<String>,
     pub client_secret: Option<SecretString>,
-    /// Stands for the API's and the token's host.
+    /// Replaces the host of the API and of the token endpoint.
     pub base_url: Option<String>,
-    /// Stands for the page a person sees.
+    /// Replaces the address of the authorization page.
     pub auth_url: Option<String>,
     pub api_version: Option<String>,
-    /// How many posts a day on one account; 0: no cap.
+    /// The daily limit of posts per account; 0 means unlimited.
     pub daily_posts: Option<u32>,
 }
 
@@ -40,18 +41,18 @@ impl Default for PlatformsConfig {
     }
 }
 
-/// A setting that cannot be used.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable} {message}")]
 pub struct BadSetting {
-    /// The variable's name, `CRIER_TELEGRAM_BASE_URL`.
+    /// The variable's name, e.g. `CRIER_TELEGRAM_BASE_URL`.
     pub variable: String,
-    /// Completes "The variable …", saying what would be right.
+    /// Completes "The variable …" with what is valid.
     pub message: &'static str,
 }
 
 impl PlatformsConfig {
-    /// The settings of a platform; empty where nothing was set.
+    /// Returns the settings of a platform; empty if nothing was set.
     pub fn of(&self, platform: Platform) -> &PlatformConfig {
         static NOTHING: PlatformConfig = PlatformConfig {
             client_id: None,
@@ -64,24 +65,24 @@ impl PlatformsConfig {
         self.platforms.get(&platform).unwrap_or(&NOTHING)
     }
 
-    /// How many posts a day may go out on one account; `None`: any number.
+    /// Returns the daily limit of posts per account; `None` means unlimited.
     pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
         self.of(platform).daily_posts.or(daily_posts(platform)).filter(|cap| *cap > 0)
     }
 
-    /// The same with a cap for a platform.
+    /// Returns a copy with a daily limit for a platform.
     pub fn with_daily_posts(mut self, platform: Platform, cap: u32) -> Self {
         self.platforms.entry(platform).or_default().daily_posts = Some(cap);
         self
     }
 
-    /// The same with a base URL for a platform.
+    /// Returns a copy with a base URL for a platform.
     pub fn with_base_url(mut self, platform: Platform, base_url: impl Into<String>) -> Self {
         self.platforms.entry(platform).or_default().base_url = Some(base_url.into());
         self
     }
 
-    /// Checks every address. Connectors take what passed here for granted.
+    /// Checks every address. Connectors rely on this check.
     pub fn validate(&self) -> Result<(), BadSetting> {
         for (platform, config) in &self.platforms {
             for (what, value) in [("BASE_URL", &config.base_url), ("AUTH_URL", &config.auth_url)] {
@@ -95,13 +96,13 @@ impl PlatformsConfig {
         Ok(())
     }
 
-    /// The base URL of a platform without a slash at its end, `default` where none (or none that can be used) is set.
+    /// Returns the base URL of a platform without a trailing slash; `default` if it is unset or invalid.
     pub(super) fn base_url(&self, platform: Platform, default: &str) -> String {
         self.of(platform).base_url.as_deref().and_then(base).unwrap_or_else(|| default.to_owned())
     }
 }
 
-/// A base URL in its normal form, `None` where it is none.
+/// Normalizes a base URL; returns `None` if it is invalid.
 fn base(text: &str) -> Option<String> {
     let url = Url::parse(text.trim()).ok()?;
     let usable = matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none();

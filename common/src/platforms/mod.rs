@@ -1,13 +1,14 @@
-//! Connectors: the code that speaks to the platforms.
+//! Connectors: the code that calls the platforms' APIs.
 //!
-//! A connector is stateless: it gets the account's secrets and the outgoing post, makes its calls, and says how they
-//! ended ([`CallError`]). The worker decides what to do about it; nothing here sleeps, retries or writes to the record.
+//! A connector is stateless: it receives the account's secrets and the outgoing post, makes its calls and returns the
+//! outcome ([`CallError`] on failure). The worker decides how to react; connectors do not sleep, retry or write to the
+//! post's record (only the sandbox, itself a platform, sleeps for `[slow]`).
 //!
-//! **To add a platform:** its variant in `domain::platform::Platform`, its descriptor in `catalogue.rs`, and (when it can
-//! publish) a [`Connector`] in `platforms/<name>.rs`, one line in `registry.rs`, and its tests in
-//! `tests/platforms/<name>.rs` against a server that answers as the platform's documents say. All calls go through
-//! [`call::Caller`], which names how they end; texts are counted by [`text`]. How it gets pictures is
-//! [`Connector::pictures`]; what it takes of them is in its descriptor.
+//! **To add a platform:** add its variant to `domain::platform::Platform`, its descriptor to `catalogue.rs` and, if it
+//! can publish, a [`Connector`] in `platforms/<name>.rs`, one line in `registry.rs`, and tests in
+//! `tests/platforms/<name>.rs` against a server that responds as the platform's documentation specifies. All calls go
+//! through [`call::Caller`], which classifies their errors; [`text`] counts the length of texts.
+//! [`Connector::pictures`] defines how the platform receives pictures; the descriptor contains the limits on them.
 
 pub mod address;
 mod bluesky;
@@ -39,8 +40,8 @@ use crate::store::{StoreError, Tx};
 pub use config::{PlatformConfig, PlatformsConfig};
 pub use registry::{Clients, Registry};
 
-/// The secrets of an account: what was typed into the form, or what the platform handed over. A JSON object of strings,
-/// encrypted at rest; prints as `[REDACTED]`.
+/// The secrets of an account: credentials entered by the user, or tokens issued by the platform. A JSON object of
+/// strings, encrypted at rest; `Debug` prints `[REDACTED]`.
 #[derive(Clone)]
 pub struct Secrets(SecretString);
 
@@ -57,29 +58,29 @@ impl Secrets {
         Self(SecretString::from(Value::Object(fields.clone()).to_string()))
     }
 
-    /// From what [`Secrets::expose_json`] gave; `None` where it is no JSON object.
+    /// Parses the output of [`Secrets::expose_json`]; `None` if it is not a JSON object.
     pub fn from_json(json: String) -> Option<Self> {
         serde_json::from_str::<Map<String, Value>>(&json).ok().map(|_| Self(SecretString::from(json)))
     }
 
-    /// As the store keeps them.
+    /// Wraps secrets read from the store.
     pub fn stored(secrets: &SecretString) -> Result<Self, StoreError> {
         Self::from_json(secrets.expose_secret().to_owned())
             .ok_or_else(|| StoreError::Decode("an account's secrets are no JSON object".into()))
     }
 
-    /// The whole object as JSON text, for encryption.
+    /// Returns the whole object as JSON text, for encryption.
     pub fn expose_json(&self) -> &str {
         self.0.expose_secret()
     }
 
-    /// One field, `None` where it is absent or no string.
+    /// Returns one field; `None` if it is absent or not a string.
     pub fn get(&self, name: &str) -> Option<SecretString> {
         let fields: Map<String, Value> = serde_json::from_str(self.0.expose_secret()).ok()?;
         fields.get(name)?.as_str().map(SecretString::from)
     }
 
-    /// One field that later calls cannot do without. Where it is absent the account has to be connected again.
+    /// Returns a required field. If it is absent or empty, the account must be connected again.
     pub fn need(&self, name: &str) -> Result<SecretString, CallError> {
         self.get(name).filter(|value| !value.expose_secret().is_empty()).ok_or_else(|| {
             let message = "The stored credentials are incomplete; connect the account again.";
@@ -87,7 +88,7 @@ impl Secrets {
         })
     }
 
-    /// The same with some fields set to other values.
+    /// Returns a copy with some fields replaced.
     pub fn with(&self, changes: &[(&str, &str)]) -> Self {
         let mut fields: Map<String, Value> = serde_json::from_str(self.0.expose_secret()).unwrap_or_default();
         for (name, value) in changes {
@@ -103,7 +104,7 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// An account as a connector needs it.
+/// The account data that a connector needs.
 #[derive(Clone, Debug)]
 pub struct Account {
     pub id: i64,
@@ -114,7 +115,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// From what the store keeps.
+    /// Builds an account from a stored row and its secrets.
     pub fn stored(account: &SocialAccount, secrets: &SecretString) -> Result<Self, StoreError> {
         Ok(Self {
             id: account.id,
@@ -126,7 +127,7 @@ impl Account {
     }
 }
 
-/// What a successful connect learned.
+/// The result of a successful connect.
 #[derive(Clone, Debug)]
 pub struct Connected {
     pub external_id: String,
@@ -136,59 +137,60 @@ pub struct Connected {
     pub avatar_url: Option<String>,
     pub kind: AccountKind,
     pub token_expires_at: Option<DateTime<Utc>>,
-    /// What is stored and handed back at each later call.
+    /// Stored, and passed to each later call.
     pub secrets: Secrets,
 }
 
-/// New tokens from a refresh. `None`: the credentials do not expire and were found good.
+/// New tokens from a refresh. `secrets` is `None` if the credentials do not expire and were found valid.
 #[derive(Clone, Debug)]
 pub struct Refreshed {
     pub secrets: Option<Secrets>,
     pub token_expires_at: Option<DateTime<Utc>>,
 }
 
-/// How a platform gets the pictures of a post.
+/// How a platform receives the pictures of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pictures {
-    /// Each by an upload of its own ([`Connector::upload`]); the post names what came back ([`Image::uploaded`]).
+    /// Each picture has its own upload ([`Connector::upload`]); the post references the results ([`Image::uploaded`]).
     Uploaded,
-    /// Their bytes are in the call that publishes.
+    /// The picture bytes are part of the publishing request.
     Inline,
-    /// It fetches them from our address ([`Image::url`]).
+    /// The platform downloads them from our URL ([`Image::url`]).
     Fetched,
 }
 
-/// A picture on its way out.
+/// A picture of an outgoing post.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// The asset's.
+    /// The asset's id.
     pub id: i64,
-    /// As the platform takes it, converted and shrunk where need be. Empty but for the call that carries it: `upload`, or
-    /// `publish` where pictures go [`Pictures::Inline`].
+    /// The bytes as the platform accepts them, converted and shrunk where necessary. Empty except for the call that
+    /// sends them: `upload`, or `publish` with [`Pictures::Inline`].
     pub bytes: Bytes,
-    /// Of the bytes, or of the asset where there are none.
+    /// The type of `bytes`, or of the asset if `bytes` is empty.
     pub mime_type: String,
     pub filename: String,
     pub alt_text: Option<String>,
-    /// The asset's size: every try tells the same, whether the bytes were shrunk in it or in an earlier one.
+    /// The asset's size, not the size of shrunk bytes, so that every attempt reports the same values.
     pub width: u32,
     pub height: u32,
-    /// Where the platform can fetch it, for those that pull.
+    /// The URL for platforms that download pictures.
     pub url: String,
     pub uploaded: Option<Uploaded>,
 }
 
-/// What the platform calls a picture that it has.
+/// The platform's reference to an uploaded picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uploaded {
-    /// What [`Connector::upload`] gave.
+    /// The value returned by [`Connector::upload`].
     pub name: Value,
-    /// It was uploaded in this run. One of an earlier run may be gone: platforms drop what no post names, people delete.
+    /// Uploaded in this run. An upload of an earlier run may have been deleted: platforms drop uploads that no post
+    /// references, and users delete them.
     pub fresh: bool,
 }
 
 impl Image {
-    /// What the platform calls it; the worker uploads every picture before it publishes.
+    /// Returns the platform's reference; the worker uploads every picture before it publishes.
     fn name(&self) -> Result<&Value, CallError> {
         self.uploaded.as_ref().map(|uploaded| &uploaded.name).ok_or_else(|| {
             CallError::Transient(Failure::of(Category::Internal, "A picture was not uploaded before its post."))
@@ -196,33 +198,33 @@ impl Image {
     }
 }
 
-/// A post on its way to one account.
+/// A post to be published on one account.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     pub target_id: i64,
     pub text: String,
     pub images: Vec<Image>,
-    /// What the platform needs beyond text, by the names in its descriptor.
+    /// Platform-specific options, by the names in the platform's descriptor.
     pub options: Map<String, Value>,
-    /// What [`Connector::marker`] made, stored before the first call.
+    /// The value returned by [`Connector::marker`], stored before the first call.
     pub marker: Marker,
-    /// Which try this is, from 1 (the sandbox's `[flaky]` counts by it).
+    /// The attempt number, from 1 (the sandbox's `[flaky]` depends on it).
     pub attempt: u32,
-    /// An earlier try had this marker: it may have left something at the platform.
+    /// An earlier attempt used this marker, so its post or uploads may exist on the platform.
     pub again: bool,
 }
 
-/// What makes it possible to find a post again: a record key, a slug, a SKU, a creation time. Made once for a target and
-/// stored before the first call; empty where the platform offers nothing.
+/// Data to find a post again after a call with unknown outcome: a record key, slug, SKU or creation time. Created once
+/// per target and stored before the first call; empty if the platform offers nothing to search by.
 pub type Marker = Map<String, Value>;
 
-/// The post is out.
+/// A published post.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
     pub external_id: String,
     pub url: Option<String>,
-    /// The account's secrets, where the call taught new ones (Telegram moved the chat to another id): store them in place
-    /// of the old. Never part of what is shown or kept with the post.
+    /// New account secrets, if the call returned any (Telegram moved the chat to another id); they replace the stored
+    /// ones. Never shown or stored with the post.
     #[serde(skip)]
     pub secrets: Option<Secrets>,
 }
@@ -233,45 +235,45 @@ impl Published {
     }
 }
 
-/// What a look-up at the platform told of an earlier call whose end is not known.
+/// The result of looking up an earlier call whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reconciled {
-    /// It went out.
+    /// The post was published.
     Found(Published),
-    /// It is not there. Final only once the earlier call's time-out has passed.
+    /// The post does not exist. Final only after the earlier call's timeout has passed.
     Absent,
-    /// The platform gives no way to find out.
+    /// The platform offers no way to find out.
     CannotTell,
 }
 
-/// How a call to a platform can end, other than well.
+/// How a call to a platform can fail.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CallError {
-    /// The platform asked for a pause. `until` as it told, `None` where it did not say.
+    /// The platform asked for a pause. `until` is `None` if it named no time.
     #[error("rate limited until {until:?}")]
     RateLimited { until: Option<DateTime<Utc>>, failure: Failure },
-    /// The access token ran out: refresh once, then try again.
+    /// The access token has expired: refresh once, then retry.
     #[error("the access token has expired")]
     AuthExpired(Failure),
-    /// The platform refuses the credentials themselves: the account becomes `expired`.
+    /// The platform rejects the credentials themselves: the account becomes `expired`.
     #[error("the platform refuses the credentials: {}", .0.message)]
     Reauth(Failure),
-    /// Final.
+    /// A permanent failure.
     #[error("{}", .0.message)]
     Permanent(Failure),
-    /// Passing: nothing was accepted (no connection was made, or the platform said so).
+    /// A temporary failure: nothing was accepted (no connection was made, or the platform reported it).
     #[error("{}", .0.message)]
     Transient(Failure),
-    /// Nothing was published, as pictures that were uploaded earlier are not there any more: upload them anew.
+    /// Nothing was published because earlier uploads no longer exist: upload the pictures again.
     #[error("{}", .0.message)]
     UploadsGone(Failure),
-    /// The request went out and no usable answer came back: it may have been accepted.
+    /// The request was sent and no usable response arrived: it may have been accepted.
     #[error("{}", .0.message)]
     Unknown(Failure),
 }
 
 impl CallError {
-    /// What a client is told of it.
+    /// Returns the failure as shown to API clients.
     pub fn failure(&self) -> &Failure {
         match self {
             Self::RateLimited { failure, .. } => failure,
@@ -280,38 +282,38 @@ impl CallError {
         }
     }
 
-    /// A passing failure of the connection, made before anything was sent.
+    /// Returns a transient network failure.
     pub fn network(message: impl Into<String>) -> Self {
         Self::Transient(Failure::of(Category::Network, message))
     }
 }
 
-/// Why connecting did not succeed.
+/// Why connecting an account failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// A field is wrong in itself (`credentials.<field>`): missing, no address, a private address, too long.
+    /// The field itself is invalid (`credentials.<field>`): missing, not an address, a private address, too long.
     #[error("{field}: {message}")]
     Field { field: &'static str, message: String },
-    /// The platform refused; the sentence says why, and what to do.
+    /// The platform refused; the sentence contains the reason and what to do.
     #[error("{0}")]
     Refused(String),
-    /// The platform answered nothing useful.
+    /// The platform returned no usable response.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// One platform's API. Each call has the deadline of the client it was made with. What it gives is made fit to be stored in
-/// `checked.rs`, through which every call goes: a method that is added here is added there.
+/// One platform's API. Each call has the deadline of the connector's HTTP client. `checked.rs` wraps every connector
+/// and makes its results storable: a method that is added here must be added there too.
 #[async_trait]
 pub trait Connector: Send + Sync {
-    /// What clients are told of the platform.
+    /// Returns the platform's descriptor, as shown to API clients.
     fn descriptor(&self) -> &'static Descriptor;
 
-    /// Checks credentials against the platform before they are saved. The required fields are there and are strings.
-    /// It writes nothing: what is asked for may still be refused.
+    /// Checks credentials against the platform before they are saved. The caller has checked that the required fields
+    /// are present and are strings. Writes nothing, because the connect may still be refused afterwards.
     async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError>;
 
-    /// Writes what the platform itself keeps of an account in our database, in the transaction that saves the account.
+    /// Writes the platform's own data about an account to our database, in the transaction that saves the account.
     async fn claim(
         &self,
         _tx: &mut Tx,
@@ -324,53 +326,56 @@ pub trait Connector: Send + Sync {
     /// Gets new tokens, or checks credentials that do not expire.
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError>;
 
-    /// Makes what [`Connector::reconcile`] will look for; made once for a target, and stored before its first call.
+    /// Creates the marker that [`Connector::reconcile`] looks for; called once per target, and stored before its first
+    /// call.
     fn marker(&self, _seed: MarkerSeed) -> Marker {
         Marker::new()
     }
 
-    /// Whether [`Connector::reconcile`] can tell. Where it cannot, a call of unknown end is final.
+    /// Returns whether [`Connector::reconcile`] can find posts. If it cannot, a call with unknown outcome is final.
     fn can_reconcile(&self) -> bool;
 
-    /// How it gets pictures.
+    /// Returns how the platform receives pictures.
     fn pictures(&self) -> Pictures {
         Pictures::Fetched
     }
 
-    /// Uploads one picture of a post, for those that want it before ([`Pictures::Uploaded`]), and gives what the platform
-    /// calls it. Stored before the next one is uploaded; a reader of the platform sees nothing of it.
+    /// Uploads one picture of a post ([`Pictures::Uploaded`]) and returns the platform's reference to it, which is
+    /// stored before the next upload. Readers of the platform do not see the upload.
     async fn upload(&self, _account: &Account, _post: &Outgoing, _image: &Image) -> Result<Value, CallError> {
         Err(CallError::Transient(Failure::of(Category::Internal, "This platform takes no uploads.")))
     }
 
-    /// Whether publishing waits for another host, or for time to pass, rather than works in this process: another job may
-    /// have its place meanwhile.
+    /// Returns whether publishing waits for another host or a timer instead of working in this process; if so, another
+    /// job may use its slot meanwhile.
     fn waits(&self, _post: &Outgoing) -> bool {
         true
     }
 
-    /// Publishes. The marker is stored already, and every picture is there as [`Connector::pictures`] wants it.
+    /// Publishes the post. The marker is already stored, and the pictures are ready as [`Connector::pictures`]
+    /// requires.
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError>;
 
-    /// Looks for the post of an earlier call whose end is not known.
+    /// Looks up the post of an earlier call whose outcome is unknown.
     async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError>;
 
-    /// Takes back what the platform granted, when the last brand lets go of the account. Best effort.
+    /// Revokes what the platform granted, when the last brand disconnects the account. Best effort.
     async fn revoke(&self, _account: &Account) -> Result<(), CallError> {
         Ok(())
     }
 }
 
-/// What a marker is made of.
+/// The input for a marker.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkerSeed {
     pub target_id: i64,
-    /// The time of the first try. Bluesky shows it as the time of the post.
+    /// The time of the first attempt. Bluesky shows it as the time of the post.
     pub at: DateTime<Utc>,
     pub random: u64,
 }
 
-/// A word of the marker. It was stored before the first call; without it nothing may be sent, for nothing could be found.
+/// Returns a string field of the marker. It was stored before the first call; without it nothing may be sent, because
+/// the post could not be found again.
 fn marked<'a>(marker: &'a Marker, name: &str) -> Result<&'a str, CallError> {
     marker.get(name).and_then(Value::as_str).ok_or_else(|| {
         CallError::Transient(Failure::of(Category::Internal, "The post has no marker to find it again by."))

@@ -1,7 +1,7 @@
-//! The connectors that this installation has, by platform.
+//! The connectors of this installation, by platform.
 //!
-//! **To add one:** a line in [`Registry::new`], or [`Registry::register`] where it needs what is not known here (the
-//! sandbox needs the database).
+//! **To add one:** add a line to [`Registry::new`], or call [`Registry::register`] if the connector needs something
+//! that is not available there (the sandbox needs the database).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::clock::Clock;
 use crate::domain::platform::{Descriptor, Mode, Platform};
 use crate::http::HttpClient;
 
-/// What connectors call with.
+/// The HTTP clients and the address check that connectors use.
 #[derive(Clone)]
 pub struct Clients {
-    /// For the addresses that the operator set, and the platforms' own.
+    /// For platform APIs and addresses set by the operator.
     pub trusted: HttpClient,
-    /// For the addresses that users type: sites, stores, personal data servers.
+    /// For addresses that users type: sites, stores, personal data servers.
     pub guarded: HttpClient,
-    /// Judges such an address when it is saved.
+    /// Checks a typed address when it is saved.
     pub addresses: Arc<dyn AddressCheck>,
 }
 
-/// The connectors, and what is known of every platform.
+/// The connectors, and the settings of every platform.
 pub struct Registry {
     connectors: BTreeMap<Platform, Arc<dyn Connector>>,
     config: PlatformsConfig,
 }
 
 impl Registry {
-    /// With every connector that needs nothing but configuration and HTTP.
+    /// Creates a registry with every connector that needs only configuration and HTTP.
     pub fn new(config: PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
         let mut registry = Self { connectors: BTreeMap::new(), config };
         registry.register(Arc::new(Telegram::new(&registry.config, clients, clock)));
@@ -45,12 +45,12 @@ impl Registry {
         registry
     }
 
-    /// Adds a connector, in place of the one that its platform had. What it gives is checked from here on.
+    /// Adds a connector and replaces the platform's previous one. From here on its results are checked.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
         self.connectors.insert(connector.descriptor().platform, Arc::new(Checked(connector)));
     }
 
-    /// The connector of a platform; `None` where Crier cannot publish to it.
+    /// Returns the connector of a platform; `None` if Crier cannot publish to it.
     pub fn get(&self, platform: Platform) -> Option<Arc<dyn Connector>> {
         self.connectors.get(&platform).cloned()
     }
@@ -59,8 +59,8 @@ impl Registry {
         catalogue::descriptor(platform)
     }
 
-    /// Whether accounts of this platform can be connected here: an OAuth platform needs its connector and the operator's client id, the
-    /// sandbox has to be switched on, all others need nothing.
+    /// Returns whether accounts of this platform can be connected here: an OAuth platform needs its connector and the
+    /// operator's client id, the sandbox must be switched on, all others need nothing.
     pub fn configured(&self, platform: Platform) -> bool {
         match catalogue::descriptor(platform).mode {
             Mode::Oauth => {
@@ -72,12 +72,12 @@ impl Registry {
         }
     }
 
-    /// How many posts a day may go out on one account of the platform; `None`: any number.
+    /// Returns the daily limit of posts per account; `None` means unlimited.
     pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
         self.config.daily_posts(platform)
     }
 
-    /// Every platform's descriptor, in the order of [`Platform::ALL`].
+    /// Returns every platform's descriptor, in the order of [`Platform::ALL`].
     pub fn all(&self) -> &'static [Descriptor] {
         catalogue::all()
     }

@@ -1,7 +1,8 @@
-//! The sandbox: a platform inside Crier, for trying the API end to end without an account anywhere (contract, section 6).
+//! The sandbox: a platform inside Crier, for testing the API end to end without an external account (contract, section
+//! 6).
 //!
-//! A post is really published, to a page of ours. Words in its text choose what happens, so that a client can test its own
-//! handling.
+//! A post is really published, to a page of ours. Keywords in its text select the outcome, so that clients can test
+//! their own handling.
 
 use std::time::Duration;
 
@@ -25,19 +26,19 @@ const LIMIT: TimeDelta = TimeDelta::seconds(5);
 const FLAKY: TimeDelta = TimeDelta::seconds(1);
 const FLAKY_TRIES: u32 = 2;
 
-/// Whether the text has the form of a handle. What has not is no handle of any workspace, and is not looked up.
+/// Returns whether the text is a well-formed handle. Any other text belongs to no workspace and is not looked up.
 pub fn is_handle(text: &str) -> bool {
     let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_' || c == b'-';
     (1..=MAX_HANDLE).contains(&text.len()) && text.bytes().all(fits)
 }
 
-/// The address of a post on its handle's page, relative to the host: the page begins with this post, so the address stays
-/// good however many are published after it.
+/// Returns the address of a post on its handle's page, relative to the host: the page begins with this post, so the
+/// address stays valid however many are published after it.
 pub fn post_path(handle: &str, id: i64) -> String {
     format!("/sandbox/{handle}?from={id}#post-{id}")
 }
 
-/// What a word in a post's text asks for.
+/// What a keyword in a post's text requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Expire,
@@ -49,7 +50,7 @@ enum Wish {
 }
 
 impl Wish {
-    /// The first that stands in the text, in the order of severity.
+    /// Returns the most severe keyword in the text.
     fn of(text: &str) -> Self {
         let words = [
             ("[expire]", Self::Expire),
@@ -58,7 +59,7 @@ impl Wish {
             ("[flaky]", Self::Flaky),
             ("[slow]", Self::Slow),
         ];
-        words.iter().find(|(word, _)| text.contains(word)).map_or(Self::Nothing, |(_, wish)| *wish)
+        words.iter().find(|(word, _)| text.contains(word)).map_or(Self::Nothing, |(_, directive)| *directive)
     }
 }
 
@@ -70,12 +71,12 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// `public_url` without a slash at its end.
+    /// Creates a sandbox; `public_url` has no trailing slash.
     pub fn new(store: Store, public_url: impl Into<String>) -> Self {
         Self { store, public_url: public_url.into(), slow: SLOW }
     }
 
-    /// The same with another length of `[slow]`.
+    /// Returns a copy with another duration of `[slow]`.
     pub fn with_slow(self, slow: Duration) -> Self {
         Self { slow, ..self }
     }
@@ -105,7 +106,7 @@ impl Sandbox {
         tx.commit().await
     }
 
-    /// The pictures by their paths: the page shows none of another host.
+    /// Returns the pictures by their paths: the page shows no pictures of other hosts.
     fn pictures_of(&self, post: &Outgoing) -> Vec<SandboxPicture> {
         let picture = |image: &Image| SandboxPicture {
             url: image.url.strip_prefix(&self.public_url).unwrap_or(&image.url).to_owned(),
@@ -115,7 +116,7 @@ impl Sandbox {
     }
 
     async fn put(&self, handle: &str, post: &Outgoing) -> Result<i64, StoreError> {
-        // Its caller stores the id firmly, and asks again by the key where it could not.
+        // The caller stores the id durably, and looks it up by the key if it could not.
         let mut tx = self.store.begin_soft().await?;
         let id = sandbox::publish(&mut tx, handle, &key(post), &post.text, &self.pictures_of(post)).await?;
         tx.commit().await?;
@@ -133,7 +134,7 @@ fn refused() -> CallError {
 }
 
 fn unavailable(error: &StoreError) -> CallError {
-    tracing::warn!(%error, "the sandbox's own tables cannot be reached");
+    tracing::warn!(%error, "cannot access the sandbox tables");
     CallError::Transient(Failure::of(Category::PlatformError, "The sandbox is not available right now."))
 }
 
@@ -157,7 +158,7 @@ impl Connector for Sandbox {
             Ok(owner) if owner.is_none_or(|owner| owner == workspace_id) => {}
             Ok(_) => return Err(taken(&handle)),
             Err(error) => {
-                tracing::warn!(%error, "the sandbox's own tables cannot be reached");
+                tracing::warn!(%error, "cannot access the sandbox tables");
                 return Err(ConnectError::Unavailable("The sandbox is not available right now.".into()));
             }
         }
@@ -182,7 +183,7 @@ impl Connector for Sandbox {
         connected: &Connected,
     ) -> Result<Result<(), ConnectError>, StoreError> {
         let handle = &connected.external_id;
-        // Another workspace may have been faster since it was asked for.
+        // Another workspace may have claimed the handle since `connect` checked it.
         let claimed = sandbox::claim_handle(tx, workspace_id, handle).await?;
         Ok(if claimed { Ok(()) } else { Err(taken(handle)) })
     }

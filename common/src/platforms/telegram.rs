@@ -1,7 +1,8 @@
-//! Telegram, by its Bot API: a bot writes to the channel or group that it was added to.
+//! Telegram, via its Bot API: a bot writes to the channel or group that it was added to.
 //!
-//! The bot's token stands in every URL, so no URL may ever be shown: errors are named in `call.rs`, which never quotes one.
-//! A bot cannot list what it wrote, so a call of unknown end stays unknown ([`Connector::can_reconcile`] is false).
+//! The bot's token is part of every URL, so no URL may ever be shown: `call.rs` creates the errors and never quotes
+//! one. A bot cannot list what it wrote, so a call with unknown outcome stays unknown ([`Connector::can_reconcile`] is
+//! false).
 //!
 //! Source: "Telegram Bot API" (core.telegram.org/bots/api), "Making requests", `getMe`, `getChat`, `getChatMember`,
 //! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ResponseParameters`.
@@ -36,7 +37,7 @@ impl Telegram {
         }
     }
 
-    /// Calls a method; `body` finishes the request.
+    /// Calls a Bot API method with `body`.
     async fn call<T: DeserializeOwned>(
         &self,
         effect: Effect,
@@ -70,7 +71,7 @@ impl Telegram {
         .into())
     }
 
-    /// Sends the post to `chat` by the method that its pictures ask for.
+    /// Sends the post to `chat` by the method for its number of pictures.
     async fn send(&self, token: &SecretString, chat: &str, post: &Outgoing) -> Result<Published, Refusal> {
         let effect = Effect::Publishes;
         let messages: Vec<Message> = match post.images.as_slice() {
@@ -84,7 +85,7 @@ impl Telegram {
                 vec![self.call(effect, token, "sendPhoto", Body::Form(form)).await?]
             }
             images => {
-                // The caption of the first picture is shown as the album's.
+                // Telegram shows the caption of the first picture as the album's.
                 let media: Vec<Value> = (0..images.len())
                     .map(|i| {
                         let caption = if i == 0 { post.text.as_str() } else { "" };
@@ -98,13 +99,13 @@ impl Telegram {
                 self.call(effect, token, "sendMediaGroup", Body::Form(form)).await?
             }
         };
-        // Every message's id is kept: an album is as many messages as it has pictures.
+        // Every message's id is stored: an album has one message per picture.
         let ids: Vec<String> = messages.iter().map(|m| m.message_id.to_string()).collect();
         let url = messages.first().and_then(Message::url);
         Ok(Published::new(ids.join(","), url))
     }
 
-    /// Whether the bot may write to the chat, in words for the person who connects it.
+    /// Checks that the bot may write to the chat; the error is worded for the user who connects it.
     async fn may_write(&self, token: &SecretString, chat: &Chat, bot: i64) -> Result<(), ConnectError> {
         let title = chat.name();
         let body = Body::Json(json!({ "chat_id": chat.id, "user_id": bot }));
@@ -140,14 +141,14 @@ impl Connector for Telegram {
         let bot: User = self.call(Effect::Harmless, &token, "getMe", Body::Json(json!({}))).await.map_err(refused)?;
 
         let typed = chat_id.expose_secret().trim();
-        let ask = |id: &str| Body::Json(json!({ "chat_id": id }));
-        let chat: Chat = match self.call(Effect::Harmless, &token, "getChat", ask(typed)).await {
-            // A group that became a supergroup answers with its new id.
-            Err(Refusal::Migrated(id)) => self.call(Effect::Harmless, &token, "getChat", ask(&id.to_string())).await,
+        let query = |id: &str| Body::Json(json!({ "chat_id": id }));
+        let chat: Chat = match self.call(Effect::Harmless, &token, "getChat", query(typed)).await {
+            // A group that became a supergroup returns its new id.
+            Err(Refusal::Migrated(id)) => self.call(Effect::Harmless, &token, "getChat", query(&id.to_string())).await,
             answer => answer,
         }
         .map_err(refused)?;
-        // A private chat has no members to ask about; that the bot can see it means that the person wrote to it.
+        // A private chat has no members to query; if the bot can see it, the user wrote to the bot.
         if chat.kind != "private" {
             self.may_write(&token, &chat, bot.id).await?;
         }
@@ -156,11 +157,11 @@ impl Connector for Telegram {
             name: chat.name(),
             profile_url: chat.username.as_ref().map(|name| format!("https://t.me/{name}")),
             username: chat.username,
-            // A picture's address holds the bot's token.
+            // A picture's URL contains the bot's token.
             avatar_url: None,
             kind: AccountKind::Channel,
             token_expires_at: None,
-            // The number stays when the @name changes.
+            // The numeric id stays the same when the @name changes.
             secrets: credentials.with(&[("chat_id", &id)]),
             external_id: id,
         })
@@ -185,7 +186,7 @@ impl Connector for Telegram {
         let token = account.secrets.need("bot_token")?;
         let chat = account.secrets.need("chat_id")?;
         match self.send(&token, chat.expose_secret(), post).await {
-            // Nothing was posted: the chat has another id now. The new one is stored with the result.
+            // Nothing was posted: the chat has another id now. The new id is stored with the result.
             Err(Refusal::Migrated(id)) => {
                 let id = id.to_string();
                 let published = self.send(&token, &id, post).await.map_err(Refusal::into_error)?;
@@ -205,9 +206,9 @@ enum Body {
     Form(Form),
 }
 
-/// Why a method did not answer.
+/// Why a method failed.
 enum Refusal {
-    /// The chat has this id now.
+    /// The chat has moved to this id.
     Migrated(i64),
     Call(CallError),
 }
@@ -230,16 +231,16 @@ impl Refusal {
     }
 }
 
-/// What a refusal with a description means. The Bot API has no codes beyond the status: its words are the code.
+/// Classifies a refusal by its description: the Bot API has no codes beyond the status.
 fn refusal(status: u16, description: &str, quoted: Option<String>) -> CallError {
     let has = |words: &[&str]| {
         let description = description.to_lowercase();
         words.iter().any(|word| description.contains(word))
     };
-    let quoted = quoted.map_or_else(|| ".".to_owned(), |said| format!(": {said}"));
+    let quoted = quoted.map_or_else(|| ".".to_owned(), |detail| format!(": {detail}"));
     let failure = |category, text: &str| Failure::of(category, format!("{text}{quoted}")).from_platform(status);
     match status {
-        // 404 without a method that is unknown: a token in a form that no bot has.
+        // All our methods exist, so a 404 means a malformed token.
         401 | 404 => CallError::Reauth(failure(
             Category::AuthExpired,
             "Telegram does not know this bot token; get one from @BotFather and connect again",
@@ -258,7 +259,7 @@ fn refusal(status: u16, description: &str, quoted: Option<String>) -> CallError 
     }
 }
 
-/// The description without its class (`Bad Request: chat not found`).
+/// Returns the description without its class (`Bad Request: chat not found`).
 fn strip_prefix(description: &str) -> &str {
     ["Bad Request: ", "Forbidden: ", "Unauthorized: "]
         .iter()
@@ -266,7 +267,7 @@ fn strip_prefix(description: &str) -> &str {
         .unwrap_or(description)
 }
 
-/// The token as part of a path, so that nothing typed can lead elsewhere on the operator's host.
+/// Encodes the token as a path segment, so that a typed token cannot change the path on the operator's host.
 fn encode_segment(token: &str) -> String {
     token
         .bytes()
@@ -346,8 +347,8 @@ struct Message {
 }
 
 impl Message {
-    /// `t.me/<name>/<id>` where the chat is public, else the link that its members can open (the id of a channel or
-    /// supergroup without the `-100` that the Bot API puts before it).
+    /// Returns `t.me/<name>/<id>` for a public chat, else the link that its members can open (the id of a channel or
+    /// supergroup without the Bot API's prefix `-100`).
     fn url(&self) -> Option<String> {
         let chat = self.chat.as_ref()?;
         if let Some(name) = &chat.username {

@@ -1,9 +1,10 @@
-//! WooCommerce, by its REST API v3 with a consumer key: a post becomes a simple product of the store.
+//! WooCommerce, via its REST API v3 with a consumer key: a post becomes a simple product of the store.
 //!
-//! The product's SKU is its marker: the store keeps SKUs unique, so a repeated call is refused and the first product found.
+//! The product's SKU is its marker: the store keeps SKUs unique, so it rejects a repeated call, and the first product
+//! is found.
 //!
-//! Source: WooCommerce REST API documentation, "Authentication over HTTPS" (Basic), "Products", "System status". Over plain
-//! http it would want OAuth 1.0a signatures: http is for networks that the operator allowed alone.
+//! Source: WooCommerce REST API documentation, "Authentication over HTTPS" (Basic), "Products", "System status". Over
+//! plain http it would require OAuth 1.0a signatures; http is accepted only for networks that the operator allowed.
 
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ impl Woocommerce {
         self.rest(secrets, secrets.need("api_root")?.expose_secret().to_owned())
     }
 
-    /// The product of an earlier call. Stores search SKUs by their beginning, so the whole is compared.
+    /// Looks up the product of an earlier call. Stores match SKUs by prefix, so the whole SKU is compared.
     async fn look_up(&self, rest: &Rest<'_>, sku: &str) -> Result<Option<Published>, CallError> {
         let query = [("sku", sku)];
         let found: Vec<Product> =
@@ -68,7 +69,7 @@ impl Connector for Woocommerce {
         let refused = |error| connect_error(error, Some("store_url"));
         let typed = credentials.need("store_url").map_err(refused)?;
         let store = address::typed(self.addresses.as_ref(), "store_url", typed.expose_secret()).await?;
-        // The second is for stores without pretty links.
+        // The second root is for stores without pretty permalinks.
         for root in [format!("{store}/wp-json/"), format!("{store}/?rest_route=/")] {
             let rest = self.rest(credentials, root).map_err(refused)?;
             match status(&rest).await {
@@ -117,7 +118,7 @@ impl Connector for Woocommerce {
             rest.call(Effect::Publishes, Method::POST, "wc/v3/products", &[], Body::Json(&body)).await;
         match created {
             Ok(product) => Ok(product.published()),
-            // The SKU is nobody else's: an earlier call of ours got through.
+            // The SKU is unique to this target, so an earlier call of ours succeeded.
             Err(failed) if failed.code == "product_invalid_sku" => self.look_up(&rest, sku).await?.ok_or(failed.error),
             Err(failed) => Err(failed.error),
         }
@@ -130,15 +131,15 @@ impl Connector for Woocommerce {
     }
 }
 
-/// Asks for what only a key of a shop manager may see.
+/// Requests data that only a shop manager's key may read.
 async fn status(rest: &Rest<'_>) -> Result<(), Failed> {
-    // Of the long answer nothing is needed; `_fields` keeps it short where the store knows it.
+    // The response is long and not needed; `_fields` shortens it if the store supports that.
     let query = [("_fields", "environment.home_url")];
     let _: Value = rest.call(Effect::Harmless, Method::GET, "wc/v3/system_status", &query, Body::None).await?;
     Ok(())
 }
 
-/// The product. A post without words is named by its first picture.
+/// Builds the product. A post without text is named after its first picture.
 fn product(post: &Outgoing, sku: &str) -> Value {
     let parts = html::split(&post.text);
     let first = post.images.first();

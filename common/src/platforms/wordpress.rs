@@ -1,10 +1,10 @@
-//! WordPress, by its REST API with an application password: a text becomes a post of the site.
+//! WordPress, via its REST API with an application password: a text becomes a post of the site.
 //!
-//! The post's slug is its marker: unguessable, stored first, looked up before every further try, because WordPress makes
-//! `-2` of a slug that is taken and publishes twice without a word.
+//! The post's slug is its marker: unguessable, stored first and looked up before every retry, because WordPress appends
+//! `-2` to a slug that is taken and silently publishes a duplicate.
 //!
-//! Sources: REST API handbook, "Discovery", "Posts", "Media", "Users"; `WP_REST_Posts_Controller` for what a status filter
-//! needs. A public GET answers 200 whatever the credentials, so these are checked at `/users/me` alone.
+//! Sources: REST API handbook, "Discovery", "Posts", "Media", "Users"; `WP_REST_Posts_Controller` for the permissions
+//! of a status filter. A public GET returns 200 whatever the credentials, so only `/users/me` is used to check them.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
 
-/// How many redirects from the typed address are followed to the site's own (`http://` to `https://`, to `www.`).
+/// The maximum number of redirects followed from the typed address (`http://` to `https://`, to `www.`).
 const MOST_REDIRECTS: usize = 4;
 
-/// The statuses in which a post of ours can be found again.
+/// The statuses to search when looking up a post of ours.
 const ANY_STATUS: &str = "publish,future,draft,pending,private";
 
 pub(super) struct Wordpress {
@@ -54,7 +54,7 @@ impl Wordpress {
         })
     }
 
-    /// The places where the site's REST API may be: what its front page says, else the two that WordPress uses.
+    /// Returns the possible roots of the site's REST API: the one linked by its front page, else the two defaults.
     async fn roots(&self, site: &str) -> Result<Vec<String>, ConnectError> {
         let mut page = format!("{site}/");
         for _ in 0..MOST_REDIRECTS {
@@ -80,12 +80,12 @@ impl Wordpress {
         password: &SecretString,
     ) -> Result<(String, Me), ConnectError> {
         for root in roots {
-            // The page may lead to another host: no credentials go where the typed address could not have led.
+            // The page may link to another host: send no credentials to an address that could not have been typed.
             address::typed(self.addresses.as_ref(), "site_url", &root).await?;
             let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password: password.clone() };
             match me(&rest).await {
                 Ok(me) => return Ok((rest.root, me)),
-                // No REST API here: no such page, a page elsewhere, or a page in place of JSON.
+                // Not a REST API: 404, a redirect, or a page instead of JSON.
                 Err(failed) if failed.status.is_some_and(|s| s == 404 || (300..400).contains(&s)) => {}
                 Err(failed) if failed.status.is_none() && is_unreadable(&failed.error) => {}
                 Err(failed) => return Err(connect_error(failed.error, Some("site_url"))),
@@ -94,13 +94,13 @@ impl Wordpress {
         Err(ConnectError::Refused("No WordPress REST API was found at this address.".to_owned()))
     }
 
-    /// The post of an earlier call.
+    /// Looks up the post of an earlier call.
     async fn look_up(&self, rest: &Rest<'_>, slug: &str) -> Result<Option<Published>, CallError> {
         let query = [("slug", slug), ("status", ANY_STATUS), ("_fields", "id,link,slug")];
         let found: Result<Vec<Post>, Failed> =
             rest.call(Effect::Harmless, Method::GET, "wp/v2/posts", &query, Body::None).await;
         let found = found.map_err(|failed| match failed.code.as_str() {
-            // The status filter is for those who may edit posts: the site took us for a visitor.
+            // Only users who may edit posts may filter by status: the site treated us as a visitor.
             "rest_invalid_param" | "rest_forbidden_status" => CallError::Reauth(
                 Failure::of(
                     Category::AuthExpired,
@@ -113,15 +113,15 @@ impl Wordpress {
         Ok(found.into_iter().find(|post| post.slug == slug).map(Post::published))
     }
 
-    /// The picture of an earlier try that died before it could tell.
+    /// Looks up the picture of an earlier attempt that crashed before its result was stored.
     async fn look_up_media(&self, rest: &Rest<'_>, name: &str) -> Result<Option<Media>, CallError> {
         let query = [("slug", name), ("_fields", "id,source_url,slug")];
         let found: Vec<Media> = rest.call(Effect::Harmless, Method::GET, "wp/v2/media", &query, Body::None).await?;
         Ok(found.into_iter().find(|media| media.slug == name))
     }
 
-    /// What the site has of the post's pictures. Those of an earlier try are looked up: WordPress makes a post without a
-    /// picture of one that was deleted meanwhile, and says nothing.
+    /// Returns the site's media for the post's pictures. Checks that uploads of earlier attempts still exist: WordPress
+    /// silently creates a post without a picture that was deleted meanwhile.
     async fn media_of(&self, rest: &Rest<'_>, post: &Outgoing) -> Result<Vec<Media>, CallError> {
         let media: Vec<Media> = post.images.iter().map(Media::of).collect::<Result<_, _>>()?;
         let earlier: Vec<i64> =
@@ -132,7 +132,7 @@ impl Wordpress {
         let include = earlier.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id")];
         let found: Vec<Known> = rest.call(Effect::Harmless, Method::GET, "wp/v2/media", &query, Body::None).await?;
-        match earlier.iter().all(|id| found.iter().any(|known| known.id == *id)) {
+        match earlier.iter().all(|id| found.iter().any(|item| item.id == *id)) {
             true => Ok(media),
             false => Err(CallError::UploadsGone(Failure::of(
                 Category::Media,
@@ -142,7 +142,7 @@ impl Wordpress {
     }
 }
 
-/// Gives a picture its alt text.
+/// Sets the alt text of a picture.
 async fn describe(rest: &Rest<'_>, media: &Media, image: &Image) -> Result<(), CallError> {
     let (path, body) = (format!("wp/v2/media/{}", media.id), json!({ "alt_text": alt_of(image) }));
     let _: Value = rest.call(Effect::Harmless, Method::POST, &path, &[], Body::Json(&body)).await?;
@@ -179,7 +179,7 @@ impl Connector for Wordpress {
         }
         let site = site_of(&root);
         let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password };
-        // The site's title is a courtesy: without it the host serves.
+        // The site's title is optional: without it the host is used.
         let query = [("_fields", "name")];
         let index: Option<Index> = rest.call(Effect::Harmless, Method::GET, "", &query, Body::None).await.ok();
         let name = index.and_then(|index| index.name).filter(|name| !name.trim().is_empty());
@@ -216,17 +216,17 @@ impl Connector for Wordpress {
         Pictures::Uploaded
     }
 
-    /// Under a name made of the slug, by which a further try finds it; then it is given its alt text.
+    /// Uploads under a name derived from the slug, by which a retry finds it; then sets the alt text.
     async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
         let rest = self.rest(&account.secrets)?;
         let name = format!("{}-{}", marked(&post.marker, "slug")?, image.id);
-        let there = if post.again { self.look_up_media(&rest, &name).await? } else { None };
-        let media = match there {
+        let existing = if post.again { self.look_up_media(&rest, &name).await? } else { None };
+        let media = match existing {
             Some(media) => media,
             None => {
                 let filename = format!("{name}.{}", extension(&image.mime_type));
                 let file = Body::File { bytes: image.bytes.clone(), mime_type: &image.mime_type, filename: &filename };
-                // No post shows it yet, so sending it twice harms nobody.
+                // No post shows it yet, so sending it twice does no harm.
                 rest.call(Effect::Harmless, Method::POST, "wp/v2/media", &[], file).await?
             }
         };
@@ -246,7 +246,7 @@ impl Connector for Wordpress {
         }
         let media = self.media_of(&rest, post).await?;
         for (media, image) in media.iter().zip(&post.images) {
-            // It was changed since the upload.
+            // The alt text was changed since the upload.
             if media.alt != alt_of(image) {
                 describe(&rest, media, image).await?;
             }
@@ -268,17 +268,17 @@ async fn me(rest: &Rest<'_>) -> Result<Me, Failed> {
     rest.call(Effect::Harmless, Method::GET, "wp/v2/users/me", &query, Body::None).await
 }
 
-/// The post: the first picture is the featured one, the others a gallery below the text.
+/// Builds the post: the first picture is the featured one, the others form a gallery below the text.
 fn post_body(post: &Outgoing, slug: &str, media: &[Media]) -> Value {
     let parts = html::split(&post.text);
-    // An option `title` leaves the whole text to the content.
-    let wished = post.options.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty());
-    let (title, text) = match wished {
+    // With the option `title`, the whole text becomes the content.
+    let title_option = post.options.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty());
+    let (title, text) = match title_option {
         Some(title) => (title, post.text.as_str()),
         None => (parts.title.as_str(), parts.body.as_str()),
     };
     let mut content = html::paragraphs(text);
-    // WordPress refuses a post with neither title nor content: pictures without words are content themselves.
+    // WordPress rejects a post with neither title nor content: without text, all pictures go into the content.
     let gallery = if content.is_empty() { 0 } else { 1 };
     if media.len() > gallery {
         let figures: String = media.iter().zip(&post.images).skip(gallery).map(|(m, image)| figure(m, image)).collect();
@@ -304,7 +304,7 @@ fn figure(media: &Media, image: &Image) -> String {
     )
 }
 
-/// The root that a page names: `Link: <https://example.com/wp-json/>; rel="https://api.w.org/"`.
+/// Returns the root that a page links: `Link: <https://example.com/wp-json/>; rel="https://api.w.org/"`.
 fn linked_root(headers: &HeaderMap, page: &str) -> Option<String> {
     let page = Url::parse(page).ok()?;
     let values = headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
@@ -313,7 +313,7 @@ fn linked_root(headers: &HeaderMap, page: &str) -> Option<String> {
         parameters.contains("https://api.w.org/").then_some(target)
     })?;
     let mut root = page.join(target).ok()?;
-    // A site behind a proxy may not know that it is reached by https.
+    // A site behind a proxy may not know that it is served over https.
     if page.scheme() == "https" && root.scheme() == "http" && page.host_str() == root.host_str() {
         root.set_scheme("https").ok()?;
     }
@@ -354,7 +354,8 @@ struct Me {
 }
 
 impl Me {
-    /// A site that does not tell (a plugin may hide it) is given the benefit: the post itself will show.
+    /// Returns `true` if the site hides the capabilities (a plugin may do so): publishing then shows whether it is
+    /// allowed.
     fn may_publish(&self) -> bool {
         self.capabilities.is_null() || self.capabilities["publish_posts"] == Value::Bool(true)
     }
@@ -378,7 +379,7 @@ impl Post {
     }
 }
 
-/// A picture as the site tells of it, and as it is kept.
+/// A picture as the site returns it, and as it is stored.
 #[derive(Deserialize)]
 struct Media {
     id: i64,
@@ -386,7 +387,7 @@ struct Media {
     source_url: String,
     #[serde(default)]
     slug: String,
-    /// The alt text that we gave it.
+    /// The alt text that we set.
     #[serde(default)]
     alt: String,
 }

@@ -1,7 +1,7 @@
-//! What `crier` keeps in its data directory: the database, the secret key and the files, all their owner's alone.
+//! The data directory of `crier`: the database, the secret key and the files, accessible only to their owner.
 //!
-//! Each step may be repeated after any failure: what is there is taken, what is missing is made, and nothing half-made stands
-//! in the way.
+//! Each step can be repeated after any failure: existing parts are used, missing ones are created, and partial ones do
+//! no harm.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -26,8 +26,8 @@ fn make(dir: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The key in the data directory, made at the first start. Two first starts at once agree on one: the file appears whole
-/// or not at all, and whoever is second takes the first one's.
+/// Returns the key in the data directory, created at the first start. Concurrent first starts agree on one key: the
+/// file is created atomically, and the loser uses the winner's.
 pub fn secret_keys(dir: &Path) -> Result<Vec<SecretKey>, StartError> {
     make(dir)?;
     let path = key_file(dir);
@@ -48,7 +48,7 @@ pub fn secret_keys(dir: &Path) -> Result<Vec<SecretKey>, StartError> {
     Ok(keys.as_slice().to_vec())
 }
 
-/// How the names of drafts of the key begin.
+/// Prefix of the file names of key drafts.
 const DRAFT: &str = "secret.key.";
 
 enum KeyError {
@@ -62,22 +62,22 @@ impl From<std::io::Error> for KeyError {
     }
 }
 
-/// The draft has a name that no other has, and is gone where it could not become the key. It is on the disk before anything
-/// is sealed with it.
+/// Writes a new key. The draft has a unique name, and is deleted if it cannot become the key. It is synced to disk
+/// before it is used to seal anything.
 fn write_key(dir: &Path, path: &Path) -> Result<(), KeyError> {
     let (_, text) = SecretKey::generate().map_err(|error| KeyError::Random(error.to_string()))?;
     let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(dir)?;
     writeln!(draft, "{}", text.expose_secret())?;
     draft.as_file().sync_all()?;
     match draft.persist_noclobber(path) {
-        // Another first start may have made the key, and removed this draft.
+        // A concurrent first start may have created the key, and deleted this draft.
         Err(failed) if !path.exists() => return Err(failed.error.into()),
         _ => {}
     }
     Ok(File::open(dir)?.sync_all()?)
 }
 
-/// Drafts of starts that were killed. The key is there, so no draft can become one any more.
+/// Deletes drafts of killed starts. The key exists, so they are no longer needed.
 fn remove_drafts(dir: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -91,8 +91,7 @@ fn remove_drafts(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The place of the database's file, and the file itself where it is missing: SQLite gives its log and its index the same
-/// mode.
+/// Creates the database's directory, and its file if missing: SQLite creates its log and index with the same mode.
 pub fn database(path: &Path) -> Result<(), StartError> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         make(dir)?;
@@ -107,7 +106,7 @@ pub fn database(path: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The directory of files, where it is in ours.
+/// Closes the directory of files to other users, if it is inside the data directory.
 pub fn files(config: &Config) {
     if let Storage::Directory(dir) = &config.storage
         && dir.starts_with(&config.data_dir)

@@ -1,4 +1,4 @@
-//! The bell inside one process.
+//! The notifier inside one process.
 
 use std::sync::{Arc, RwLock};
 
@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{CAPACITY, Heard, Transport};
 use crate::domain::job::{Bell, Kind, Ring};
 
-/// A channel for each kind; whoever listens last hears. What is rung while nobody listens is rung again by the dispatcher.
+/// A channel per kind; the last listener receives. Ids without a listener are dropped; the dispatcher notifies again.
 #[derive(Default)]
 pub struct MemoryBell(RwLock<Vec<(Kind, mpsc::Sender<Heard>)>>);
 
@@ -17,7 +17,7 @@ impl Bell for MemoryBell {
         let Ok(listeners) = self.0.read() else { return };
         for ring in rings {
             if let Some((_, sender)) = listeners.iter().find(|(kind, _)| *kind == ring.kind) {
-                // Full: the dispatcher rings again.
+                // Full: the dispatcher notifies again.
                 let _ = sender.try_send(Heard { id: ring.id, place: None });
             }
         }
@@ -26,7 +26,7 @@ impl Bell for MemoryBell {
 
 #[async_trait]
 impl Transport for MemoryBell {
-    /// There is nobody else who could run them: they need no place to be handed over.
+    /// Ignores `_places`: there is no other process that could run the jobs.
     fn listen(&self, kind: Kind, _places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
         let (sender, receiver) = mpsc::channel(CAPACITY);
         if let Ok(mut listeners) = self.0.write() {
@@ -40,7 +40,7 @@ impl Transport for MemoryBell {
         true
     }
 
-    /// A kind that nobody listens to has none.
+    /// A kind without a listener has no room.
     async fn room(&self) -> Option<Vec<(Kind, usize)>> {
         let listeners = self.0.read().ok()?;
         let of = |kind| listeners.iter().find(|(k, _)| *k == kind).map_or(0, |(_, sender)| sender.capacity());

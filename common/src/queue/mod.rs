@@ -1,9 +1,9 @@
-//! The doorbell: it carries the ids of jobs that are ready, and nothing else.
+//! The notifier: it carries the ids of jobs that are ready, and nothing else.
 //!
-//! The record is in the database, so the bell may lose an id, bring it twice or be away altogether: the dispatcher rings
-//! again for what nobody claimed. That makes both transports small: [`memory`] is a channel inside the process, [`redis`]
-//! a list for each kind that workers wait at with a blocking pop. Why no acknowledgements, and not apalis-redis, is in
-//! `docs/jobs.md`.
+//! The jobs are in the database, so the notifier may lose an id, deliver it twice or be unreachable: the dispatcher
+//! notifies again for jobs that were not claimed. That makes both transports small: [`memory`] is a channel inside the
+//! process, [`redis`] a list per kind that workers read with a blocking pop. `docs/jobs.md` explains why there are no
+//! acknowledgements, and why it is not apalis-redis.
 
 use std::sync::Arc;
 
@@ -15,27 +15,27 @@ use crate::domain::job::{Bell, Kind};
 pub mod memory;
 pub mod redis;
 
-/// How many ids of a kind may stand in the bell; what is over that waits in the database.
+/// How many ids of a kind the notifier may hold; further jobs wait in the database.
 pub const CAPACITY: usize = 20_000;
 
-/// An id that was rung, and the place that was kept free for it where others could run it as well; the place is free again
-/// when this is dropped.
+/// A received id, and the place that was reserved for it if other processes could run it as well; dropping it frees the
+/// place.
 #[derive(Debug)]
 pub struct Heard {
     pub id: i64,
     pub place: Option<OwnedSemaphorePermit>,
 }
 
-/// A bell that can be listened to.
+/// A notifier that can be listened to.
 #[async_trait]
 pub trait Transport: Bell {
-    /// The ids of a kind as they are rung. Each id reaches one listener, and is taken from the others only when one of
-    /// `places` is free. Ends when `places` is closed; a lost connection renews itself.
+    /// Returns the ids of a kind as they arrive. Each id reaches one listener, and is taken from the others only when
+    /// one of `places` is free. Ends when `places` is closed; a lost connection is re-established.
     fn listen(&self, kind: Kind, places: Arc<Semaphore>) -> mpsc::Receiver<Heard>;
 
-    /// Whether the bell can be reached now.
+    /// Whether the notifier is reachable now.
     fn is_up(&self) -> bool;
 
-    /// How many more ids of each kind the bell takes; `None` while it cannot be reached.
+    /// Returns how many more ids of each kind the notifier accepts; `None`: it is unreachable.
     async fn room(&self) -> Option<Vec<(Kind, usize)>>;
 }

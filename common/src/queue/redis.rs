@@ -1,9 +1,9 @@
-//! The bell over Redis: a list for each kind.
+//! The notifier over Redis: a list per kind.
 //!
-//! Ringing never waits: ids go to a task that pushes them in one pipeline, and are dropped while Redis is away. A listener
-//! waits with `BLPOP` on a connection of its own, so an id is picked up as soon as it is pushed, and no polling is needed; it
-//! pops no more than it has free places for, so that no worker sits on what another could run.
-//! A connection that breaks or freezes is made anew, with a pause that grows to two seconds.
+//! Notifying never waits: ids go to a task that pushes them in one pipeline, and are dropped while Redis is
+//! unreachable. A listener waits with `BLPOP` on its own connection, so it receives an id as soon as it is pushed,
+//! without polling; it pops no more ids than it has free places, so that no worker keeps what another could run. A
+//! connection that breaks or hangs is re-established, with a backoff that grows to two seconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,15 +21,15 @@ use crate::domain::job::{Bell, Kind, Ring};
 
 const CONNECT: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(2);
-/// How long one blocking pop waits at the server. The client waits a little longer, then takes the server for frozen.
+/// The server's timeout of a blocking pop. The client waits a little longer, then considers the server hung.
 const WAIT: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Ids that wait for the pusher; what is over that is left to the dispatcher.
+/// Ids that wait for the pusher; further ids are left to the dispatcher.
 const BUFFER: usize = 8_192;
-/// How many ids a listener pops at once: enough to share a claim.
+/// How many ids a listener pops at once: enough to batch a claim.
 const POP: usize = 100;
 
-/// The bell over Redis. Its tasks end when `stop` is cancelled.
+/// The notifier over Redis. Its tasks end when `stop` is cancelled.
 pub struct RedisBell {
     client: Client,
     sender: mpsc::Sender<Ring>,
@@ -49,7 +49,7 @@ async fn connect(client: &Client, answer: Duration) -> Result<MultiplexedConnect
 }
 
 impl RedisBell {
-    /// Starts the pusher. Redis need not be there yet. `prefix` is `crier`, but in tests that share a server.
+    /// Starts the pusher. Redis need not be reachable yet. `prefix` is `crier`, except in tests that share a server.
     pub fn start(url: &SecretString, prefix: &str, stop: CancellationToken) -> Result<Self, RedisError> {
         let client = Client::open(url.expose_secret())?;
         let (sender, receiver) = mpsc::channel(BUFFER);
@@ -90,9 +90,9 @@ impl Transport for RedisBell {
     }
 
     async fn room(&self) -> Option<Vec<(Kind, usize)>> {
-        // Asked several times a second: on a connection that is kept as long as it works.
-        let mut kept = self.asking.lock().await;
-        let mut connection = match kept.take() {
+        // Called several times a second, so the connection is reused as long as it works.
+        let mut cached = self.asking.lock().await;
+        let mut connection = match cached.take() {
             Some(connection) => connection,
             None => connect(&self.client, ANSWER).await.ok()?,
         };
@@ -101,12 +101,12 @@ impl Transport for RedisBell {
             pipe.llen(key(&self.prefix, *kind));
         }
         let lengths: Vec<usize> = pipe.query_async(&mut connection).await.ok()?;
-        *kept = Some(connection);
+        *cached = Some(connection);
         Some(Kind::ALL.iter().copied().zip(lengths.into_iter().map(|n| CAPACITY.saturating_sub(n))).collect())
     }
 }
 
-/// Pushes what was rung, and pings when nothing is, so that readiness is known.
+/// Pushes ids to Redis, and pings when there are no ids, so that readiness is known.
 struct Pusher {
     client: Client,
     receiver: mpsc::Receiver<Ring>,
@@ -120,24 +120,24 @@ impl Pusher {
         loop {
             match connect(&self.client, ANSWER).await {
                 Ok(connection) => {
-                    tracing::info!("the queue (Redis) answers");
+                    tracing::info!("connected to the queue (Redis)");
                     self.up.store(true, Ordering::Relaxed);
                     pause = Pause::default();
                     let error = self.push(connection).await;
                     self.up.store(false, Ordering::Relaxed);
                     match error {
                         Some(error) => {
-                            tracing::warn!(%error, "the queue (Redis) does not answer; jobs wait in the database")
+                            tracing::warn!(%error, "the queue (Redis) is unreachable; jobs wait in the database")
                         }
                         None => return,
                     }
                 }
                 Err(error) if pause.is_first() => {
-                    tracing::warn!(%error, "the queue (CRIER_REDIS_URL) cannot be reached yet; jobs wait in the database");
+                    tracing::warn!(%error, "the queue (CRIER_REDIS_URL) is not reachable yet; jobs wait in the database");
                 }
                 Err(_) => {}
             }
-            // What is rung meanwhile is dropped here: the dispatcher rings again once Redis is back.
+            // Ids that arrive meanwhile are dropped: the dispatcher notifies again once Redis is back.
             while self.receiver.try_recv().is_ok() {}
             if self.receiver.is_closed() {
                 return;
@@ -146,7 +146,7 @@ impl Pusher {
         }
     }
 
-    /// Until the connection fails; `None` when the bell was dropped.
+    /// Pushes until the connection fails; returns `None` when the notifier was dropped.
     async fn push(&mut self, mut connection: MultiplexedConnection) -> Option<RedisError> {
         let mut batch = Vec::new();
         loop {
@@ -162,8 +162,8 @@ impl Pusher {
                 let ids: Vec<i64> = batch.iter().filter(|r| r.kind == *kind).map(|r| r.id).collect();
                 if !ids.is_empty() {
                     let key = key(&self.prefix, *kind);
-                    let oldest_kept = isize::try_from(CAPACITY).unwrap_or(isize::MAX) - 1;
-                    pipe.rpush(&key, ids).ignore().ltrim(&key, 0, oldest_kept).ignore();
+                    let last_index = isize::try_from(CAPACITY).unwrap_or(isize::MAX) - 1;
+                    pipe.rpush(&key, ids).ignore().ltrim(&key, 0, last_index).ignore();
                 }
             }
             batch.clear();
@@ -174,7 +174,7 @@ impl Pusher {
     }
 }
 
-/// Hands on ids of one kind until the receiver is gone, or the places are closed.
+/// Forwards ids of one kind until the receiver is dropped or the places are closed.
 struct Listener {
     client: Client,
     key: String,
@@ -189,13 +189,10 @@ impl Listener {
             if let Ok(mut connection) = connect(&self.client, WAIT + ANSWER).await {
                 pause = Pause::default();
                 if let Err(error) = self.pop(connection.clone()).await {
-                    tracing::debug!(%error, key = self.key, "waiting at the queue again");
-                    // Something else stands where the list should be: nothing of the kind would be heard as long as it does.
+                    tracing::debug!(%error, key = self.key, "listening to the queue (Redis) failed; reconnecting");
+                    // The key does not contain a list; until it is deleted, no id of this kind is received.
                     if error.code() == Some("WRONGTYPE") {
-                        tracing::warn!(
-                            key = self.key,
-                            "what is stored in the queue (Redis) is no list, and is deleted"
-                        );
+                        tracing::warn!(key = self.key, "the queue (Redis) key is not a list, and is deleted");
                         let _ = redis::cmd("DEL").arg(&self.key).query_async::<()>(&mut connection).await;
                     }
                 }
@@ -205,7 +202,7 @@ impl Listener {
     }
 
     async fn pop(&self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {
-        // A place first, then the id: what is popped is always handed on.
+        // The place first, then the id, so that a popped id is always handed on.
         while !self.sender.is_closed() {
             let Ok(place) = self.places.clone().acquire_owned().await else { break };
             let mut first = redis::cmd("BLPOP");
@@ -237,14 +234,14 @@ impl Listener {
         connection: &mut MultiplexedConnection,
     ) -> Result<(), RedisError> {
         if self.sender.send(Heard { id, place: Some(place) }).await.is_err() {
-            // This worker has stopped while it waited: back to the others.
+            // This worker stopped while it waited: return the id to the queue for the others.
             return redis::cmd("LPUSH").arg(&self.key).arg(id).query_async(connection).await;
         }
         Ok(())
     }
 }
 
-/// A pause that grows: 50 ms, 100 ms, … 2 s.
+/// A backoff that grows: 50 ms, 100 ms, … 2 s.
 #[derive(Default)]
 struct Pause(u32);
 

@@ -1,7 +1,7 @@
 //! Social accounts: one record for an external account in a workspace, attached to one or several brands.
 //!
-//! The secrets have a version. What a call found out with them ([`expire`], [`renew`], [`end_refresh`]) is written only as long
-//! as the account has them: it may have been connected again, or refreshed, while the call was under way.
+//! The secrets have a version. What a call learned with them ([`expire`], [`renew`], [`end_refresh`]) is written only
+//! while the account still has that version: it may have been reconnected or refreshed during the call.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret, SecretString};
@@ -13,7 +13,7 @@ use crate::domain::account::{AccountError, AccountStatus, DisconnectResult, Soci
 use crate::domain::platform::{AccountKind, Platform};
 use crate::secrets::{Cipher, Place};
 
-/// An account as a connect learned it.
+/// An account as learned by a connect.
 #[derive(Debug)]
 pub struct NewAccount {
     pub platform: Platform,
@@ -38,7 +38,7 @@ fn place(row: &str) -> Place<'_> {
     Place { table: "social_accounts", row, column: "secrets" }
 }
 
-/// Saves what a connect learned: a new record, or new credentials for the one that is there, which becomes active.
+/// Stores the result of a connect: a new record, or new credentials for the existing one, which becomes active.
 pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<SocialAccount> {
     const SQL: &str = "INSERT INTO social_accounts (workspace_id, platform, external_id, name, username, profile_url, avatar_url, kind, status, secrets, token_expires_at, connected_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11) ON CONFLICT (workspace_id, platform, external_id) DO UPDATE SET name = excluded.name, username = excluded.username, profile_url = excluded.profile_url, avatar_url = excluded.avatar_url, kind = excluded.kind, status = 'active', secrets = excluded.secrets, credentials_version = social_accounts.credentials_version + 1, refreshing_until = NULL, token_expires_at = excluded.token_expires_at, last_error = NULL, connected_at = excluded.connected_at, updated_at = excluded.updated_at RETURNING *";
     let row = row_name(workspace_id, new.platform, &new.external_id);
@@ -49,7 +49,7 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
         .bind(new.token_expires_at).bind(now).fetch_one(c))?)
 }
 
-/// Attaches an account to a brand; `false` where it was attached already.
+/// Attaches an account to a brand; `false`: it was already attached.
 pub async fn attach(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<bool> {
     const SQL: &str =
         "INSERT INTO brand_accounts (brand_id, account_id, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
@@ -57,13 +57,13 @@ pub async fn attach(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<bool>
     Ok(execute!(tx, SQL, brand_id, account_id, now)? > 0)
 }
 
-/// How many accounts a brand has.
+/// Returns how many accounts a brand has.
 pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM brand_accounts WHERE brand_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
 }
 
-/// Whether the brand has this external account already (so that connecting it again does not count against the cap).
+/// Whether the brand already has this external account (so that reconnecting it does not count against the cap).
 pub async fn has_external(conn: &mut Conn, brand_id: i64, platform: Platform, external_id: &str) -> Result<bool> {
     const SQL: &str = "SELECT a.id FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 AND a.platform = $2 AND a.external_id = $3";
     let found: Option<i64> =
@@ -90,7 +90,7 @@ pub async fn list(conn: &mut Conn, brand_id: i64, page: PageOf) -> Result<Page<S
     Ok(Page { rows, total: count(conn, brand_id).await? })
 }
 
-/// An account of the brand.
+/// Finds an account of the brand.
 pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Option<SocialAccount>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 AND a.id = $2"
@@ -98,7 +98,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Opt
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(account_id).fetch_optional(c))?)
 }
 
-/// Those of the accounts that are the brand's.
+/// Returns those of the accounts that belong to the brand.
 pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<SocialAccount>> {
     let ids = conn
         .spelt("(SELECT value::bigint FROM json_array_elements_text($2::json))", "(SELECT value FROM json_each($2))");
@@ -109,7 +109,7 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(&list).fetch_all(c))?)
 }
 
-/// An account and its secrets (a JSON object), for a call to the platform.
+/// Returns an account and its secrets (a JSON object), for a call to the platform.
 pub async fn with_secrets(
     conn: &mut Conn,
     cipher: &Cipher,
@@ -131,8 +131,8 @@ pub async fn with_secrets(
     Ok(Some((account, SecretString::from(text))))
 }
 
-/// Takes the account's refresh on a lease of `at_most`, and gives the version of the secrets that it is for; `None` where
-/// another has it. Ended by [`renew`] or [`end_refresh`], and when other secrets are stored.
+/// Takes the lease of the account's refresh for `at_most`, and returns the version of the secrets to be refreshed;
+/// `None`: another process holds it. Ended by [`renew`] or [`end_refresh`], and when other secrets are stored.
 pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> Result<Option<i64>> {
     const SQL: &str = "UPDATE social_accounts
         SET refreshing_until = $2
@@ -142,7 +142,7 @@ pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> 
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(account_id).bind(until).bind(now).fetch_optional(c))?)
 }
 
-/// Gives the refresh up, or back.
+/// Releases the lease of the refresh.
 pub async fn end_refresh(tx: &mut Tx, account_id: i64, version: i64) -> Result<()> {
     const SQL: &str = "UPDATE social_accounts
         SET refreshing_until = NULL
@@ -151,8 +151,8 @@ pub async fn end_refresh(tx: &mut Tx, account_id: i64, version: i64) -> Result<(
     Ok(())
 }
 
-/// Stores new tokens, or that those it has are good; the account is active again. `None`, and nothing, where it is gone or
-/// has other secrets than `account` by now.
+/// Stores new tokens, or confirms the current ones; the account is active again. Returns `None` and writes nothing if
+/// it was deleted or has other secrets than `account` by now.
 pub async fn renew(
     tx: &mut Tx,
     account: &SocialAccount,
@@ -175,7 +175,7 @@ pub async fn renew(
         .fetch_optional(c))?)
 }
 
-/// The platform refuses the secrets of this version. `false`, and nothing, where the account is gone or has others by now.
+/// Marks secrets of this version as refused by the platform; `false`: the account was deleted or has others by now.
 pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, error: &AccountError) -> Result<bool> {
     const SQL: &str = "UPDATE social_accounts
         SET status = $2, last_error = $3, updated_at = $4
@@ -184,7 +184,7 @@ pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, error: &AccountE
     Ok(execute!(tx, SQL, account_id, AccountStatus::Expired, Json(error), now, version)? > 0)
 }
 
-/// Whether the account has other secrets than those of this version, and they are good as far as is known.
+/// Whether the account has newer secrets than this version, and is active.
 pub async fn has_newer(conn: &mut Conn, account_id: i64, version: i64) -> Result<bool> {
     const SQL: &str = "SELECT id FROM social_accounts
         WHERE id = $1 AND credentials_version > $2 AND status = 'active'";
@@ -192,13 +192,13 @@ pub async fn has_newer(conn: &mut Conn, account_id: i64, version: i64) -> Result
     Ok(found.is_some())
 }
 
-/// How many brands have the account.
+/// Returns how many brands have the account.
 pub async fn attachments(conn: &mut Conn, account_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM brand_accounts WHERE account_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
 }
 
-/// Whether the account still belongs to the brand (a post scheduled to one that does not fails at its time).
+/// Whether the account still belongs to the brand (a post that is scheduled to a detached account fails at its time).
 pub async fn is_attached(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT account_id FROM brand_accounts WHERE brand_id = $1 AND account_id = $2";
     let found: Option<i64> =
@@ -206,10 +206,10 @@ pub async fn is_attached(conn: &mut Conn, brand_id: i64, account_id: i64) -> Res
     Ok(found.is_some())
 }
 
-/// Detaches an account from a brand; where that was the last brand, deletes it with its tokens. `None` where the brand
-/// has no such account.
+/// Detaches an account from a brand; if that was the last brand, deletes it with its tokens. `None`: the brand does not
+/// have the account.
 pub async fn disconnect(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<Option<DisconnectResult>> {
-    // Two brands letting go at once must not each think that the other still holds it: the account's row is the queue.
+    // Locks the account's row: two brands that detach at once must not each see the other's attachment.
     execute!(tx, "UPDATE social_accounts SET updated_at = updated_at WHERE id = $1", account_id)?;
     if execute!(tx, "DELETE FROM brand_accounts WHERE brand_id = $1 AND account_id = $2", brand_id, account_id)? == 0 {
         return Ok(None);

@@ -1,13 +1,13 @@
-//! The credits of the AI: taken before the provider is asked, used up with the answer, given back where none comes.
+//! AI credits: reserved before the call to the provider, consumed with its response, given back without one.
 //!
 //! ```text
 //!  reserve ──> reserved ── consume ───> used
 //!                  └────── give_back ─> free again   (at once, or by the scheduler when the lease is over)
 //! ```
 //!
-//! `used` of a month counts both what is reserved and what is used, so that two requests at once never get the same
-//! credits. Every reservation ends once: whoever deletes its row decides how. The month is the workspace's own, in its time
-//! zone, and a part of the key: a new one begins with all its credits.
+//! `used` of a month counts both reserved and consumed credits, so that two concurrent requests never get the same
+//! credits. Every reservation ends once: the transaction that deletes its row decides how. The month is in the
+//! workspace's time zone, and a part of the key: a new one begins with all its credits.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::ai::Operation;
 
-/// How long a request may be at work; three times what it has.
+/// How long a request may hold a reservation: three times its time limit.
 pub const LEASE: TimeDelta = TimeDelta::seconds(60);
 
-/// What is to be taken.
+/// Credits to be reserved.
 #[derive(Debug, Clone, Copy)]
 pub struct Want {
     pub workspace_id: i64,
     pub brand_id: i64,
     pub operation: Operation,
     pub credits: u64,
-    /// What the plan gives a month; `None`: any number.
+    /// The plan's credits per month; `None`: unlimited.
     pub cap: Option<u64>,
 }
 
-/// Takes credits of this month and gives the reservation's id; `None` where too few are left.
+/// Reserves credits of this month and returns the reservation's id; `None`: too few are left.
 pub async fn reserve(tx: &mut Tx, want: &Want) -> Result<Option<i64>> {
     const TAKE: &str = "INSERT INTO ai_usage (workspace_id, month, used) VALUES ($1, $2, $3) ON CONFLICT (workspace_id, month) DO UPDATE SET used = ai_usage.used + excluded.used WHERE ai_usage.used + excluded.used <= $4";
     const MARK: &str = "INSERT INTO ai_reservations (workspace_id, brand_id, month, operation, credits, lease_until) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
@@ -60,7 +60,7 @@ async fn end(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<Option<Ended>> {
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(id).fetch_optional(c))?)
 }
 
-/// The answer is there: the credits are used. `false` where they were given back meanwhile; then nothing is paid.
+/// Consumes the credits when the response is there. `false`: they were given back meanwhile; then nothing is charged.
 pub async fn consume(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
     const SQL: &str = "INSERT INTO ai_brand_usage (workspace_id, month, brand_id, operation, requests, credits) VALUES ($1, $2, $3, $4, 1, $5) ON CONFLICT (workspace_id, month, brand_id, operation) DO UPDATE SET requests = ai_brand_usage.requests + 1, credits = ai_brand_usage.credits + excluded.credits";
     let Some(ended) = end(tx, workspace_id, id).await? else { return Ok(false) };
@@ -68,14 +68,14 @@ pub async fn consume(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
     Ok(true)
 }
 
-/// No answer came; `false` where the reservation had ended already.
+/// Gives the credits back without a response; `false`: the reservation had already ended.
 pub async fn give_back(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
     let ended = end(tx, workspace_id, id).await?;
     free(tx, ended.as_slice()).await?;
     Ok(ended.is_some())
 }
 
-/// Gives back what requests took that are dead, at most `limit` of them; gives how many.
+/// Gives back the credits of requests whose lease ran out, at most `limit` of them; returns how many.
 pub async fn give_back_abandoned(tx: &mut Tx, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
         "DELETE FROM ai_reservations WHERE id IN (SELECT id FROM ai_reservations WHERE lease_until <= $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING workspace_id, brand_id, month, operation, credits",
@@ -87,11 +87,11 @@ pub async fn give_back_abandoned(tx: &mut Tx, limit: i64) -> Result<usize> {
     Ok(ended.len())
 }
 
-/// In the order of their keys, so that two who do this at once do not wait for each other.
+/// Frees credits. Updates rows in key order, which prevents deadlocks.
 async fn free(tx: &mut Tx, ended: &[Ended]) -> Result<()> {
     let mut freed = BTreeMap::<(i64, &str), i64>::new();
-    for one in ended {
-        *freed.entry((one.workspace_id, &one.month)).or_default() += one.credits;
+    for reservation in ended {
+        *freed.entry((reservation.workspace_id, &reservation.month)).or_default() += reservation.credits;
     }
     for ((workspace_id, month), credits) in freed {
         const SQL: &str = "UPDATE ai_usage SET used = used - $3 WHERE workspace_id = $1 AND month = $2";
@@ -100,7 +100,7 @@ async fn free(tx: &mut Tx, ended: &[Ended]) -> Result<()> {
     Ok(())
 }
 
-/// The credits that are used or held this month.
+/// Returns the credits that are consumed or reserved this month.
 pub async fn used(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<i64> {
     const SQL: &str = "SELECT used FROM ai_usage WHERE workspace_id = $1 AND month = $2";
     let month = month(conn, workspace_id, now).await?;
@@ -116,14 +116,14 @@ pub struct BrandUse {
     pub credits: i64,
 }
 
-/// What the brands of a workspace used this month.
+/// Returns what the brands of a workspace used this month.
 pub async fn by_brand(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<Vec<BrandUse>> {
     const SQL: &str = "SELECT brand_id, operation, requests, credits FROM ai_brand_usage WHERE workspace_id = $1 AND month = $2 ORDER BY brand_id, operation";
     let month = month(conn, workspace_id, now).await?;
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(workspace_id).bind(&month).fetch_all(c))?)
 }
 
-/// Which month it is where the workspace is.
+/// Returns the current month in the workspace's time zone.
 async fn month(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<String> {
     const SQL: &str = "SELECT timezone FROM workspaces WHERE id = $1";
     let zone: Option<String> = run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?;

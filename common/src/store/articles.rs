@@ -1,4 +1,4 @@
-//! What stands in feeds. Looked up by the feed, which was looked up by its brand; written while the feed's row is held.
+//! Articles of feeds. Looked up by the feed, which was looked up by its brand; written while the feed's row is locked.
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::domain::feed::{Article, FoundArticle, KEPT, KnownArticle};
 
 const COLUMNS: &str = "id, feed_id, guid, title, url, summary, author, image_url, published_at, created_at, updated_at";
 
-/// Newest first.
+/// Lists articles, newest first.
 pub async fn list(conn: &mut Conn, feed_id: i64) -> Result<Vec<Article>> {
     let sql =
         format!("SELECT {COLUMNS} FROM articles WHERE feed_id = $1 ORDER BY published_at DESC, id DESC LIMIT {KEPT}");
@@ -22,13 +22,13 @@ pub async fn find(conn: &mut Conn, feed_id: i64, article_id: i64) -> Result<Opti
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).bind(article_id).fetch_optional(c))?)
 }
 
-/// All that are stored, in brief.
+/// Returns all stored articles, in brief.
 pub async fn known(conn: &mut Conn, feed_id: i64) -> Result<Vec<KnownArticle>> {
     const SQL: &str = "SELECT id, guid, published_at, digest FROM articles WHERE feed_id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(feed_id).fetch_all(c))?)
 }
 
-/// An article to be written: what was found, when it counts as published, the hash of it.
+/// An article to be written: what was found, its publication time and its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub found: FoundArticle,
@@ -36,7 +36,7 @@ pub struct Row {
     pub digest: String,
 }
 
-/// What a fetch makes of a feed's articles.
+/// The changes that a fetch makes to a feed's articles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// In this order, so that the newest has the highest id.
@@ -59,7 +59,7 @@ fn to_json(id: Option<i64>, row: &Row) -> serde_json::Value {
     })
 }
 
-/// Writes them: a statement for each sort, however many there are.
+/// Writes the changes: one statement per kind of change, however many there are.
 pub async fn write(tx: &mut Tx, feed_id: i64, changes: &Changes) -> Result<()> {
     let now = tx.now;
     if !changes.delete.is_empty() {

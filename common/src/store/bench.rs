@@ -1,5 +1,5 @@
-//! What `crier bench` asks of a database beyond what the service does: a Postgres database of its own, rows in bulk, and how
-//! durable the server is. Nothing of the service calls it.
+//! What `crier bench` needs of a database beyond the service: its own Postgres database, rows in bulk, and the
+//! durability settings of the server. The service itself does not call it.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -13,18 +13,18 @@ use super::db::{Db, execute, run};
 use super::{Conn, Result, StoreError, Tx};
 use crate::domain::job::{Kind, State};
 
-/// A database beside that of the installation, on the same server.
+/// A database beside the installation's, on the same server.
 #[derive(Clone)]
 pub struct OwnDatabase {
-    /// The installation's: only connected to, for `CREATE DATABASE` and `DROP DATABASE`.
+    /// The installation's: only connected to for `CREATE DATABASE` and `DROP DATABASE`.
     server: PgConnectOptions,
     pub name: String,
-    /// With its password.
+    /// Includes the password.
     pub url: String,
 }
 
 impl OwnDatabase {
-    /// Names it; nothing is made yet. `url` is the installation's.
+    /// Chooses the name; nothing is created yet. `url` is the installation's.
     pub fn beside(url: &str) -> Result<Self> {
         let server = PgConnectOptions::from_str(url)?.application_name("crier bench");
         let name = format!("crier_bench_{:016x}", crate::random::u64());
@@ -35,7 +35,7 @@ impl OwnDatabase {
 
     pub async fn make(&self) -> Result<()> {
         self.tell("CREATE DATABASE").await?;
-        // A `dbname` among the address's options goes before its path, and would lead to the installation's tables.
+        // A `dbname` option in the URL overrides its path, and would lead to the installation's tables.
         let mut own = PgConnection::connect(&self.url).await?;
         let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut own).await?;
         own.close().await?;
@@ -45,7 +45,7 @@ impl OwnDatabase {
         Err(StoreError::Decode(format!("the address leads to the database {name}, whatever its path says")))
     }
 
-    /// With everybody who is still connected to it.
+    /// Drops the database, and closes all connections to it.
     pub async fn remove(&self) -> Result<()> {
         self.tell("DROP DATABASE IF EXISTS").await
     }
@@ -53,13 +53,13 @@ impl OwnDatabase {
     async fn tell(&self, what: &str) -> Result<()> {
         let force = if what.starts_with("DROP") { " WITH (FORCE)" } else { "" };
         let mut server = self.server.connect().await?;
-        // The name was made here.
+        // The name was generated here.
         sqlx::raw_sql(AssertSqlSafe(format!("{what} {}{force}", self.name))).execute(&mut server).await?;
         Ok(server.close().await?)
     }
 }
 
-/// Writes jobs of one kind and state, one for each subject, all for the same time and with nobody rung for.
+/// Inserts jobs of one kind and state, one per subject, all for the same time and without a notification.
 pub async fn fill(tx: &mut Tx, kind: Kind, state: State, subjects: Range<i64>, run_at: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "WITH RECURSIVE subjects (id) AS (SELECT CAST($1 AS bigint) UNION ALL SELECT id + 1 FROM subjects WHERE id + 1 < $2) INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at) SELECT $3, id, $4, $5, $6, $7, $7 FROM subjects WHERE id < $2";
     let now = tx.now;
@@ -67,12 +67,12 @@ pub async fn fill(tx: &mut Tx, kind: Kind, state: State, subjects: Range<i64>, r
     Ok(())
 }
 
-/// Leaves a table that was filled as the server's own upkeep would, so that it does not come in the midst of a measurement.
+/// Does the server's own maintenance after a bulk insert, so that it does not run during a measurement.
 pub async fn tidy(db: &Db) -> Result<()> {
     match db {
         Db::Pg(pool) => {
             sqlx::raw_sql("VACUUM (ANALYZE) jobs").execute(pool).await?;
-            // Where the user may.
+            // Works only if the user has the privilege.
             let _ = sqlx::raw_sql("CHECKPOINT").execute(pool).await;
         }
         Db::Sqlite { writer, .. } => {
@@ -82,7 +82,7 @@ pub async fn tidy(db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// The engine with its version, and whether a commit waits for the disk.
+/// Returns the engine with its version, and whether a commit waits for the disk.
 pub async fn engine(conn: &mut Conn) -> Result<(String, String)> {
     let sql = conn.spelt(
         "SELECT 'PostgreSQL ' || current_setting('server_version'), 'fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit')",

@@ -1,7 +1,7 @@
 //! Link-in-bio pages and their links.
 //!
-//! A slug is unique on the installation. Everything that changes a page raises its version; views and clicks do not. The
-//! words of its picture are changed without the page, and so are a part of [`Version`].
+//! A slug is unique on the installation. Every change of a page increments its version; views and clicks do not. The
+//! alt text of its picture changes without the page, and is therefore a part of [`Version`].
 
 use serde_json::json;
 
@@ -14,17 +14,17 @@ use crate::domain::media::Asset;
 const PAGE: &str = "id, brand_id, slug, title, bio, theme, avatar_id, views, version, created_at, updated_at";
 const LINK: &str = "id, page_id, position, title, url, clicks";
 
-/// A page as it comes from a client.
+/// A page as a client sends it.
 #[derive(Clone, Debug)]
 pub struct NewPage<'a> {
     pub title: &'a str,
     pub bio: Option<&'a str>,
     pub theme: Theme,
-    /// One of the brand's pictures, whose row is held ([`super::post_media::hold`]).
+    /// One of the brand's pictures, whose row is locked ([`super::post_media::hold`]).
     pub avatar_id: Option<i64>,
 }
 
-/// A link as it is to be. With the id of one that the page has it is that one, changed.
+/// The desired state of a link. With the id of one of the page's links, that link is changed.
 #[derive(Clone, Debug)]
 pub struct LinkEntry {
     pub id: Option<i64>,
@@ -32,7 +32,7 @@ pub struct LinkEntry {
     pub url: String,
 }
 
-/// Makes a page; `None` where the slug is taken. Of two at once that want one slug, one gets it.
+/// Creates a page; `None`: the slug is taken. Of two concurrent requests for one slug, only one succeeds.
 pub async fn create(tx: &mut Tx, brand_id: i64, slug: &str, page: &NewPage<'_>) -> Result<Option<BioPage>> {
     let sql = format!(
         "INSERT INTO bio_pages (brand_id, slug, title, bio, theme, avatar_id, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (slug) DO NOTHING RETURNING {PAGE}"
@@ -42,19 +42,19 @@ pub async fn create(tx: &mut Tx, brand_id: i64, slug: &str, page: &NewPage<'_>) 
         .bind(page.theme).bind(page.avatar_id).bind(now).fetch_optional(c))?)
 }
 
-/// The brand's pages, newest first.
+/// Lists the brand's pages, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioPage>> {
     let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 ORDER BY id DESC");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
 }
 
-/// How many pages the brand has.
+/// Returns how many pages the brand has.
 pub async fn count_of_brand(conn: &mut Conn, brand_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM bio_pages WHERE brand_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
 }
 
-/// The links of all of the brand's pages, each page's in order.
+/// Returns the links of all of the brand's pages, each page's in order.
 pub async fn links_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioLink>> {
     let sql = format!(
         "SELECT {LINK} FROM bio_links WHERE page_id IN (SELECT id FROM bio_pages WHERE brand_id = $1) ORDER BY page_id DESC, position, id"
@@ -67,28 +67,28 @@ pub async fn find(conn: &mut Conn, brand_id: i64, page_id: i64) -> Result<Option
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page_id).fetch_optional(c))?)
 }
 
-/// The same, holding the page's row.
+/// Finds a page and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<BioPage>> {
     let held = tx.spelt("FOR UPDATE", "");
     let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2 {held}");
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page_id).fetch_optional(c))?)
 }
 
-/// The links of a page, in order.
+/// Returns the links of a page, in order.
 pub async fn links(conn: &mut Conn, page_id: i64) -> Result<Vec<BioLink>> {
     let sql = format!("SELECT {LINK} FROM bio_links WHERE page_id = $1 ORDER BY position, id");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(page_id).fetch_all(c))?)
 }
 
-/// Whether another page has the slug.
-pub async fn is_taken(conn: &mut Conn, slug: &str, but: Option<i64>) -> Result<bool> {
+/// Whether a page other than `except` has the slug.
+pub async fn is_taken(conn: &mut Conn, slug: &str, except: Option<i64>) -> Result<bool> {
     const SQL: &str = "SELECT id FROM bio_pages WHERE slug = $1";
     let found: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(slug).fetch_optional(c))?;
-    Ok(found.is_some_and(|id| Some(id) != but))
+    Ok(found.is_some_and(|id| Some(id) != except))
 }
 
-/// Stores what may change of a page, and that it changed. `false` where another page has got the slug meanwhile; the
-/// transaction is then of no more use.
+/// Stores the mutable fields of a page and increments its version. `false`: another page took the slug meanwhile, and
+/// the transaction can no longer be used.
 pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
     const SQL: &str = "UPDATE bio_pages SET slug = $2, title = $3, bio = $4, theme = $5, avatar_id = $6, version = version + 1, updated_at = $7 WHERE id = $1";
     let now = tx.now;
@@ -100,15 +100,15 @@ pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
     }
 }
 
-/// Makes the links of a page, whose row is held or new, those of the entries, in their order: one that is named stays and
-/// keeps its clicks, one that is not goes.
+/// Replaces the links of a page, whose row is locked or new, by the entries, in their order: a link whose id is given
+/// keeps its clicks, the others are deleted.
 pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Result<()> {
     let kept: Vec<i64> = entries.iter().filter_map(|entry| entry.id).collect();
-    let gone = tx.spelt(
+    let delete = tx.spelt(
         "DELETE FROM bio_links WHERE page_id = $2 AND id NOT IN (SELECT value::bigint FROM json_array_elements_text($1::json))",
         "DELETE FROM bio_links WHERE page_id = $2 AND id NOT IN (SELECT value FROM json_each($1))",
     );
-    execute!(tx, gone, id_list(&kept), page_id)?;
+    execute!(tx, delete, id_list(&kept), page_id)?;
     let rows = |new: bool| {
         let rows = (1..).zip(entries).filter(move |(_, entry): &(i32, _)| entry.id.is_none() == new);
         let rows: Vec<_> = rows.map(|(position, entry)| json!([entry.id, position, entry.title, entry.url])).collect();
@@ -132,14 +132,14 @@ pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Resu
     Ok(())
 }
 
-/// Deletes a page with its links, and gives the slug that is free again; `None` where it was not there.
+/// Deletes a page with its links, and returns the slug, which is free again; `None`: the page did not exist.
 pub async fn delete(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<String>> {
     const SQL: &str = "DELETE FROM bio_pages WHERE brand_id = $1 AND id = $2 RETURNING slug";
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(page_id).fetch_optional(c))?)
 }
 
-/// For visitors, who ask for no brand: a page and its links. The version is that of both, or an older one: the page is read
-/// first, and a change in between is found by the next look.
+/// Returns a page and its links by the slug alone, for visitors. The page is read first, so its version is that of the
+/// links or older; the next version check finds a change in between.
 pub async fn by_slug(conn: &mut Conn, slug: &str) -> Result<Option<(BioPage, Vec<BioLink>)>> {
     let sql = format!("SELECT {PAGE} FROM bio_pages WHERE slug = $1");
     let page: Option<BioPage> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(slug).fetch_optional(c))?;
@@ -152,7 +152,7 @@ pub async fn by_slug(conn: &mut Conn, slug: &str) -> Result<Option<(BioPage, Vec
     }
 }
 
-/// The picture of a page.
+/// Returns the picture of a page.
 pub async fn avatar(conn: &mut Conn, page: &BioPage) -> Result<Option<Asset>> {
     match page.avatar_id {
         Some(id) => super::media::find(conn, page.brand_id, id).await,
@@ -160,18 +160,18 @@ pub async fn avatar(conn: &mut Conn, page: &BioPage) -> Result<Option<Asset>> {
     }
 }
 
-/// Whether a page shows the picture, whose row is held ([`super::media::lock`]).
+/// Whether a page shows the picture, whose row is locked ([`super::media::lock`]).
 pub async fn shows(conn: &mut Conn, media_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT EXISTS (SELECT 1 FROM bio_pages WHERE avatar_id = $1)";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 
-/// What tells one look of a page from the next.
+/// What distinguishes one rendering of a page from the next.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Version {
     pub page_id: i64,
     pub version: i64,
-    /// What its picture shows, in words: that of it which may change.
+    /// The alt text of its picture, the only part of it that can change.
     pub alt_text: Option<String>,
 }
 
@@ -181,16 +181,16 @@ impl Version {
     }
 }
 
-/// Which page has the slug, and how it stands.
+/// Returns the id and the version of the page that has the slug.
 pub async fn version(conn: &mut Conn, slug: &str) -> Result<Option<Version>> {
     const SQL: &str = "SELECT p.id AS page_id, p.version, m.alt_text FROM bio_pages p LEFT JOIN media m ON m.id = p.avatar_id WHERE p.slug = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(slug).fetch_optional(c))?)
 }
 
-/// Adds views of pages and clicks on links, each as an id and a number. What is gone is not counted.
+/// Adds views of pages and clicks on links, each as an id and a number. Skips deleted pages and links.
 ///
-/// The pages' rows are held first, those of the clicked links too, in one order: who counts and who changes a page (and holds
-/// it, [`find_for_update`]) then wait for each other, and never in a circle.
+/// Locks the pages' rows first, including those of the clicked links, in id order: counting and changing a page (which
+/// locks it, [`find_for_update`]) then wait for each other without a deadlock.
 pub async fn count(tx: &mut Tx, views: &[(i64, u64)], clicks: &[(i64, u64)]) -> Result<()> {
     let ids = |counts: &[(i64, u64)]| id_list(&counts.iter().map(|(id, _)| *id).collect::<Vec<_>>());
     if tx.is_postgres() {

@@ -1,11 +1,11 @@
-//! Brands and who is a member of them.
+//! Brands and their members.
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::access::Role;
 use crate::domain::brand::Brand;
 
-/// A brand as it comes from a client.
+/// A brand as a client sends it.
 #[derive(Debug, Clone)]
 pub struct NewBrand<'a> {
     pub name: &'a str,
@@ -14,7 +14,7 @@ pub struct NewBrand<'a> {
     pub timezone: &'a str,
 }
 
-/// Makes a brand with its owner; `None` where the workspace has as many as `cap` already.
+/// Creates a brand with its owner; `None`: the workspace already has `cap` brands.
 pub async fn create(
     tx: &mut Tx,
     workspace_id: i64,
@@ -25,7 +25,7 @@ pub async fn create(
     const SQL: &str = "INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6) RETURNING *";
     let now = tx.now;
     if let Some(cap) = cap {
-        // Two creates at once must not both find room: the workspace's row is the queue they stand in.
+        // Two concurrent creates must not both find room: the lock on the workspace's row serializes them.
         lock_workspace(tx, workspace_id).await?;
         if count(tx, workspace_id).await? >= i64::try_from(cap).unwrap_or(i64::MAX) {
             return Ok(None);
@@ -37,32 +37,32 @@ pub async fn create(
     Ok(Some(made))
 }
 
-/// Holds the workspace's row until the end of the transaction, so that caps are counted one at a time.
+/// Locks the workspace's row until the end of the transaction, so that caps are checked one at a time.
 pub async fn lock_workspace(tx: &mut Tx, workspace_id: i64) -> Result<()> {
     execute!(tx, "UPDATE workspaces SET plan = plan WHERE id = $1", workspace_id)?;
     Ok(())
 }
 
-/// Holds the brand's row until the end of the transaction, so that what a brand may have so many of is counted one at a time.
+/// Locks the brand's row until the end of the transaction, so that the caps per brand are checked one at a time.
 pub async fn hold(tx: &mut Tx, brand_id: i64) -> Result<()> {
     execute!(tx, "UPDATE brands SET name = name WHERE id = $1", brand_id)?;
     Ok(())
 }
 
-/// How many brands a workspace has.
+/// Returns how many brands a workspace has.
 pub async fn count(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM brands WHERE workspace_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_one(c))?)
 }
 
-/// The brands that the user is a member of, newest first.
+/// Lists the brands that the user is a member of, newest first.
 pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Brand>> {
     const SQL: &str =
         "SELECT b.* FROM brands b JOIN brand_members m ON m.brand_id = b.id WHERE m.user_id = $1 ORDER BY b.id DESC";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
 }
 
-/// A brand and the user's role in it; `None` where the user is no member, or there is no such brand.
+/// Returns a brand and the user's role in it; `None`: the user is not a member, or the brand does not exist.
 pub async fn find(conn: &mut Conn, user_id: i64, brand_id: i64) -> Result<Option<(Brand, Role)>> {
     const SQL: &str =
         "SELECT b.*, m.role FROM brands b JOIN brand_members m ON m.brand_id = b.id WHERE m.user_id = $1 AND b.id = $2";
@@ -76,13 +76,13 @@ pub async fn find(conn: &mut Conn, user_id: i64, brand_id: i64) -> Result<Option
     Ok(row.map(|r| (r.brand, r.role)))
 }
 
-/// The workspace of a brand, for the operator's commands.
+/// Returns the workspace of a brand, for the operator's commands.
 pub async fn workspace_of(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>> {
     const SQL: &str = "SELECT workspace_id FROM brands WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_optional(c))?)
 }
 
-/// The workspace of a brand and its plan, for work that no request carries any more.
+/// Returns the workspace of a brand and its plan, for work outside a request.
 pub async fn plan_of(conn: &mut Conn, brand_id: i64) -> Result<Option<(i64, String)>> {
     const SQL: &str = "SELECT w.id, w.plan FROM brands b JOIN workspaces w ON w.id = b.workspace_id WHERE b.id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
@@ -96,7 +96,7 @@ pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) ->
     Ok(())
 }
 
-/// `false` where the user was no member.
+/// Removes a member; `false`: the user was not a member.
 pub async fn remove_member(tx: &mut Tx, brand_id: i64, user_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM brand_members WHERE brand_id = $1 AND user_id = $2", brand_id, user_id)? > 0)
 }

@@ -1,8 +1,8 @@
-//! Publish calls, counted where a platform has a daily cap: no more than so many are begun on an account within any 24
-//! hours, by all workers together.
+//! Publish calls, counted where a platform has a daily cap: no more than that many begin on an account within any 24
+//! hours, over all workers.
 //!
-//! A call counts once it is marked as begun, whatever becomes of it: one that the platform refused, or that was cut before
-//! anything was sent, may have counted there as well. What counts is forgotten a day later.
+//! A call counts once it is marked as begun, whatever its result: a call that the platform refused, or that was
+//! interrupted before anything was sent, may count at the platform as well. The rows are deleted a day later.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -12,11 +12,11 @@ use super::{Result, Tx};
 /// How long a call counts.
 pub const WINDOW: TimeDelta = TimeDelta::hours(24);
 
-/// Counts a call that begins now. Where that would be one too many it counts nothing, and gives when the oldest call that
-/// stands in the way leaves the window.
+/// Counts a call that begins now. If the cap is reached, counts nothing and returns when the call that blocks it leaves
+/// the window.
 ///
-/// Count and mark are one step for all workers: the account's lock is held until the end of the transaction (on SQLite
-/// there is one writer anyway). It is the last lock that a transaction takes, so nobody waits for another in a circle.
+/// Check and insert are atomic across workers: the account's lock is held until the end of the transaction (on SQLite
+/// there is one writer anyway). It is the last lock that a transaction takes, which prevents deadlocks.
 pub async fn begin(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<DateTime<Utc>>> {
     if tx.is_postgres() {
         execute!(tx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", format!("calls:{account_id}"))?;
@@ -30,9 +30,9 @@ pub async fn begin(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<Date
     Ok(full)
 }
 
-/// When a call could begin; `None`: now. Counts nothing.
+/// Returns when a call may begin; `None`: now. Counts nothing.
 pub async fn full_until(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<DateTime<Utc>>> {
-    // The call that has to leave before there is room: with `cap` calls in the window, the oldest of them.
+    // The call that has to leave the window before there is room: with `cap` calls in it, the oldest of them.
     const FULL: &str = "SELECT began_at FROM publish_calls WHERE account_id = $1 AND began_at > $3 ORDER BY began_at DESC LIMIT 1 OFFSET $2";
     let (before, since) = (i64::from(cap) - 1, tx.now - WINDOW);
     let full: Option<DateTime<Utc>> =

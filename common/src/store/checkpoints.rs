@@ -1,9 +1,9 @@
-//! Checkpoints: what SQLite's write-ahead log has is copied into the database file by a connection of its own.
+//! Checkpoints: a separate connection copies SQLite's write-ahead log into the database file.
 //!
-//! By default the transaction whose commit makes the log longer than 1,000 pages does that itself, for 10 to 30 ms, while
-//! all other writers wait for their turn. A passive checkpoint waits for nobody and keeps nobody waiting. While writes never
-//! pause it does not reach the log's end, and the log cannot begin again from its start: so a commit still does it when
-//! the log has [`LONGEST_LOG`] pages, of which few are then left to copy.
+//! By default the transaction whose commit makes the log longer than 1,000 pages does that itself, for 10 to 30 ms,
+//! while all other writers wait. A passive checkpoint neither waits nor blocks. While writes never pause it does not
+//! reach the log's end, and the log cannot restart from its beginning: so a commit still checkpoints when the log has
+//! [`LONGEST_LOG`] pages, of which few are then left to copy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// In pages of 4 KiB. Every connection that writes has this as its `wal_autocheckpoint`.
+/// In pages of 4 KiB; the `wal_autocheckpoint` of every connection that writes.
 pub const LONGEST_LOG: &str = "8000";
-/// Between two checkpoints.
+/// The time between two checkpoints.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Between two checkpoints while so much is written that the log would soon be full.
+/// The time between two checkpoints under heavy writes, which would soon fill the log.
 const BUSY_INTERVAL: Duration = Duration::from_millis(100);
-/// That many pages copied at once are many.
+/// From this many pages per checkpoint on, writes count as heavy.
 const MANY_PAGES: i64 = 1_000;
 
-/// Copies the log of one database. The task that does it ends with the last clone.
+/// Copies the log of one database. Its task ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     pool: SqlitePool,
@@ -36,32 +36,32 @@ impl Checkpoints {
         Self { pool, _ends: Arc::new(ended.drop_guard()) }
     }
 
-    /// Ends them. The last connection that closes folds all of the log into the file.
+    /// Stops the checkpoints. The last connection that closes copies the whole log into the file.
     pub async fn close(&self) {
         self.pool.close().await;
     }
 }
 
 async fn run(pool: SqlitePool) {
-    // Pages of the log that the last checkpoint found copied.
-    let mut done = 0;
+    // Pages of the log that were copied at the last checkpoint.
+    let mut previous = 0;
     let mut pause = INTERVAL;
     loop {
         tokio::time::sleep(pause).await;
         match checkpoint(&pool).await {
             Ok(copied) => {
-                // Less than before: the log began again.
-                let new = if copied < done { copied } else { copied - done };
-                (done, pause) = (copied, if new < MANY_PAGES { INTERVAL } else { BUSY_INTERVAL });
+                // Fewer than before: the log has restarted.
+                let new = if copied < previous { copied } else { copied - previous };
+                (previous, pause) = (copied, if new < MANY_PAGES { INTERVAL } else { BUSY_INTERVAL });
             }
             Err(sqlx::Error::PoolClosed) => return,
-            // A commit does it once the log is long, and tells what is wrong.
-            Err(error) => tracing::debug!(%error, "no checkpoint was made of the write-ahead log"),
+            // A commit checkpoints once the log is long, and reports the error.
+            Err(error) => tracing::debug!(%error, "checkpoint of the write-ahead log failed"),
         }
     }
 }
 
-/// Copies what no reader still needs in the log; gives how many pages of the log are copied now.
+/// Copies what no reader still needs in the log; returns how many pages of the log are copied now.
 async fn checkpoint(pool: &SqlitePool) -> Result<i64, sqlx::Error> {
     let (_busy, _log, copied): (i64, i64, i64) =
         sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)").fetch_one(pool).await?;
@@ -73,11 +73,11 @@ mod tests {
     use super::*;
     use crate::store::db::sqlite_options;
 
-    fn one(options: SqliteConnectOptions) -> SqlitePool {
+    fn pool(options: SqliteConnectOptions) -> SqlitePool {
         SqlitePoolOptions::new().max_connections(1).connect_lazy_with(options)
     }
 
-    /// Writes so many pages in one transaction.
+    /// Writes `pages` pages in one transaction.
     async fn write(writer: &SqlitePool, pages: i64) {
         const SQL: &str = "
             WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < $1)
@@ -89,7 +89,7 @@ mod tests {
     async fn no_commit_copies_the_log_before_it_is_long() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("crier.db");
-        let (writer, beside) = (one(sqlite_options(&path)), one(sqlite_options(&path)));
+        let (writer, beside) = (pool(sqlite_options(&path)), pool(sqlite_options(&path)));
         sqlx::raw_sql("CREATE TABLE pages (page BLOB)").execute(&writer).await.expect("a table");
         checkpoint(&beside).await.expect("copied");
         let size = || std::fs::metadata(&path).expect("the database").len();
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(size(), before, "all of it is in the log");
         assert!(checkpoint(&beside).await.expect("copied") >= 1_500);
         assert!(size() >= before + 1_500 * 4_000);
-        // Nothing is left to copy: the log begins again.
+        // Nothing is left to copy: the log restarts.
         write(&writer, 1).await;
         assert!(checkpoint(&beside).await.expect("copied") < 10);
         let longest: i64 = LONGEST_LOG.parse().expect("a number");

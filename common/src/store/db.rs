@@ -1,8 +1,8 @@
 //! Two engines, one SQL text.
 //!
-//! [`run!`] expands a query once for each engine; the text, its `$1` placeholders and its binds are the same. Postgres has a
-//! pool; SQLite has one writer connection that writers queue for, and several readers beside it (WAL). Whoever opens a
-//! SQLite file a second time in a process does so by [`Db::another`], so that the writers of both take turns.
+//! [`run!`] expands a query once per engine; the text, its `$1` placeholders and its binds are the same. Postgres has a
+//! pool. SQLite has one writer connection, for which writers queue, and several readers (WAL). To open a SQLite file a
+//! second time in one process, use [`Db::another`], so that both writers share the semaphore.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -21,19 +21,19 @@ use super::checkpoints::{Checkpoints, LONGEST_LOG};
 use super::error::StoreError;
 use super::wal::WalSync;
 
-/// How long a request waits for a connection before the database counts as unreachable.
+/// How long to wait for a connection before the database counts as unreachable.
 const ACQUIRE: Duration = Duration::from_secs(5);
 /// How long SQLite waits for another process (a `crier` command) to finish its write.
 const BUSY: Duration = Duration::from_secs(10);
 const SQLITE_READERS: u32 = 4;
-/// Of another thread: one that is in use, and one in its place should that one hang.
+/// Pool size of [`Db::another`]: one connection in use, and a spare in case that one hangs.
 const A_FEW: u32 = 2;
-/// Of each connection to Postgres. All statements are short: one that is merely thought to be long would be compiled first,
-/// for a second. And no transaction waits for anything but the database: one that does nothing for so long is of a process
-/// that sleeps, or of a machine that is gone, and gives back the rows that it holds, well within a lease.
+/// Settings of every Postgres connection. JIT is off: all statements are short, and a wrong estimate would cost a
+/// second of compilation. Transactions wait for nothing but the database, so an idle one belongs to a suspended process
+/// or a lost machine; the timeout releases its row locks well within a lease.
 const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout = '10s'";
 
-/// The database.
+/// The database pools.
 #[derive(Clone, Debug)]
 pub enum Db {
     Pg(PgPool),
@@ -42,15 +42,15 @@ pub enum Db {
         writer: SqlitePool,
         readers: SqlitePool,
         log: WalSync,
-        /// Whose turn it is to write. SQLite itself lets whoever asks at the right moment, and may never come to one who
-        /// waits: the heartbeat's connection beside a writer under full load.
+        /// SQLite's lock is unfair and can starve a waiter, such as the heartbeat's connection beside a writer under
+        /// full load; this semaphore makes writers take turns.
         turn: Arc<Semaphore>,
-        /// Made by the first that opened the file in this process.
+        /// Only in the `Db` that opened the file first in this process.
         checkpoints: Option<Checkpoints>,
     },
 }
 
-/// A connection to read from, or a transaction.
+/// A read connection or a transaction.
 #[derive(Debug)]
 pub enum Conn {
     Pg(PoolConnection<Postgres>),
@@ -65,7 +65,7 @@ pub enum Engine<'c> {
     Sqlite(&'c mut SqliteConnection),
 }
 
-/// Runs one query text on whichever engine the connection is of: `run!(conn, c => sqlx::query(SQL).bind(x).execute(c))`.
+/// Runs one query text on the connection's engine: `run!(conn, c => sqlx::query(SQL).bind(x).execute(c))`.
 macro_rules! run {
     ($conn:expr, $c:ident => $query:expr) => {
         match $crate::store::db::Conn::engine($conn) {
@@ -74,7 +74,7 @@ macro_rules! run {
         }
     };
 }
-/// Runs `INSERT`, `UPDATE` or `DELETE` and gives the number of rows.
+/// Runs `INSERT`, `UPDATE` or `DELETE` and returns the number of rows.
 macro_rules! execute {
     ($conn:expr, $sql:expr $(, $bind:expr)* $(,)?) => {
         match $crate::store::db::Conn::engine($conn) {
@@ -85,7 +85,7 @@ macro_rules! execute {
 }
 pub(crate) use {execute, run};
 
-/// A time as both engines take it from inside a JSON text; on SQLite, where times are texts, in the form that a bound one has.
+/// Formats a time for use inside a JSON text. SQLite stores times as text, so the format is that of a bound time.
 pub(crate) fn time_text(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, false)
 }
@@ -104,20 +104,20 @@ impl Conn {
         matches!(self, Self::Pg(_) | Self::PgTx(_))
     }
 
-    /// A piece of SQL that the two engines spell differently. `pg` and `sqlite` take the same binds.
+    /// Returns the SQL for this connection's engine. `pg` and `sqlite` take the same binds.
     pub fn spelt(&self, pg: &'static str, sqlite: &'static str) -> &'static str {
         if self.is_postgres() { pg } else { sqlite }
     }
 }
 
 impl Db {
-    /// A pool on Postgres. Connects when first used, so that services may start in any order.
+    /// Creates a Postgres pool. It connects on first use, so services may start in any order.
     pub fn postgres(url: &str, max_connections: u32) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)?.application_name("crier");
         Ok(Self::Pg(pg_pool(options, max_connections)))
     }
 
-    /// The file at `path`, made where it is missing.
+    /// Opens the SQLite file at `path`, and creates it if it is missing.
     pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
         let mut opened = Self::sqlite_in_turn(path, Arc::new(Semaphore::new(1))).await?;
         if let Self::Sqlite { checkpoints, .. } = &mut opened {
@@ -126,7 +126,7 @@ impl Db {
         Ok(opened)
     }
 
-    /// A few other connections to the same database, for a thread with a runtime of its own.
+    /// Opens a few more connections to the same database, for a thread with its own runtime.
     pub async fn another(&self) -> Result<Self, StoreError> {
         match self {
             Self::Pg(pool) => Ok(Self::Pg(pg_pool((*pool.connect_options()).clone(), A_FEW))),
@@ -145,7 +145,7 @@ impl Db {
         Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, turn, checkpoints: None })
     }
 
-    /// A connection to read from, outside any transaction.
+    /// Returns a read connection, outside any transaction.
     pub async fn read(&self) -> Result<Conn, StoreError> {
         Ok(match self {
             Self::Pg(pool) => Conn::Pg(pool.acquire().await?),
@@ -153,14 +153,14 @@ impl Db {
         })
     }
 
-    /// A transaction that may write. Dropped without a commit, it is rolled back. On SQLite its commit is kept once
+    /// Begins a transaction that may write; a drop without a commit rolls it back. On SQLite its commit is durable once
     /// [`Db::sync`] has returned.
     pub async fn begin(&self) -> Result<Conn, StoreError> {
         self.begin_with("BEGIN").await
     }
 
-    /// A transaction whose commit does not wait for the disk. A power cut (or, on Postgres, a crash of the server) may undo
-    /// it; a later firm commit, on whatever connection, keeps it as well.
+    /// Begins a transaction whose commit does not wait for the disk. A power cut (on Postgres also a server crash) may
+    /// undo it; a later durable commit on any connection makes it durable too.
     pub async fn begin_soft(&self) -> Result<Conn, StoreError> {
         self.begin_with("BEGIN; SET LOCAL synchronous_commit = off").await
     }
@@ -176,7 +176,7 @@ impl Db {
         })
     }
 
-    /// Returns once every commit before is on the disk. On Postgres a firm commit waits for that by itself.
+    /// Returns once every earlier commit is on the disk. A no-op on Postgres, where a durable commit waits by itself.
     pub async fn sync(&self) -> Result<(), StoreError> {
         match self {
             Self::Pg(_) => Ok(()),
@@ -184,12 +184,12 @@ impl Db {
         }
     }
 
-    /// Brings the schema to this version. Safe when several processes do it at once.
+    /// Migrates the schema to this version. Safe when several processes do it at once.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         match self {
             Self::Pg(pool) => sqlx::migrate!("../migrations/postgres").run(pool).await?,
             Self::Sqlite { writer, .. } => {
-                // On Postgres sqlx takes a lock of its own; here it has none.
+                // On Postgres sqlx takes its own lock; on SQLite it has no lock, so this transaction serves as one.
                 let mut tx = writer.begin_with("BEGIN IMMEDIATE").await?;
                 sqlx::migrate!("../migrations/sqlite").run_direct(None, &mut *tx, false).await?;
                 tx.commit().await?;
@@ -199,7 +199,7 @@ impl Db {
         Ok(())
     }
 
-    /// Whether the schema is that of this version (or a later one, made by a newer process beside this one).
+    /// Fails if the schema is older than this version. A later one, from a newer process beside this one, is accepted.
     pub async fn is_current(&self) -> Result<(), StoreError> {
         let newest = match self {
             Self::Pg(_) => sqlx::migrate!("../migrations/postgres"),
@@ -215,7 +215,7 @@ impl Db {
         Ok(())
     }
 
-    /// Whether the database answers and has the schema of this version.
+    /// Fails if the database does not answer or has no `jobs` table.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let mut conn = self.read().await?;
         let _: Option<i64> =
@@ -223,7 +223,7 @@ impl Db {
         Ok(())
     }
 
-    /// Closes all connections; on SQLite this also folds the write-ahead log into the file.
+    /// Closes all connections; on SQLite this also copies the write-ahead log into the file.
     pub async fn close(&self) {
         match self {
             Self::Pg(pool) => pool.close().await,
@@ -242,7 +242,7 @@ fn pg_pool(options: PgConnectOptions, max_connections: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(max_connections)
         .acquire_timeout(ACQUIRE)
-        // A connection that the server dropped is found by its failure; the ping before each use would double the trips.
+        // A dropped connection is found when a query fails; a ping before each use would double the round trips.
         .test_before_acquire(false)
         .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
         .connect_lazy_with(options)
@@ -253,7 +253,7 @@ pub(super) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         .filename(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        // The wait for the disk comes after the commit, shared with others: `Db::sync`.
+        // The wait for the disk follows the commit and is shared with other commits: `Db::sync`.
         .synchronous(SqliteSynchronous::Normal)
         .pragma("wal_autocheckpoint", LONGEST_LOG)
         .busy_timeout(BUSY)
@@ -261,7 +261,7 @@ pub(super) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         .statement_cache_capacity(256)
 }
 
-/// Connections to a file do not age. They stay open, so that they need no descriptor in a moment when none is free.
+/// SQLite connections do not expire. They stay open, so that they need no file descriptor when there is no free one.
 fn sqlite_pool(max_connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(max_connections)
@@ -270,8 +270,8 @@ fn sqlite_pool(max_connections: u32) -> SqlitePoolOptions {
         .test_before_acquire(false)
 }
 
-/// A transaction on the one connection that writes. Where a disk is full, SQLite rolls back by itself; sqlx does not notice,
-/// and takes the connection for one in a transaction for ever: a new one takes its place.
+/// Begins a transaction on the single writer connection. When a disk is full, SQLite rolls back by itself; sqlx does
+/// not notice and considers the connection to be in a transaction forever, so it is replaced.
 async fn begin_write(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
     const BEGIN: &str = "BEGIN IMMEDIATE";
     match writer.begin_with(BEGIN).await {
@@ -283,12 +283,12 @@ async fn begin_write(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>
     }
 }
 
-/// Opens the file. To switch a new one to WAL SQLite needs it alone, and does not wait for that by itself.
+/// Opens the file. Switching a new file to WAL needs exclusive access, for which SQLite itself does not wait.
 async fn open(pool: SqlitePoolOptions, options: &SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
-    let give_up = Instant::now() + BUSY;
+    let deadline = Instant::now() + BUSY;
     loop {
         match pool.clone().connect_with(options.clone()).await {
-            Err(sqlx::Error::Database(e)) if e.code().as_deref() == Some("5") && Instant::now() < give_up => {
+            Err(sqlx::Error::Database(e)) if e.code().as_deref() == Some("5") && Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             opened => return Ok(opened?),

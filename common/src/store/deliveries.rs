@@ -1,4 +1,4 @@
-//! Deliveries of events to endpoints, and every try at them.
+//! Deliveries of events to endpoints, and their attempts.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,20 +16,19 @@ use crate::secrets::Cipher;
 
 const SELECT: &str = "SELECT d.id, d.webhook_id, e.id AS event_id, e.name AS event, d.status, d.response_code, d.attempts, d.max_attempts, d.duration_ms, d.error, d.response_body, e.payload, d.next_attempt_at, d.last_attempt_at, d.created_at, d.updated_at FROM webhook_deliveries d JOIN events e ON e.id = d.event_id";
 
-/// What narrows a list; `None` does not.
+/// Filters a list; `None` matches everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Filter {
     pub status: Option<DeliveryStatus>,
     pub event: Option<EventName>,
 }
 
-/// An endpoint's deliveries, newest first. The caller has checked whose endpoint it is.
+/// Lists an endpoint's deliveries, newest first. The caller has checked who owns the endpoint.
 ///
-/// No index knows the status or the event: an endpoint's deliveries are gone through, newest first. An index on the status
-/// would keep Postgres from writing the end of each attempt in its place (HOT), and that is written far more often than
-/// anybody filters.
+/// Status and event are not indexed: an endpoint's deliveries are scanned, newest first. On Postgres an index on the
+/// status would prevent HOT updates at the end of each attempt, which are far more frequent than filtered lists.
 pub async fn list(conn: &mut Conn, webhook_id: i64, filter: Filter, page: PageOf) -> Result<Page<Delivery>> {
-    // A text of its own for each filter rather than `$2 IS NULL OR …`, and a count that looks at events only where it must.
+    // Each filter has its own text instead of `$2 IS NULL OR …`, and the count joins events only where necessary.
     let status = if filter.status.is_some() { "d.status = $2" } else { "$2 = ''" };
     let event = if filter.event.is_some() { "e.name = $3" } else { "$3 = ''" };
     let join = if filter.event.is_some() { "JOIN events e ON e.id = d.event_id" } else { "" };
@@ -50,32 +49,32 @@ pub async fn find(conn: &mut Conn, webhook_id: i64, delivery_id: i64) -> Result<
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(webhook_id).bind(delivery_id).fetch_optional(c))?)
 }
 
-/// For the worker, which knows the delivery alone.
+/// Finds a delivery by its id alone, for the worker.
 pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<Delivery>> {
     let sql = format!("{SELECT} WHERE d.id = $1");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
 }
 
-/// The same, holding the row: a replay and the end of an attempt go one at a time.
+/// Finds a delivery and locks its row: a replay and the end of an attempt must not overlap.
 pub async fn lock(tx: &mut Tx, delivery_id: i64) -> Result<Option<Delivery>> {
     execute!(tx, "UPDATE webhook_deliveries SET updated_at = updated_at WHERE id = $1", delivery_id)?;
     find_any(tx, delivery_id).await
 }
 
-/// One more attempt allowed, now, under the same id; `false` where there is no such delivery.
+/// Allows one more attempt, now, under the same id; `false`: the delivery does not exist.
 pub async fn replay(tx: &mut Tx, delivery_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE webhook_deliveries SET max_attempts = max_attempts + 1, status = CASE WHEN status IN ('succeeded', 'failed') THEN 'pending' ELSE status END, next_attempt_at = $2, updated_at = $2 WHERE id = $1";
     let now = tx.now;
     Ok(execute!(tx, SQL, delivery_id, now)? > 0)
 }
 
-/// Every attempt at a delivery, oldest first.
+/// Returns every attempt at a delivery, oldest first.
 pub async fn tries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<Try>> {
     const SQL: &str = "SELECT number, started_at, duration_ms, outcome, error FROM webhook_attempts WHERE delivery_id = $1 ORDER BY id";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
 }
 
-/// A delivery as it goes out, with what it needs of its endpoint.
+/// A delivery to be sent, with what it needs of its endpoint.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Outgoing {
     pub id: i64,
@@ -93,13 +92,13 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// What it is signed with.
+    /// Opens the signing secret.
     pub fn secret(&self, cipher: &Cipher) -> Result<SecretString> {
         webhooks::open_secret(cipher, self.webhook_id, &self.sealed)
     }
 }
 
-/// Those of the deliveries that are there, in any order.
+/// Returns those of the deliveries that exist, in any order.
 pub async fn outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<Outgoing>> {
     let sql = list_sql!(
         conn,
@@ -110,7 +109,7 @@ pub async fn outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<Outgoing>> {
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?)
 }
 
-/// How many attempts each of the deliveries has, of those that are there; their rows are held, in one order.
+/// Locks those of the deliveries that exist, in id order, and returns the `max_attempts` of each.
 pub async fn hold_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
     let sql = tx.spelt(
         "SELECT id, max_attempts FROM webhook_deliveries WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') ORDER BY id FOR NO KEY UPDATE",
@@ -121,7 +120,7 @@ pub async fn hold_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
     Ok(held.into_iter().collect())
 }
 
-/// How an attempt ended, and where it leaves its delivery.
+/// The result of an attempt, and the state of the delivery after it.
 #[derive(Debug, Clone)]
 pub struct AttemptRow {
     pub delivery_id: i64,
@@ -136,7 +135,7 @@ pub struct AttemptRow {
     pub next_attempt_at: Option<DateTime<Utc>>,
 }
 
-/// The attempts in `$1` as rows of SQL. Named `a`; about the `|| ''` see [`list_sql!`].
+/// The attempts in `$1` as SQL rows, named `a`; for the `|| ''` see [`list_sql!`].
 macro_rules! attempts {
     (pg) => {
         "(SELECT (value ->> 0)::bigint AS delivery_id, (value ->> 1)::integer AS number, (value ->> 2)::timestamptz AS started_at, (value ->> 3)::bigint AS duration_ms, value ->> 4 AS outcome, (value ->> 5)::integer AS response_code, value ->> 6 AS error, value ->> 7 AS response_body, value ->> 8 AS status, (value ->> 9)::timestamptz AS next_attempt_at FROM json_array_elements($1::json) WHERE value ->> 0 = (value ->> 0) || '') a"
@@ -146,8 +145,8 @@ macro_rules! attempts {
     };
 }
 
-/// Records attempts at different deliveries, and where they leave them: in two statements, however many there are. Gives
-/// the deliveries that are still there; of the others nothing is written.
+/// Records attempts at different deliveries, and the deliveries' new states, in two statements however many there are.
+/// Returns the deliveries that still exist; nothing is written for the others.
 pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64>> {
     macro_rules! update {
         ($engine:ident) => {
@@ -192,22 +191,22 @@ fn as_json<'a>(attempts: impl IntoIterator<Item = &'a AttemptRow>) -> String {
     Value::from_iter(attempts.into_iter().map(row)).to_string()
 }
 
-/// No attempt will be made any more, and why (the endpoint is inactive, the job is dead).
-pub async fn give_up(tx: &mut Tx, delivery_id: i64, why: &str) -> Result<()> {
+/// Fails a delivery without a further attempt, with a reason (the endpoint is inactive, the job is dead).
+pub async fn give_up(tx: &mut Tx, delivery_id: i64, reason: &str) -> Result<()> {
     const SQL: &str = "UPDATE webhook_deliveries SET status = 'failed', error = $2, next_attempt_at = NULL, updated_at = $3 WHERE id = $1 AND status IN ('pending', 'retrying')";
     let now = tx.now;
-    execute!(tx, SQL, delivery_id, why, now)?;
+    execute!(tx, SQL, delivery_id, reason, now)?;
     Ok(())
 }
 
-/// Every attempt at a delivery as its owner is shown it, oldest first. The caller has checked whose delivery it is.
+/// Returns every attempt at a delivery as its owner sees it, oldest first. The caller has checked the owner.
 pub async fn attempts(conn: &mut Conn, delivery_id: i64) -> Result<Vec<Attempt>> {
     const SQL: &str = "SELECT id, number, started_at, duration_ms, outcome, response_code, error, response_body FROM webhook_attempts WHERE delivery_id = $1 ORDER BY id";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
 }
 
-/// [`replay`] for all of an endpoint's deliveries that have failed and were made at `since` or later; gives their ids, the
-/// oldest first.
+/// Does a [`replay`] of all of an endpoint's deliveries that have failed and were created at `since` or later; returns
+/// their ids, the oldest first.
 pub async fn recover(tx: &mut Tx, webhook_id: i64, since: DateTime<Utc>) -> Result<Vec<i64>> {
     const SQL: &str = "UPDATE webhook_deliveries SET max_attempts = max_attempts + 1, status = 'pending', next_attempt_at = $3, updated_at = $3 WHERE webhook_id = $1 AND status = 'failed' AND created_at >= $2 RETURNING id";
     let now = tx.now;
@@ -216,8 +215,8 @@ pub async fn recover(tx: &mut Tx, webhook_id: i64, since: DateTime<Utc>) -> Resu
     Ok(ids)
 }
 
-/// How many deliveries of an endpoint did not arrive in the outage that began at `since`, those that still wait among them,
-/// and when the oldest of them was made.
+/// Returns how many deliveries of an endpoint did not arrive in the outage that began at `since`, including pending
+/// ones, and when the oldest of them was created.
 pub async fn undelivered(
     conn: &mut Conn,
     webhook_id: i64,

@@ -1,4 +1,4 @@
-//! What can go wrong in the store. Never told to a client: the API answers 503 or 500 and logs the cause.
+//! Errors of the store. They are never sent to a client: the API responds with 503 or 500 and logs the cause.
 
 use sqlx::migrate::MigrateError;
 
@@ -17,7 +17,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The database cannot be reached or is full: worth trying again, and no fault of the program.
+    /// Whether the database is unreachable or full: worth a retry, and not a bug.
     pub fn is_unavailable(&self) -> bool {
         use sqlx::Error::{Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
         let (Self::Database(error)
@@ -28,9 +28,8 @@ impl StoreError {
         match error {
             Io(_) | PoolTimedOut | PoolClosed | Tls(_) | WorkerCrashed | Protocol(_) => true,
             Database(e) => e.code().is_some_and(|code| {
-                // Postgres: connection trouble, shutting down, out of resources (disk, connections), a transaction that slept
-                // too long. SQLite: busy, locked,
-                // I/O, full, cannot open.
+                // Postgres: connection errors, shutdown, out of resources (disk, connections), idle transaction
+                // timeout. SQLite: busy, locked, I/O, full, cannot open.
                 let code = code.as_ref();
                 code.len() == 5
                     && (code.starts_with("08")
@@ -43,35 +42,35 @@ impl StoreError {
         }
     }
 
-    /// Two transactions stood in each other's way and this one was the victim: the same work, begun again, will do.
+    /// Whether this transaction was the victim of a serialization failure or a deadlock: run it again from the start.
     pub fn is_serialization(&self) -> bool {
         matches!(self, Self::Database(sqlx::Error::Database(e)) if matches!(e.code().as_deref(), Some("40001" | "40P01")))
     }
 
-    /// The same again, a little later, may well succeed.
+    /// Whether a retry a little later may succeed.
     pub fn is_passing(&self) -> bool {
         self.is_unavailable() || self.is_serialization()
     }
 
-    /// The database takes this value in no circumstances (a NUL in a text, a value of no such type, a text too long for its
-    /// index, an empty column that must not be): the same again is refused again.
+    /// Whether the database can never accept this value (a NUL in a text, a wrong type, a text too long for its index,
+    /// NULL in a `NOT NULL` column): a retry is rejected again.
     pub fn is_rejected(&self) -> bool {
         match self {
             Self::Database(sqlx::Error::Encode(_)) => true,
             Self::Database(sqlx::Error::Database(e)) => e.code().is_some_and(|code| {
                 let code = code.as_ref();
                 if code.len() == 5 {
-                    // Postgres: data exceptions, limits of the program, `NOT NULL`, `CHECK`.
+                    // Postgres: data exceptions, program limits, `NOT NULL`, `CHECK`.
                     return code.starts_with("22") || code.starts_with("54") || matches!(code, "23502" | "23514");
                 }
-                // SQLite: too big, mismatch; of the constraints `CHECK`, `NOT NULL` and the type of a strict table.
+                // SQLite: too big, mismatch; the constraints `CHECK`, `NOT NULL` and the types of a strict table.
                 matches!(code.parse::<u32>(), Ok(18 | 20 | 275 | 1_299 | 3_091))
             }),
             _ => false,
         }
     }
 
-    /// A row that must be unique is there already.
+    /// Whether a unique constraint was violated.
     pub fn is_unique_violation(&self) -> bool {
         matches!(self, Self::Database(sqlx::Error::Database(e)) if e.is_unique_violation())
     }

@@ -1,4 +1,4 @@
-//! Events and their fan-out: one row an event, one delivery and one job for each endpoint that listens.
+//! Events and their fan-out: one row per event, one delivery and one job per subscribed endpoint.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,11 @@ use crate::domain::event::EventName;
 use crate::domain::job::{Kind, Lane, NewJob};
 use crate::domain::webhook::MAX_ATTEMPTS;
 
-/// A delivery and its endpoint.
+/// The ids of a delivery, its endpoint and the endpoint's workspace.
 type Made = (i64, i64, i64);
 
-/// Tells every active endpoint of the brand's members that asked for the event. Part of the transaction that makes it
-/// happen. Gives how many endpoints will hear of it.
+/// Sends the event to every active endpoint of the brand's members that subscribed to it. Runs in the transaction that
+/// causes the event. Returns how many endpoints will receive it.
 pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, trace: Option<&str>) -> Result<usize> {
     let payload = json!({ "event": name, "data": data }).to_string();
     let made = match tx.is_postgres() {
@@ -27,16 +27,16 @@ pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, tra
     Ok(made.len())
 }
 
-/// Sends the sample of an event to one endpoint, whatever that asked for: an event that happened in no brand. The caller
-/// holds the endpoint's row. Gives the delivery's id.
+/// Sends the sample of an event to one endpoint, whatever its subscriptions; the event belongs to no brand. The caller
+/// has locked the endpoint's row. Returns the delivery's id.
 pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: Option<&str>) -> Result<i64> {
     let made = tell(tx, None, name, &name.sample().to_string(), &[webhook_id]).await?;
     enqueue(tx, &made, Lane::AskedOf, trace).await?;
     made.first().map(|(id, ..)| *id).ok_or_else(|| StoreError::Decode("a delivery was not made".into()))
 }
 
-/// Finds the listeners, stores the event and makes the deliveries in one statement, where Postgres can: a round trip costs
-/// more than all of it. It holds the endpoints: one that is deleted meanwhile would take its delivery's footing away.
+/// Finds the listeners, stores the event and creates the deliveries in one statement on Postgres, to save round trips.
+/// Locks the endpoints: the deletion of one meanwhile would break its delivery's foreign key.
 async fn tell_listeners(tx: &mut Tx, brand_id: i64, name: EventName, payload: &str) -> Result<Vec<Made>> {
     const SQL: &str = "WITH listeners AS MATERIALIZED (SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND w.events @> jsonb_build_array($2::text) ORDER BY w.id FOR KEY SHARE OF w), event AS (INSERT INTO events (brand_id, name, payload, created_at) SELECT $1, $2, $3, $4 WHERE EXISTS (SELECT 1 FROM listeners) RETURNING id) INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT listeners.id, event.id, 'pending', $5, $4, $4, $4 FROM listeners, event RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)";
     let now = tx.now;
@@ -45,13 +45,13 @@ async fn tell_listeners(tx: &mut Tx, brand_id: i64, name: EventName, payload: &s
     )
 }
 
-/// The same for SQLite, where nobody deletes meanwhile.
+/// Finds the listeners on SQLite, where no other transaction can delete them meanwhile.
 async fn listeners(tx: &mut Tx, brand_id: i64, name: EventName) -> Result<Vec<i64>> {
     const SQL: &str = "SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND EXISTS (SELECT 1 FROM json_each(w.events) e WHERE e.value = $2) ORDER BY w.id";
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(name).fetch_all(c))?)
 }
 
-/// Stores an event and a delivery for each of the endpoints, where there are any.
+/// Stores an event and a delivery for each of the endpoints, if there are any.
 async fn tell(
     tx: &mut Tx,
     brand_id: Option<i64>,
@@ -78,7 +78,7 @@ async fn enqueue(tx: &mut Tx, made: &[Made], lane: fn(i64) -> Lane, trace: Optio
     let subject = |(id, webhook, workspace): &Made| Subject {
         id: *id,
         lane: lane(*webhook),
-        // What a person asks for waits behind nothing.
+        // A delivery that a person requested does not wait for others.
         workspace_id: matches!(lane(*webhook), Lane::Endpoint(_)).then_some(*workspace),
     };
     let subjects: Vec<_> = made.iter().map(subject).collect();

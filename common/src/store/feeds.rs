@@ -1,4 +1,4 @@
-//! Feeds. Whoever changes one, or writes its articles, holds its row first.
+//! Feeds. Always lock a feed's row before changing it or writing its articles.
 
 use chrono::{DateTime, Utc};
 
@@ -9,17 +9,17 @@ use crate::domain::job::{Kind, NewJob};
 
 const COLUMNS: &str = "id, brand_id, name, named, url, type, status, version, found_url, validator_url, etag, last_modified, failures, last_error, last_fetched_at, next_fetch_at, articles_count, created_at, updated_at";
 
-/// A feed as it comes from a client.
+/// A feed as a client sends it.
 #[derive(Debug)]
 pub struct NewFeed<'a> {
     pub name: &'a str,
-    /// The name is the client's, and not to be replaced by the feed's own.
+    /// The client chose the name; the feed's own title does not replace it.
     pub named: bool,
     pub url: &'a str,
     pub kind: FeedType,
 }
 
-/// The job that fetches a feed now; one host's share a lane.
+/// Returns the job that fetches a feed now; each host is a lane.
 fn fetch_now(tx: &Tx, feed_id: i64, workspace_id: i64, address: &str, trace: Option<&str>) -> NewJob {
     NewJob::new(Kind::FetchFeed, feed_id, tx.now)
         .lane_of_host(host_of(address))
@@ -48,13 +48,13 @@ pub async fn create(tx: &mut Tx, brand_id: i64, new: &NewFeed<'_>, trace: Option
     find(tx, brand_id, id).await?.ok_or_else(|| StoreError::Decode("a feed just made is gone".into()))
 }
 
-/// The brand's feeds, newest first.
+/// Lists the brand's feeds, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<Feed>> {
     let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 ORDER BY id DESC");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
 }
 
-/// How many feeds the brand has.
+/// Returns how many feeds the brand has.
 pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM feeds WHERE brand_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
@@ -65,20 +65,20 @@ pub async fn find(conn: &mut Conn, brand_id: i64, feed_id: i64) -> Result<Option
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
 }
 
-/// The same, holding the row.
+/// Finds a feed and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
     let lock = tx.spelt("FOR UPDATE", "");
     let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2 {lock}");
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
 }
 
-/// For the worker and the operator, who know the feed alone.
+/// Finds a feed by its id alone, for the worker and the operator.
 pub async fn find_any(conn: &mut Conn, feed_id: i64) -> Result<Option<Feed>> {
     let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_optional(c))?)
 }
 
-/// The same, holding the row.
+/// Finds a feed by its id alone and locks its row.
 pub async fn lock(tx: &mut Tx, feed_id: i64) -> Result<Option<Feed>> {
     let lock = tx.spelt("FOR UPDATE", "");
     let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1 {lock}");
@@ -92,14 +92,14 @@ pub async fn rename(tx: &mut Tx, feed_id: i64, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Gives a feed another URL, and fetches it from there. What was known of the old one goes, its articles too. `name`: the
-/// name until the feed tells its own; it is not used where a user gave one.
+/// Changes a feed's URL and fetches it from there. Deletes what was known of the old one, including its articles.
+/// `name`: the name until the feed's own title is known; not used if a user named the feed.
 pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Option<&str>) -> Result<()> {
     const SQL: &str = "UPDATE feeds SET url = $2, name = CASE WHEN named THEN name ELSE $3 END, status = 'pending', version = version + 1, found_url = NULL, validator_url = NULL, etag = NULL, last_modified = NULL, failures = 0, last_error = NULL, last_fetched_at = NULL, next_fetch_at = $4, articles_count = 0, updated_at = $5 WHERE id = $1";
     let (now, next) = (tx.now, tx.now + EVERY);
     execute!(tx, SQL, feed_id, url, name, next, now)?;
     execute!(tx, "DELETE FROM articles WHERE feed_id = $1", feed_id)?;
-    // A fetch that is under way finds another version at its end, and is made again.
+    // A running fetch finds another version when it ends, and is repeated.
     let workspace = workspace_of(tx, feed_id).await?;
     let job = fetch_now(tx, feed_id, workspace, url, trace);
     jobs::hasten(tx, &job).await
@@ -110,8 +110,8 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM feeds WHERE brand_id = $1 AND id = $2", brand_id, feed_id)? > 0)
 }
 
-/// Enqueues a fetch for feeds that are due, the longest due first, at most `limit`; gives how many. They are not due again
-/// for a while, whatever becomes of the jobs: a fetch that ends says when the next is. One that has a job already keeps it.
+/// Enqueues fetches of due feeds, the longest due first, at most `limit`; returns how many. Moves their next fetch
+/// time, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that has a job keeps it.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
         "WITH found AS MATERIALIZED (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING id, coalesce(found_url, url), (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
@@ -127,18 +127,18 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
     Ok(due.len())
 }
 
-/// What a good fetch tells of the feed itself.
+/// The result of a successful fetch.
 #[derive(Debug, Clone, Default)]
 pub struct Fetched {
-    /// `None`: nothing is new.
+    /// `None`: nothing changed.
     pub changed: Option<Changed>,
     pub next_fetch_at: DateTime<Utc>,
 }
 
-/// What the feed's document says of it.
+/// What the fetched document contains about the feed itself.
 #[derive(Debug, Clone)]
 pub struct Changed {
-    /// Its own name for itself.
+    /// Its own title.
     pub title: Option<String>,
     pub kind: FeedType,
     pub found_url: Option<String>,
@@ -148,7 +148,7 @@ pub struct Changed {
     pub articles_count: i64,
 }
 
-/// A good fetch. Whoever calls this holds the row.
+/// Records a successful fetch. The caller has locked the row.
 pub async fn fetched(tx: &mut Tx, feed_id: i64, fetched: &Fetched) -> Result<()> {
     const GOOD: &str = "UPDATE feeds SET status = $2, failures = 0, last_error = NULL, last_fetched_at = $3, next_fetch_at = $4, updated_at = $3 WHERE id = $1";
     const CHANGED: &str = "UPDATE feeds SET name = CASE WHEN named OR $2 = '' THEN name ELSE $2 END, type = $3, found_url = $4, validator_url = $5, etag = $6, last_modified = $7, articles_count = $8 WHERE id = $1";
@@ -171,11 +171,11 @@ pub async fn fetched(tx: &mut Tx, feed_id: i64, fetched: &Fetched) -> Result<()>
     Ok(())
 }
 
-/// A failed fetch: why, in words for the feed's owner. `lost`: where the feed was found it is no more, so that it is looked
-/// for again. Whoever calls this holds the row.
-pub async fn failed(tx: &mut Tx, feed_id: i64, why: &str, lost: bool, next_fetch_at: DateTime<Utc>) -> Result<()> {
+/// Records a failed fetch, with a reason for the feed's owner. `lost`: the feed is no longer at the URL where it was
+/// found, and is searched for again. The caller has locked the row.
+pub async fn failed(tx: &mut Tx, feed_id: i64, reason: &str, lost: bool, next_fetch_at: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "UPDATE feeds SET status = $2, failures = failures + 1, last_error = $3, last_fetched_at = $4, next_fetch_at = $5, found_url = CASE WHEN $6 THEN NULL ELSE found_url END, validator_url = CASE WHEN $6 THEN NULL ELSE validator_url END, updated_at = $4 WHERE id = $1";
     let now = tx.now;
-    execute!(tx, SQL, feed_id, FeedStatus::Failing, why, now, next_fetch_at, lost)?;
+    execute!(tx, SQL, feed_id, FeedStatus::Failing, reason, now, next_fetch_at, lost)?;
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Files: what is in the storage, and how much of it a workspace has.
+//! Files: what is in the storage, and how much of it a workspace uses.
 //!
-//! The row is committed before any byte goes into the storage ([`reserve`]), and is deleted after the last one has gone
-//! ([`forget`]): so a process that dies in between leaves nothing that the sweep does not find. The room is taken with the
-//! row, in one transaction: two uploads at once cannot both have the last of it.
+//! The row is committed before any byte is written to the storage ([`reserve`]), and deleted after the last byte is
+//! deleted ([`forget`]), so the sweep finds everything that a process left behind when it died in between. The row and
+//! the space are taken in one transaction: two concurrent uploads cannot both take the last space.
 
 use chrono::{DateTime, Utc};
 
@@ -11,12 +11,12 @@ use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
 use crate::domain::media::{FileState, ImageType};
 
-/// Bytes that are about to be brought in.
+/// A file that is about to be uploaded.
 #[derive(Debug, Clone)]
 pub struct NewFile {
     pub workspace_id: i64,
     pub brand_id: i64,
-    /// New names, which are used unless the brand has these bytes already.
+    /// New names, used unless the brand already has these bytes.
     pub key: String,
     pub thumbnail_key: String,
     pub sha256: [u8; 32],
@@ -26,7 +26,7 @@ pub struct NewFile {
     pub height: i32,
 }
 
-/// A file that has its row.
+/// A file that has a row.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Reserved {
     pub id: i64,
@@ -35,8 +35,8 @@ pub struct Reserved {
     pub state: FileState,
 }
 
-/// Gives bytes their row and their room of at most `cap` bytes in the workspace; `None` where there is not that much left
-/// (roll back then). Bytes that the brand has already need no more room.
+/// Inserts the row of a file and takes its space, at most `cap` bytes in the workspace; `None`: too little space is
+/// left (roll back then). Bytes that the brand already has need no more space.
 pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Option<Reserved>> {
     const SQL: &str = "INSERT INTO files (workspace_id, brand_id, state, key, thumbnail_key, sha256, mime_type, size_bytes, width, height, takers, touched_at, created_at) VALUES ($1, $2, 'reserved', $3, $4, $5, $6, $7, $8, $9, 1, $10, $10) ON CONFLICT (brand_id, sha256) WHERE state <> 'doomed' DO UPDATE SET takers = files.takers + 1, touched_at = excluded.touched_at RETURNING id, key, thumbnail_key, state";
     let now = tx.now;
@@ -55,45 +55,45 @@ async fn take_room(tx: &mut Tx, workspace_id: i64, bytes: i64, cap: Option<u64>)
     Ok(bytes <= cap && execute!(tx, SQL, workspace_id, bytes, cap)? > 0)
 }
 
-/// How many bytes a workspace has.
+/// Returns how many bytes a workspace uses.
 pub async fn used(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT bytes FROM storage_usage WHERE workspace_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?.unwrap_or(0))
 }
 
-/// What the library holds.
+/// Totals of the library.
 #[derive(Debug, Clone, Copy, sqlx::FromRow)]
 pub struct Held {
     pub reserved: i64,
     pub stored: i64,
     pub doomed: i64,
-    /// Of the reserved and the stored ones.
+    /// Of the reserved and the stored files.
     pub bytes: i64,
 }
 
-/// Counts in indexes alone: most files are stored, so these are what the others leave.
+/// Counts only in indexes: most files are stored, so their number is computed from the others.
 pub async fn held(conn: &mut Conn) -> Result<Held> {
     const SQL: &str = "SELECT reserved, files - reserved - doomed AS stored, doomed, bytes FROM (SELECT (SELECT count(*) FROM files) AS files, (SELECT count(*) FROM files WHERE state = 'reserved') AS reserved, (SELECT count(*) FROM files WHERE state = 'doomed') AS doomed, (SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage) AS bytes) counted";
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_one(c))?)
 }
 
-/// The bytes are all there, and from now on an asset shows them; `false` where the file was given up
-/// meanwhile, or its brand is gone.
+/// Marks a file as stored: all bytes are there, and from now on an asset shows them. `false`: the file was marked for
+/// deletion meanwhile, or its brand was deleted.
 pub async fn keep(tx: &mut Tx, file_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE files SET state = 'stored', touched_at = $2 WHERE id = $1 AND state <> 'doomed' AND brand_id IS NOT NULL";
     let now = tx.now;
     Ok(execute!(tx, SQL, file_id, now)? > 0)
 }
 
-/// Whether the sweep has not taken the file for abandoned. While it has not, it finds whatever was written until now.
+/// Whether the file is not marked for deletion. While it is not, a later sweep finds everything written so far.
 pub async fn is_live(conn: &mut Conn, file_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT count(*) FROM files WHERE id = $1 AND state <> 'doomed'";
     let live: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(file_id).fetch_one(c))?;
     Ok(live > 0)
 }
 
-/// One of those who reserved a file gives it up: it is doomed, unless somebody else is still bringing the same bytes in, or has
-/// kept them. Its bytes may still be on their way into a bucket that was slow to answer: the sweep waits a little ([`doomed`]).
+/// Withdraws one reservation of a file. Marks it for deletion, unless another upload of the same bytes is running or
+/// has completed. Its bytes may still be in transit to a slow bucket: the sweep waits a little ([`doomed`]).
 pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE files SET takers = takers - 1, state = CASE WHEN takers > 1 THEN state ELSE 'doomed' END, touched_at = $2 WHERE id = $1 AND state = 'reserved' RETURNING workspace_id, size_bytes, state";
     let now = tx.now;
@@ -103,10 +103,10 @@ pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
     give_back(tx, &Vec::from_iter(doomed)).await
 }
 
-/// Dooms a file if no asset shows it any more, and gives its room back.
+/// Marks a file for deletion if no asset shows it any more, and releases its space.
 pub async fn doom_unused(tx: &mut Tx, file_id: i64) -> Result<()> {
-    // By itself, and first: whoever keeps the same file at this moment is waited for, and the next statement sees the asset
-    // that they made (one statement would look for assets as they were before the wait).
+    // A separate statement, and first: it waits for a concurrent `keep` of the file, so that the next statement sees
+    // the new asset (a single statement would look for assets in a snapshot from before the wait).
     let lock = tx.spelt("SELECT id FROM files WHERE id = $1 FOR UPDATE", "SELECT id FROM files WHERE id = $1");
     let _: Option<i64> = run!(tx, c => sqlx::query_scalar(lock).bind(file_id).fetch_optional(c))?;
     const SQL: &str = "UPDATE files SET state = 'doomed' WHERE id = $1 AND state <> 'doomed' AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = $1) RETURNING workspace_id, size_bytes";
@@ -114,8 +114,8 @@ pub async fn doom_unused(tx: &mut Tx, file_id: i64) -> Result<()> {
     give_back(tx, &doomed).await
 }
 
-/// Dooms, at most `limit` of each, files whose bytes nobody has brought in since `before`, and those of brands that are no
-/// more. Gives how many. What another holds at the moment is left for the next time.
+/// Marks for deletion, at most `limit` of each, reserved files that were not touched since `before`, and files of
+/// deleted brands. Returns how many. Locked rows are left for the next time.
 pub async fn doom_abandoned(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let late = tx.spelt(
         "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE state = 'reserved' AND touched_at < $1 ORDER BY touched_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING workspace_id, size_bytes",
@@ -132,7 +132,7 @@ pub async fn doom_abandoned(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> R
     Ok(doomed.len())
 }
 
-/// In the order of the workspaces, so that two who do this at once do not wait for each other.
+/// Releases space. Updates workspaces in id order, which prevents deadlocks.
 async fn give_back(tx: &mut Tx, doomed: &[(i64, i64)]) -> Result<()> {
     let mut freed = std::collections::BTreeMap::<i64, i64>::new();
     for (workspace_id, bytes) in doomed {
@@ -144,7 +144,7 @@ async fn give_back(tx: &mut Tx, doomed: &[(i64, i64)]) -> Result<()> {
     Ok(())
 }
 
-/// A file whose bytes are to be taken away.
+/// A file whose bytes are to be deleted.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Doomed {
     pub id: i64,
@@ -152,13 +152,13 @@ pub struct Doomed {
     pub thumbnail_key: String,
 }
 
-/// Those behind an id, in order, that nobody has begun or given up to bring in since `before`.
+/// Returns those after an id, in order, that no upload has reserved or abandoned since `before`.
 pub async fn doomed(conn: &mut Conn, after: i64, before: DateTime<Utc>, limit: i64) -> Result<Vec<Doomed>> {
     const SQL: &str = "SELECT id, key, thumbnail_key FROM files WHERE state = 'doomed' AND id > $1 AND touched_at <= $2 ORDER BY id LIMIT $3";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(after).bind(before).bind(limit).fetch_all(c))?)
 }
 
-/// Their bytes are gone: the rows go as well.
+/// Deletes the rows of files whose bytes are deleted.
 pub async fn forget(tx: &mut Tx, file_ids: &[i64]) -> Result<u64> {
     let sql = list_sql!(tx, "DELETE FROM files WHERE id", "AND state = 'doomed'");
     Ok(execute!(tx, sql, id_list(file_ids))?)

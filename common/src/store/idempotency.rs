@@ -1,9 +1,9 @@
-//! Stored answers, by `Idempotency-Key`.
+//! Stored responses, by `Idempotency-Key`.
 //!
-//! The answer commits in the transaction of the write it answers, so a crash leaves either both or neither. While that
-//! transaction runs, an advisory lock tells others "in progress" on Postgres; on SQLite writers queue, and the second one
-//! finds the answer. An answer that is too large to be kept leaves the ids of the records that it showed. Operations that wait for others (connect, refresh, AI) cannot hold a transaction meanwhile: they hold the
-//! key by a lease instead.
+//! The response commits in the transaction of its write, so a crash leaves either both or neither. While that
+//! transaction runs, an advisory lock makes others see "in progress" on Postgres; on SQLite writers queue, and the
+//! second one finds the response. Of a response that is too large, only the ids of its records are stored. Operations
+//! with external calls (connect, refresh, AI) cannot keep a transaction open: they hold the key by a lease.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -12,12 +12,12 @@ use super::jobs::id_list;
 use super::{Conn, Result, Store, StoreError, Tx};
 use crate::secrets::{Cipher, Place};
 
-/// How long an answer is kept.
+/// How long a response is stored.
 pub const KEPT: TimeDelta = TimeDelta::hours(24);
-/// How long a dead process keeps the key of an operation that waits for others.
+/// How long a dead process keeps the key of an operation with external calls.
 pub const LEASE: TimeDelta = TimeDelta::seconds(30);
 
-/// Whose key, which key, and what the request was.
+/// The owner, the key, and the fingerprint of the request.
 #[derive(Debug, Clone)]
 pub struct Slot {
     pub api_key_id: i64,
@@ -26,7 +26,7 @@ pub struct Slot {
     pub fingerprint: Vec<u8>,
 }
 
-/// A stored answer.
+/// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -34,25 +34,25 @@ pub struct Answer {
     pub body: Body,
 }
 
-/// What is kept of an answer's body.
+/// What is stored of a response's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// All of it, sealed: some answers hold a secret.
+    /// All of it, sealed: some responses contain a secret.
     Whole(Vec<u8>),
-    /// The ids of the records that it showed, as far as the request's path does not name them. It is rendered again.
+    /// The ids of the records that it showed, unless the request's path contains them. The body is rendered again.
     Records(Vec<i64>),
 }
 
-/// What a key stands for.
+/// What is stored under a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing: go on.
+    /// Nothing: continue.
     Fresh,
-    /// The same request was answered before.
+    /// The response to an earlier, identical request.
     Answered(Answer),
-    /// Another request was answered under this key.
+    /// The response to a different request.
     Reused,
-    /// The first one still runs.
+    /// The first request is still running.
     InProgress,
 }
 
@@ -61,7 +61,7 @@ impl Slot {
         format!("{}/{}", self.api_key_id, self.key)
     }
 
-    /// 63 bits for the advisory lock; two keys that collide only wait for each other.
+    /// The id of the advisory lock; two keys that collide only exclude each other.
     fn lock_id(&self) -> i64 {
         use sha2::{Digest, Sha256};
         let digest = Sha256::digest(format!("idempotency/{}", self.row()));
@@ -69,12 +69,12 @@ impl Slot {
     }
 }
 
-/// Says what stands under the key, and takes nothing: one who only looks must not make another's write "in progress".
+/// Returns what is stored under the key, without taking it: a mere look must not make another's write "in progress".
 pub async fn look(store: &Store, slot: &Slot) -> Result<Found> {
     find(&mut store.read().await?, store.cipher(), slot, store.now()).await
 }
 
-/// Whether anything stands under the key, whatever request it was.
+/// Whether anything is stored under the key, for any request.
 pub async fn is_known(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<bool> {
     const SQL: &str = "SELECT count(*)
         FROM idempotency_keys
@@ -83,7 +83,7 @@ pub async fn is_known(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<boo
     Ok(known > 0)
 }
 
-/// Takes the key for this transaction and says what stands under it.
+/// Takes the key for this transaction and returns what is stored under it.
 pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<Found> {
     if tx.is_postgres() {
         const LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
@@ -97,8 +97,8 @@ pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<Found> {
     find(tx, &cipher, slot, now).await
 }
 
-/// The same for one who holds the key by a lease until `mine`: their own hold stands for nothing. Says who took the key over
-/// where the lease ran out meanwhile, and keeps everybody else out until the end of the transaction.
+/// Takes a key that the caller holds by a lease until `mine`; this lease itself counts as nothing. Returns what is
+/// stored if the lease ran out and another request took the key. Excludes all others until the end of the transaction.
 pub async fn retake(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<Found> {
     if tx.is_postgres() {
         let id = slot.lock_id();
@@ -114,7 +114,7 @@ pub async fn retake(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<Fou
     find(tx, &cipher, slot, now).await
 }
 
-/// A row that is over stands for nothing; [`store`] and [`hold`] write over it.
+/// An expired row counts as nothing; [`store`] and [`hold`] overwrite it.
 async fn find(conn: &mut Conn, cipher: &Cipher, slot: &Slot, now: DateTime<Utc>) -> Result<Found> {
     const SQL: &str = "
         SELECT fingerprint, status, location, body, records, lease_until, created_at
@@ -154,7 +154,7 @@ fn place(row: &str) -> Place<'_> {
     Place { table: "idempotency_keys", row, column: "body" }
 }
 
-/// Stores the answer in the transaction of the write.
+/// Stores the response in the transaction of the write.
 pub async fn store(tx: &mut Tx, slot: &Slot, answer: &Answer) -> Result<()> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, records, created_at)
@@ -177,7 +177,7 @@ pub async fn store(tx: &mut Tx, slot: &Slot, answer: &Answer) -> Result<()> {
     Ok(())
 }
 
-/// Holds the key on a lease for an operation that waits for others; gives when that ends.
+/// Holds the key by a lease for an operation with external calls; returns when the lease ends.
 pub async fn hold(tx: &mut Tx, slot: &Slot) -> Result<DateTime<Utc>> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at)
@@ -195,14 +195,14 @@ pub async fn hold(tx: &mut Tx, slot: &Slot) -> Result<DateTime<Utc>> {
     Ok(until)
 }
 
-/// Frees the key, which is held until `mine`: the operation was refused or failed. What others made of it meanwhile stays.
+/// Releases the key, held until `mine`: the operation was refused or failed. The row of another holder stays.
 pub async fn release(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "DELETE FROM idempotency_keys WHERE api_key_id = $1 AND key = $2 AND lease_until = $3";
     execute!(tx, SQL, slot.api_key_id, &slot.key, mine)?;
     Ok(())
 }
 
-/// Deletes answers that are over, at most `limit`; gives how many.
+/// Deletes expired responses, at most `limit`; returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     let sql = tx.spelt(
         "DELETE FROM idempotency_keys WHERE ctid = ANY(ARRAY(SELECT ctid FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT (SELECT $2)))",

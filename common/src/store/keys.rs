@@ -1,4 +1,4 @@
-//! API keys: only a hash is kept.
+//! API keys; only a hash is stored.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret, SecretString};
@@ -14,7 +14,7 @@ pub const KEY_LENGTH: usize = 40;
 /// `last_used_at` is written at most this often.
 const USED_EVERY: TimeDelta = TimeDelta::minutes(1);
 
-/// Who makes a request, and what the key and the plan allow.
+/// The user behind a request, and what the key and the plan allow.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub key_id: i64,
@@ -27,7 +27,7 @@ pub struct Caller {
     pub last_used_at: Option<DateTime<Utc>>,
 }
 
-/// A key as it is listed.
+/// A key as listed.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct KeyRow {
     pub id: i64,
@@ -41,7 +41,7 @@ pub struct KeyRow {
     pub created_at: DateTime<Utc>,
 }
 
-/// The SHA-256 by which a key is found; `None` for what has not the form of a key.
+/// Returns the SHA-256 by which a key is found; `None`: the text does not have the form of a key.
 pub fn hash(key: &str) -> Option<Vec<u8>> {
     let mode = KeyMode::ALL.iter().find(|m| key.starts_with(m.prefix()))?;
     let rest = &key[mode.prefix().len()..];
@@ -49,7 +49,7 @@ pub fn hash(key: &str) -> Option<Vec<u8>> {
     well_formed.then(|| Sha256::digest(key.as_bytes()).to_vec())
 }
 
-/// Makes a key and gives it: this is the only time that it can be seen.
+/// Creates a key and returns it: this is the only time that it can be seen.
 pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
     Ok(create_row(tx, user_id, mode, scopes).await?.1)
 }
@@ -67,15 +67,15 @@ async fn create_row(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -
     Ok((id, SecretString::from(key)))
 }
 
-/// A user is to be shown a first key.
+/// Records that a first key is to be shown to a user.
 pub async fn owe_first(tx: &mut Tx, user_id: i64) -> Result<()> {
     execute!(tx, "INSERT INTO first_key (id, user_id) VALUES (1, $1)", user_id)?;
     Ok(())
 }
 
-/// Makes the first key where it was not shown yet. One that was made before and perhaps never seen goes.
+/// Creates the first key if it was not shown yet. Deletes one that was created earlier and perhaps never seen.
 pub async fn create_first(tx: &mut Tx) -> Result<Option<SecretString>> {
-    // The update holds the row: two that start at once come one after the other.
+    // The update locks the row: two processes that start at once take turns.
     const SQL: &str = "UPDATE first_key SET user_id = user_id RETURNING user_id, key_id";
     let owed: Option<(i64, Option<i64>)> = run!(tx, c => sqlx::query_as(SQL).fetch_optional(c))?;
     let Some((user_id, unseen)) = owed else { return Ok(None) };
@@ -87,13 +87,13 @@ pub async fn create_first(tx: &mut Tx) -> Result<Option<SecretString>> {
     Ok(Some(key))
 }
 
-/// The first key was shown.
+/// Records that the first key was shown.
 pub async fn first_is_shown(tx: &mut Tx) -> Result<()> {
     execute!(tx, "DELETE FROM first_key")?;
     Ok(())
 }
 
-/// The caller behind a key; `None` for a key that is not there (any more).
+/// Returns the caller behind a key; `None`: the key does not exist (any more).
 pub async fn authenticate(conn: &mut Conn, key: &SecretString) -> Result<Option<Caller>> {
     const SQL: &str = "SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name, w.id AS workspace_id, w.plan FROM api_keys k JOIN users u ON u.id = k.user_id JOIN workspaces w ON w.id = u.workspace_id WHERE k.hash = $1";
     #[derive(sqlx::FromRow)]
@@ -140,7 +140,7 @@ pub async fn list(conn: &mut Conn) -> Result<Vec<KeyRow>> {
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
 
-/// `false` where there was no such key.
+/// Deletes a key; `false`: it did not exist.
 pub async fn delete(tx: &mut Tx, key_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM api_keys WHERE id = $1", key_id)? > 0)
 }

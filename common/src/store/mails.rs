@@ -1,12 +1,12 @@
-//! The outbox: mail to be sent, and what became of it. Written in the transaction that gives cause for it; a `send_mail` job
-//! brings it to the mail server.
+//! The outbox: mails and their status. A mail is written in the transaction that causes it; a `send_mail` job passes it
+//! to the mail server.
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 use crate::domain::job::{Kind, Lane, NewJob};
 use crate::domain::mail::Mail;
 
-/// A mail as it is put into the outbox.
+/// A mail to be put into the outbox.
 #[derive(Debug)]
 pub struct NewMail<'a> {
     pub recipient: &'a str,
@@ -15,7 +15,7 @@ pub struct NewMail<'a> {
     pub message_id: &'a str,
 }
 
-/// Stores a mail on behalf of a user, with the job that sends it. It goes with the user.
+/// Stores a mail on behalf of a user, with the job that sends it. It is deleted with the user.
 pub async fn post(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<i64> {
     const SQL: &str = "INSERT INTO mails (user_id, recipient, subject, body_text, message_id, status, created_at) VALUES ($1, $2, $3, $4, $5, 'pending', $6) RETURNING id";
     let now = tx.now;
@@ -26,19 +26,19 @@ pub async fn post(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&s
     Ok(id)
 }
 
-/// For the worker and the operator, who know the mail alone.
+/// Finds a mail by its id alone, for the worker and the operator.
 pub async fn find(conn: &mut Conn, mail_id: i64) -> Result<Option<Mail>> {
     const SQL: &str = "SELECT id, user_id, recipient, subject, body_text, message_id, status, error, created_at, sent_at FROM mails WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(mail_id).fetch_optional(c))?)
 }
 
-/// Holds the row until the end of the transaction.
+/// Locks the row until the end of the transaction.
 pub async fn hold(tx: &mut Tx, mail_id: i64) -> Result<()> {
     execute!(tx, "UPDATE mails SET status = status WHERE id = $1", mail_id)?;
     Ok(())
 }
 
-/// The mail server has taken it.
+/// Records that the mail server accepted the mail.
 pub async fn sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE mails SET status = 'sent', sent_at = $2, error = NULL WHERE id = $1";
     let now = tx.now;
@@ -46,20 +46,20 @@ pub async fn sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// It has to wait, and why.
-pub async fn deferred(tx: &mut Tx, mail_id: i64, why: &str) -> Result<()> {
-    execute!(tx, "UPDATE mails SET error = $2 WHERE id = $1 AND status = 'pending'", mail_id, why)?;
+/// Records why the mail has to wait.
+pub async fn deferred(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
+    execute!(tx, "UPDATE mails SET error = $2 WHERE id = $1 AND status = 'pending'", mail_id, reason)?;
     Ok(())
 }
 
-/// Nobody tries any more, and why.
-pub async fn failed(tx: &mut Tx, mail_id: i64, why: &str) -> Result<()> {
+/// Fails the mail, with a reason.
+pub async fn failed(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
     const SQL: &str = "UPDATE mails SET status = 'failed', error = $2 WHERE id = $1 AND status = 'pending'";
-    execute!(tx, SQL, mail_id, why)?;
+    execute!(tx, SQL, mail_id, reason)?;
     Ok(())
 }
 
-/// A failed mail is to be tried again; `false` where there is none, or none that has failed.
+/// Makes a failed mail pending again; `false`: it does not exist or has not failed.
 pub async fn revive(tx: &mut Tx, mail_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE mails SET status = 'pending', error = NULL WHERE id = $1 AND status = 'failed'";
     Ok(execute!(tx, SQL, mail_id)? > 0)

@@ -7,7 +7,7 @@ use crate::domain::media::{Asset, AssetType};
 
 const SELECT: &str = "SELECT m.id, m.brand_id, m.asset_type, m.filename, m.alt_text, m.source_url, f.key, f.thumbnail_key, f.mime_type, f.size_bytes, f.width, f.height, m.created_at, m.updated_at FROM media m JOIN files f ON f.id = m.file_id";
 
-/// An asset as it is made.
+/// An asset to be created.
 #[derive(Debug, Clone)]
 pub struct NewAsset<'a> {
     pub file_id: i64,
@@ -17,7 +17,7 @@ pub struct NewAsset<'a> {
     pub source_url: Option<&'a str>,
 }
 
-/// Stores an asset; its file is kept already ([`super::files::keep`]).
+/// Stores an asset; its file is already stored ([`super::files::keep`]).
 pub async fn insert(tx: &mut Tx, brand_id: i64, new: &NewAsset<'_>) -> Result<i64> {
     const SQL: &str = "INSERT INTO media (brand_id, file_id, asset_type, filename, alt_text, source_url, search, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) RETURNING id";
     let (now, search) = (tx.now, search_text(new.filename, new.alt_text));
@@ -30,7 +30,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, media_id: i64) -> Result<Optio
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(media_id).fetch_optional(c))?)
 }
 
-/// Those of the assets that are the brand's, in any order.
+/// Returns those of the assets that belong to the brand, in any order.
 pub async fn find_many(conn: &mut Conn, brand_id: i64, media_ids: &[i64]) -> Result<Vec<Asset>> {
     if media_ids.is_empty() {
         return Ok(Vec::new());
@@ -44,11 +44,11 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, media_ids: &[i64]) -> Res
 #[derive(Debug, Clone, Default)]
 pub struct Filter<'a> {
     pub asset_type: Option<AssetType>,
-    /// Stands in the file's name or in the alt text, whatever the case.
+    /// A part of the file's name or of the alt text, case-insensitive.
     pub search: Option<&'a str>,
 }
 
-/// Newest first.
+/// Lists assets, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64, filter: &Filter<'_>, page: PageOf) -> Result<Page<Asset>> {
     let which =
         "WHERE m.brand_id = $1 AND ($2 = '' OR m.asset_type = $2) AND ($3 = '' OR m.search LIKE $3 ESCAPE '\\')";
@@ -63,12 +63,12 @@ pub async fn list(conn: &mut Conn, brand_id: i64, filter: &Filter<'_>, page: Pag
     Ok(Page { rows, total })
 }
 
-/// What a search looks at.
+/// Returns the text that a search matches.
 fn search_text(filename: &str, alt_text: Option<&str>) -> String {
     format!("{filename}\n{}", alt_text.unwrap_or_default()).to_lowercase()
 }
 
-/// `%text%`, its own signs of `LIKE` taken for themselves.
+/// Returns `%text%` with the wildcards of `LIKE` escaped.
 fn pattern(text: &str) -> String {
     let mut out = String::from("%");
     for c in text.to_lowercase().chars() {
@@ -81,7 +81,7 @@ fn pattern(text: &str) -> String {
     out
 }
 
-/// Holds an asset's row until the end of the transaction, and gives its file's id.
+/// Locks an asset's row until the end of the transaction, and returns its file's id.
 pub async fn lock(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<Option<i64>> {
     let sql = tx.spelt(
         "SELECT file_id FROM media WHERE brand_id = $1 AND id = $2 FOR UPDATE",
@@ -90,7 +90,7 @@ pub async fn lock(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<Option<i6
     Ok(run!(tx, c => sqlx::query_scalar(sql).bind(brand_id).bind(media_id).fetch_optional(c))?)
 }
 
-/// Writes what may change of an asset whose row is held: its words and what it is for.
+/// Stores the mutable fields of an asset whose row is locked: its texts and its type.
 pub async fn update(tx: &mut Tx, asset: &Asset) -> Result<()> {
     const SQL: &str = "UPDATE media SET asset_type = $3, filename = $4, alt_text = $5, search = $6, updated_at = $7 WHERE brand_id = $1 AND id = $2";
     let search = search_text(&asset.filename, asset.alt_text.as_deref());
@@ -99,7 +99,7 @@ pub async fn update(tx: &mut Tx, asset: &Asset) -> Result<()> {
     Ok(())
 }
 
-/// Removes an asset whose row is held; its file is looked after by [`super::files::doom_unused`].
+/// Deletes an asset whose row is locked; [`super::files::doom_unused`] takes care of its file.
 pub async fn delete(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<()> {
     execute!(tx, "DELETE FROM media WHERE brand_id = $1 AND id = $2", brand_id, media_id)?;
     Ok(())

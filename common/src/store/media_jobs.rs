@@ -8,7 +8,7 @@ use crate::domain::media::{AssetType, MediaError, MediaJob, MediaJobStatus};
 
 const SELECT: &str = "SELECT j.id, j.brand_id, j.asset_type, j.source_url, j.alt_text, j.status, j.media_id, j.error, j.created_at, j.updated_at FROM media_jobs j";
 
-/// An import as it is asked for.
+/// A requested import.
 #[derive(Clone, Debug)]
 pub struct NewImport<'a> {
     pub asset_type: AssetType,
@@ -16,7 +16,7 @@ pub struct NewImport<'a> {
     pub alt_text: Option<&'a str>,
 }
 
-/// Stores an import that is pending, and gives its id.
+/// Stores a pending import and returns its id.
 pub async fn insert(tx: &mut Tx, brand_id: i64, new: &NewImport<'_>) -> Result<i64> {
     const SQL: &str = "INSERT INTO media_jobs (brand_id, asset_type, source_url, alt_text, status, created_at, updated_at) VALUES ($1, $2, $3, $4, 'pending', $5, $5) RETURNING id";
     let now = tx.now;
@@ -31,14 +31,14 @@ pub async fn find(conn: &mut Conn, brand_id: i64, job_id: i64) -> Result<Option<
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(job_id).fetch_optional(c))?)
 }
 
-/// For the operator, who knows the import alone.
+/// Finds an import by its id alone, for the operator.
 pub async fn find_any(conn: &mut Conn, job_id: i64) -> Result<Option<MediaJob>> {
     let sql = format!("{SELECT} WHERE j.id = $1");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
 }
 
-/// Holds an import's row until the end of the transaction; for its worker, who knows it alone. The brand first, as who
-/// deletes the brand takes that first as well.
+/// Locks an import's row until the end of the transaction; by its id alone, for the worker. Locks the brand first, as
+/// the deletion of a brand does.
 pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
     let rest = tx.spelt(
         "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
@@ -48,8 +48,8 @@ pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
 }
 
-/// The same, as much as is needed to give it up: a row of which the rest cannot be read (a newer version may have written
-/// it) is told of all the same.
+/// Locks an import and loads only what is needed to fail it, so that a row whose other columns cannot be read (a newer
+/// version may have written it) can still fail.
 pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<Bare>> {
     let rest = tx.spelt(
         "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
@@ -59,7 +59,7 @@ pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<Bare>> {
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
 }
 
-/// An import whose row is held.
+/// An import whose row is locked.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Bare {
     pub id: i64,
@@ -75,7 +75,7 @@ impl From<&MediaJob> for Bare {
     }
 }
 
-/// Where an import has come to.
+/// The new state of an import.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
     pub status: MediaJobStatus,
@@ -83,7 +83,7 @@ pub struct Progress<'a> {
     pub error: Option<&'a MediaError>,
 }
 
-/// Moves an import on whose row is held. Whether the status may follow the one before is for the caller to ask
+/// Updates an import whose row is locked. The caller checks that the status may follow the earlier one
 /// ([`MediaJobStatus::to`]).
 pub async fn progress(tx: &mut Tx, import: &Bare, to: &Progress<'_>) -> Result<()> {
     const SQL: &str =
@@ -93,9 +93,9 @@ pub async fn progress(tx: &mut Tx, import: &Bare, to: &Progress<'_>) -> Result<(
     Ok(())
 }
 
-/// Forgets imports that ended until `before`, oldest first; the pictures that they brought stay. Gives how many.
+/// Deletes imports that ended by `before`, oldest first; the imported pictures stay. Returns how many.
 pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
-    // The second look at the status is at the row itself: the operator may have revived it just now.
+    // Checks the status again on the row itself: the operator may have revived the import meanwhile.
     const SQL: &str = "WITH found AS MATERIALIZED (SELECT id FROM media_jobs WHERE status IN ('completed', 'failed') AND updated_at <= $1 ORDER BY updated_at LIMIT (SELECT $2)) DELETE FROM media_jobs WHERE id IN (SELECT id FROM found WHERE id = id + 0) AND status IN ('completed', 'failed')";
     Ok(execute!(tx, SQL, before, limit)?)
 }

@@ -1,11 +1,11 @@
-//! The record: everything that Crier knows, in Postgres or SQLite.
+//! The store: everything that Crier persists, in Postgres or SQLite.
 //!
-//! One file a table. A function takes the connection first and the tenant right after it, so that a query without one
-//! stands out; a look-up answers `Option`. Writes go through a [`Tx`]: rows, the jobs they cause and the stored answer
-//! commit together, and only then is the bell rung.
+//! One file per table. A function takes the connection first and the tenant second, so that a query without a tenant is
+//! easy to spot; a look-up returns `Option`. Writes go through a [`Tx`]: rows, the jobs they cause and the stored
+//! response commit together, and workers are notified only after the commit.
 //!
-//! **To add a table:** the same file in `migrations/postgres` and `migrations/sqlite`, a domain type, `store/<table>.rs`,
-//! and its tests in `tests/store/`, which run on both engines.
+//! **To add a table:** the same file in `migrations/postgres` and `migrations/sqlite`, a domain type,
+//! `store/<table>.rs`, and its tests in `tests/store/`, which run on both engines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -53,7 +53,7 @@ pub use error::StoreError;
 
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// The database with what every write needs: the clock, the cipher and the bell.
+/// The database with what every write needs: the clock, the cipher and the notifier.
 #[derive(Clone)]
 pub struct Store {
     db: Db,
@@ -73,7 +73,7 @@ impl Store {
         Self { db, clock, cipher, bell }
     }
 
-    /// The same with connections of its own, for a thread with a runtime of its own ([`Db::another`]).
+    /// Returns a copy with its own connections, for a thread with its own runtime ([`Db::another`]).
     pub async fn another(&self) -> Result<Self> {
         Ok(Self { db: self.db.another().await?, ..self.clone() })
     }
@@ -98,19 +98,19 @@ impl Store {
         self.clock.now()
     }
 
-    /// A connection to read from.
+    /// Returns a connection for reads.
     pub async fn read(&self) -> Result<Conn> {
         self.db.read().await
     }
 
-    /// The unit of work.
+    /// Begins a transaction, the unit of work.
     pub async fn begin(&self) -> Result<Tx> {
         Ok(self.tx(self.db.begin().await?, true))
     }
 
-    /// A unit of work that does no harm where a power cut undoes it, and so does not wait for the disk: claims, renewed
-    /// leases, bells rung again. What is built on it is committed firmly, and keeps it as well; a claim that was undone is
-    /// made anew, under a worker's name of its own.
+    /// Begins a transaction whose commit does not wait for the disk: claims, lease renewals, repeated notifications. A
+    /// power cut may undo it, which does no harm: a later durable commit that builds on it makes it durable too, and an
+    /// undone claim is repeated under another worker name.
     pub async fn begin_soft(&self) -> Result<Tx> {
         Ok(self.tx(self.db.begin_soft().await?, false))
     }
@@ -130,8 +130,8 @@ impl Store {
     }
 }
 
-/// A transaction that remembers which jobs it made ready, and rings for them once it is committed. Dropped without a
-/// commit, it leaves nothing.
+/// A transaction that collects the jobs it made ready, and notifies workers of them after the commit. A drop without a
+/// commit rolls it back.
 pub struct Tx {
     conn: Conn,
     store: Store,
@@ -141,31 +141,31 @@ pub struct Tx {
     enqueued: Vec<Kind>,
     lanes: Lanes,
     after: Vec<After>,
-    /// The time of the whole unit of work.
+    /// One timestamp for the whole transaction.
     pub now: DateTime<Utc>,
     pub cipher: Cipher,
 }
 
-/// What is done once a transaction is committed.
+/// Runs after a commit.
 type After = Box<dyn FnOnce() + Send + Sync>;
 
-/// What a transaction changed in lanes, to be looked after behind its commit.
+/// Lane changes of a transaction, to be processed after its commit.
 #[derive(Default)]
 pub(in crate::store) struct Lanes {
-    /// Where places came free, and how many.
+    /// Freed places by lane.
     free: BTreeMap<String, i64>,
-    /// Where jobs were set waiting, and how many places the lane's kind has.
+    /// Lanes in which jobs were set waiting, with the lane cap of their kind.
     full: BTreeMap<String, i64>,
-    /// Whose jobs ended, or were set waiting.
+    /// Workspaces whose jobs ended or were set waiting.
     workspaces: BTreeMap<String, Workspace>,
 }
 
-/// What a transaction changed in the share of one workspace.
+/// Changes of a transaction to one workspace's share.
 pub(in crate::store) struct Workspace {
     kind: Kind,
-    /// Jobs were set waiting because it was full.
+    /// Jobs were set waiting because the share was full.
     was_full: bool,
-    /// How many ended, and in which lanes.
+    /// How many of its jobs ended, and in which lanes.
     left: i64,
     lanes: BTreeSet<String>,
 }
@@ -184,24 +184,23 @@ impl DerefMut for Tx {
 }
 
 impl Tx {
-    /// Remembers to ring for a job after the commit.
+    /// Queues a notification for a job, to be sent after the commit.
     pub fn ring_later(&mut self, ring: Ring) {
         self.rings.push(ring);
     }
 
-    /// Does something in this process once the commit has succeeded: forgets what it kept in memory of what was changed. A
-    /// process that dies first, or whose client hangs up in this very moment, does not come to it, and nothing may depend on
-    /// it.
+    /// Runs `work` in this process after a successful commit, for example to drop a cache entry. It does not run if the
+    /// process dies or the client disconnects first, so correctness must not depend on it.
     pub fn after_commit(&mut self, work: impl FnOnce() + Send + Sync + 'static) {
         self.after.push(Box::new(work));
     }
 
-    /// Counts a job once it is committed.
+    /// Counts the job in the metrics after the commit.
     pub(crate) fn count_enqueued(&mut self, kind: Kind) {
         self.enqueued.push(kind);
     }
 
-    /// Remembers that a job left its lane and its workspace's share: what waits for the place is woken at the commit.
+    /// Records that a job left its lane and its workspace's share; waiting jobs are woken after the commit.
     pub fn leave_lanes(&mut self, job: &Claimed) {
         let Some(lane) = &job.lane else { return };
         self.free_places(lane, 1);
@@ -212,7 +211,7 @@ impl Tx {
         }
     }
 
-    /// Remembers that a job was set waiting because enough of its workspace run.
+    /// Records that a job was set waiting because its workspace's share was full.
     pub(in crate::store) fn found_workspace_full(&mut self, name: &str, kind: Kind) {
         self.workspace(name, kind).was_full = true;
     }
@@ -221,28 +220,28 @@ impl Tx {
         self.lanes.workspaces.entry(name.to_owned()).or_insert_with(|| Workspace::new(kind))
     }
 
-    /// The same for several places.
+    /// Records that several places of a lane are free.
     pub fn free_places(&mut self, lane: &str, places: i64) {
         let free = self.lanes.free.entry(lane.to_owned()).or_default();
         *free = free.saturating_add(places);
     }
 
-    /// Remembers that a job was set waiting because its lane was full.
+    /// Records that a job was set waiting because its lane was full.
     pub(in crate::store) fn found_full(&mut self, lane: &str, cap: i64) {
         self.lanes.full.insert(lane.to_owned(), cap);
     }
 
-    /// Commits, rings, and wakes who waits for the lanes that were left.
+    /// Commits, sends the notifications, and wakes jobs that wait for freed lanes.
     pub async fn commit(mut self) -> Result<()> {
         let (store, lanes) = (self.store.clone(), std::mem::take(&mut self.lanes));
         self.commit_alone().await?;
         if let Err(error) = jobs::engine::wake_lanes(&store, lanes).await {
-            tracing::warn!(%error, "jobs that wait for a lane were not woken; the scheduler wakes them");
+            tracing::warn!(%error, "waking jobs that wait for a lane failed; the scheduler wakes them");
         }
         Ok(())
     }
 
-    /// Without a look at the lanes.
+    /// Commits without waking lanes.
     pub(in crate::store) async fn commit_alone(self) -> Result<()> {
         match self.conn {
             Conn::PgTx(tx) => tx.commit().await?,
@@ -262,7 +261,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Gives everything up at once (a drop does the same, later).
+    /// Rolls back at once (a drop rolls back later).
     pub async fn rollback(self) -> Result<()> {
         match self.conn {
             Conn::PgTx(tx) => tx.rollback().await?,
@@ -273,7 +272,7 @@ impl Tx {
     }
 }
 
-/// One page of a list and how many rows there are in all.
+/// One page of a list, and the total number of rows.
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     pub rows: Vec<T>,

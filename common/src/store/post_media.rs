@@ -1,7 +1,7 @@
-//! Which posts show which pictures, and what the platforms call those that they have already.
+//! Which posts show which pictures, and the platforms' ids of pictures that are already uploaded.
 //!
-//! Whoever writes a post holds its pictures ([`hold`]), whoever deletes a picture holds that and then looks whether a post
-//! needs it ([`in_use`]): of the two, the later one sees what the other did.
+//! Writing a post locks its pictures ([`hold`]); deleting a picture locks it and then checks whether a post needs it
+//! ([`in_use`]): the later of the two transactions sees the other's change.
 
 use serde_json::{Map, Value};
 use sqlx::types::Json;
@@ -10,8 +10,8 @@ use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
 
-/// Keeps those of the brand's pictures from being deleted until the end of the transaction. On SQLite a transaction that
-/// may write is alone anyway.
+/// Keeps those of the brand's pictures from being deleted until the end of the transaction. SQLite needs no lock, since
+/// it has one writer.
 pub async fn hold(tx: &mut Tx, brand_id: i64, media_ids: &[i64]) -> Result<()> {
     if media_ids.is_empty() || !tx.is_postgres() {
         return Ok(());
@@ -22,7 +22,7 @@ pub async fn hold(tx: &mut Tx, brand_id: i64, media_ids: &[i64]) -> Result<()> {
     Ok(())
 }
 
-/// The post shows these pictures, on whatever account, and no others; those that are gone (a draft may name some) are left
+/// Replaces the list of pictures that the post shows, on any account. Deleted pictures (a draft may name some) are left
 /// out.
 pub async fn set(tx: &mut Tx, brand_id: i64, post_id: i64, media_ids: &[i64]) -> Result<()> {
     execute!(tx, "DELETE FROM post_media WHERE post_id = $1", post_id)?;
@@ -38,14 +38,14 @@ pub async fn set(tx: &mut Tx, brand_id: i64, post_id: i64, media_ids: &[i64]) ->
     Ok(())
 }
 
-/// Whether a post that is still to go out shows the picture, whose row is held ([`super::media::lock`]). Of a deleted post
-/// that is only what it has begun.
+/// Whether a post that is still to be published shows the picture, whose row is locked ([`super::media::lock`]). A
+/// deleted post counts only while one of its targets is unfinished.
 pub async fn in_use(conn: &mut Conn, media_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT EXISTS (SELECT 1 FROM post_media m JOIN posts p ON p.id = m.post_id WHERE m.media_id = $1 AND p.status IN ('pending_approval', 'scheduled', 'publishing') AND (p.deleted_at IS NULL OR EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.status IN ('pending', 'publishing'))))";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 
-/// What the platform calls the pictures that were uploaded for a target, by the ids of the assets.
+/// Returns the platform's ids of the pictures that were uploaded for a target, by asset id.
 pub async fn uploads(conn: &mut Conn, target_id: i64) -> Result<Map<String, Value>> {
     const SQL: &str = "SELECT uploads FROM post_targets WHERE id = $1";
     let found: Option<Option<Json<Map<String, Value>>>> =
@@ -53,7 +53,7 @@ pub async fn uploads(conn: &mut Conn, target_id: i64) -> Result<Map<String, Valu
     Ok(found.flatten().map(|Json(uploads)| uploads).unwrap_or_default())
 }
 
-/// Keeps them.
+/// Stores the platform's ids of uploaded pictures.
 pub async fn set_uploads(tx: &mut Tx, target_id: i64, uploads: &Map<String, Value>) -> Result<()> {
     execute!(tx, "UPDATE post_targets SET uploads = $2 WHERE id = $1", target_id, Json(uploads))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Posts. A deleted post is gone for clients at once; its row goes when no target of it is in flight.
+//! Posts. A deleted post is hidden from clients at once; its row is deleted when no target of it is in flight.
 
 use sqlx::types::Json;
 
@@ -8,10 +8,10 @@ use crate::domain::post::{Post, PostStatus};
 
 const SELECT: &str = "SELECT p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at, p.published_at, p.media, p.counted, p.created_at, p.updated_at FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 
-/// Holds the post's row; on SQLite a transaction that may write is alone anyway.
+/// Locks the post's row; SQLite needs no lock, since it has one writer.
 const FOR_UPDATE: &str = "FOR UPDATE OF p";
 
-/// Stores a new post (its `id` is ignored) and gives the id.
+/// Stores a new post (its `id` is ignored) and returns the id.
 pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
     const SQL: &str = "INSERT INTO posts (brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) RETURNING id";
     let now = tx.now;
@@ -20,7 +20,7 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
         .bind(Json(&post.media)).bind(post.counted).bind(now).fetch_one(c))?)
 }
 
-/// Stores what may change of a post.
+/// Stores the mutable fields of a post.
 pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
     const SQL: &str = "UPDATE posts SET status = $2, content = $3, schedule_type = $4, scheduled_at = $5, published_at = $6, media = $7, counted = $8, updated_at = $9 WHERE id = $1";
     let now = tx.now;
@@ -45,20 +45,20 @@ pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
-/// The same, holding the post's row: every change of a post, and every start and end of a target, goes one at a time.
+/// Finds a post and locks its row: changes of a post, and starts and ends of its targets, must not overlap.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
     let sql =
         format!("{SELECT} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {}", tx.spelt(FOR_UPDATE, ""));
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
-/// For the worker, which asks for no brand: also finds a post that was deleted while a target of it was in flight. Gives the
-/// post and whether it was deleted.
+/// Locks a post by its id alone, for the worker. Also finds a post that was deleted while a target of it was in flight.
+/// Returns the post and whether it is deleted.
 pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
     lock_where(tx, "p.id = $1", post_id).await
 }
 
-/// The same by one of its targets.
+/// Locks the post of a target.
 pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<(Post, bool)>> {
     lock_where(tx, "p.id = (SELECT post_id FROM post_targets WHERE id = $1)", target_id).await
 }
@@ -80,7 +80,7 @@ async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<
 }
 
 pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageOf) -> Result<Page<Post>> {
-    // Two texts rather than `$2 IS NULL OR …`, so that each is served by its own index.
+    // Two texts instead of `$2 IS NULL OR …`, so that each is served by its own index.
     let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
     let word = status.map_or("", PostStatus::as_str);
     let rows = format!(
@@ -93,7 +93,7 @@ pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, pa
     Ok(Page { rows, total })
 }
 
-/// How many bytes the contents of a page's posts have together.
+/// Returns the total size of the contents of a page's posts, in bytes.
 pub async fn content_size(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageOf) -> Result<i64> {
     let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
     let sql = format!(
@@ -112,21 +112,21 @@ pub async fn content_size(conn: &mut Conn, brand_id: i64, status: Option<PostSta
         .bind(page.per_page).bind(page.offset()).fetch_one(c))?)
 }
 
-/// Keeps why a post was not approved.
+/// Stores why a post was not approved.
 pub async fn set_reject_reason(tx: &mut Tx, post_id: i64, reason: Option<&str>) -> Result<()> {
     execute!(tx, "UPDATE posts SET reject_reason = $2 WHERE id = $1", post_id, reason)?;
     Ok(())
 }
 
-/// Takes a post away from clients.
+/// Hides a post from clients.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
     let now = tx.now;
     execute!(tx, "UPDATE posts SET deleted_at = $2 WHERE id = $1", post_id, now)?;
     Ok(())
 }
 
-/// Removes deleted posts none of whose targets has a job any more, at most `limit`; gives how many. The jobs are counted
-/// rather than joined, so that they are looked up for these posts alone, however many there are.
+/// Deletes the rows of deleted posts whose targets have no unfinished jobs, at most `limit`; returns how many. The jobs
+/// are counted instead of joined, so that they are looked up only for these posts, however many jobs there are.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "WITH found AS MATERIALIZED (SELECT p.id FROM posts p WHERE p.deleted_at IS NOT NULL AND (SELECT coalesce(sum((SELECT count(*) FROM jobs j WHERE j.kind = 'publish_target' AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running'))), 0) FROM post_targets t WHERE t.post_id = p.id) = 0 ORDER BY p.deleted_at LIMIT (SELECT $1)) DELETE FROM posts WHERE id IN (SELECT id FROM found WHERE id = id + 0)";
     Ok(execute!(tx, SQL, limit)?)

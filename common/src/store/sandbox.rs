@@ -1,4 +1,4 @@
-//! What the platform inside Crier keeps: its handles and their timelines.
+//! Data of the platform inside Crier: its handles and their timelines.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use super::{Conn, Result, Tx};
 pub struct SandboxPicture {
     /// A path on our own host.
     pub url: String,
-    /// Empty where nobody said what it shows.
+    /// Empty if there is no alt text.
     pub alt: String,
 }
 
@@ -28,20 +28,20 @@ pub struct SandboxPost {
     pub created_at: DateTime<Utc>,
 }
 
-/// Takes a handle for a workspace, or finds that it has it; `false` where another workspace was first.
+/// Claims a handle for a workspace, or confirms that it has it; `false`: another workspace has it.
 pub async fn claim_handle(tx: &mut Tx, workspace_id: i64, handle: &str) -> Result<bool> {
     const SQL: &str = "INSERT INTO sandbox_handles (handle, workspace_id, created_at) VALUES ($1, $2, $3) ON CONFLICT (handle) DO UPDATE SET expired = FALSE WHERE sandbox_handles.workspace_id = excluded.workspace_id";
     let now = tx.now;
     Ok(execute!(tx, SQL, handle, workspace_id, now)? > 0)
 }
 
-/// The workspace that has a handle.
+/// Returns the workspace that has a handle.
 pub async fn owner(conn: &mut Conn, handle: &str) -> Result<Option<i64>> {
     const SQL: &str = "SELECT workspace_id FROM sandbox_handles WHERE handle = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(handle).fetch_optional(c))?)
 }
 
-/// Whether the handle's token is good; `None` where there is no such handle in the workspace.
+/// Whether the handle's token is expired; `None`: the workspace does not have the handle.
 pub async fn is_expired(conn: &mut Conn, workspace_id: i64, handle: &str) -> Result<Option<bool>> {
     const SQL: &str = "SELECT expired FROM sandbox_handles WHERE workspace_id = $1 AND handle = $2";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(handle).fetch_optional(c))?)
@@ -53,7 +53,7 @@ pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
     Ok(())
 }
 
-/// Publishes under a key; the same key again gives the first one's id.
+/// Publishes under a key; the same key again returns the first post's id.
 pub async fn publish(tx: &mut Tx, handle: &str, key: &str, content: &str, media: &[SandboxPicture]) -> Result<i64> {
     const SQL: &str = "INSERT INTO sandbox_posts (handle, key, content, media, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO UPDATE SET key = excluded.key RETURNING id";
     let now = tx.now;
@@ -66,10 +66,10 @@ pub async fn find_by_key(conn: &mut Conn, key: &str) -> Result<Option<SandboxPos
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(key).fetch_optional(c))?)
 }
 
-/// How many comments a post may have: anyone may write them, so they are bounded.
+/// How many comments a post may have: anyone may write them, so they are limited.
 pub const MAX_COMMENTS: i64 = 200;
 
-/// A handle's timeline, newest first, from the post `from` on where that is given; `None` where no workspace has the handle.
+/// Returns a handle's timeline, newest first, from the post `from` on if given; `None`: no workspace has the handle.
 pub async fn timeline(
     conn: &mut Conn,
     handle: &str,
@@ -101,19 +101,19 @@ pub struct SandboxComment {
     pub created_at: DateTime<Utc>,
 }
 
-/// What became of a comment.
+/// The result of adding a comment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commented {
     Added(i64),
-    /// The handle has no such post.
+    /// The handle does not have this post.
     NoSuchPost,
     /// The post has [`MAX_COMMENTS`].
     Full,
 }
 
-/// Adds a comment under a post of the handle.
+/// Adds a comment to a post of the handle.
 pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<Commented> {
-    // Two comments at once must not both find the last place: on Postgres the post's row is the queue they stand in.
+    // Two comments at once must not both take the last place: on Postgres the lock on the post's row serializes them.
     let find = tx.spelt(
         "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2 FOR UPDATE",
         "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2",
@@ -133,7 +133,7 @@ pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: 
     Ok(id.map_or(Commented::Full, Commented::Added))
 }
 
-/// A comment, and how many its post has.
+/// A comment, and the number of comments of its post.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct CountedComment {
     #[sqlx(flatten)]
@@ -141,7 +141,7 @@ pub struct CountedComment {
     pub total: i64,
 }
 
-/// The newest comments under each of the posts, at most `each`, oldest first.
+/// Returns the newest comments of each post, at most `each`, oldest first.
 pub async fn comments(conn: &mut Conn, posts: &[i64], each: i64) -> Result<Vec<CountedComment>> {
     let sql = list_sql!(
         conn,

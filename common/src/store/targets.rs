@@ -1,4 +1,4 @@
-//! A post's targets, one for each account, and every try at them.
+//! A post's targets, one per account, and their attempts.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -28,7 +28,7 @@ pub async fn insert(
         .bind(&wish.content).bind(wish.media.as_ref().map(Json)).bind(Json(&wish.options)).bind(now).fetch_one(c))?)
 }
 
-/// In the order in which the client named the accounts.
+/// Lists a post's targets, in the order in which the client named the accounts.
 pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
     let sql = format!("SELECT {COLUMNS} FROM post_targets WHERE post_id = $1 ORDER BY position, id");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_all(c))?)
@@ -44,7 +44,7 @@ pub struct Brief {
     pub error: Option<Failure>,
 }
 
-/// The targets of many posts in brief, each post's in order.
+/// Returns the targets of many posts in brief, each post's in order.
 pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<Brief>> {
     let sql = list_sql!(
         conn,
@@ -60,7 +60,7 @@ pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
 }
 
-/// The same without what is stored of it as JSON: enough to end a target whose row cannot be read.
+/// Finds a target without its JSON columns: enough to end a target whose row cannot be read.
 pub async fn bare(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     const BARE: &str = "nullif(media, media) AS media, coalesce(nullif(options, options), '{}') AS options, nullif(marker, marker) AS marker, nullif(error, error) AS error";
     let columns = COLUMNS.replace("media, options, marker, ", "").replace("error, ", "");
@@ -68,7 +68,7 @@ pub async fn bare(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
 }
 
-/// Where each target of a post stands, and since when it is out.
+/// Returns the status of each target of a post, and when it was published.
 pub async fn ends(conn: &mut Conn, post_id: i64) -> Result<Vec<(TargetStatus, Option<DateTime<Utc>>)>> {
     const SQL: &str = "SELECT status, published_at FROM post_targets WHERE post_id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
@@ -84,9 +84,9 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
     Ok(())
 }
 
-/// Changes what goes out (call it for a target whose post's own content changes, too). What was tried with the old content
-/// says nothing about the new, so the marker goes, unless a call made with it is still of unknown end: then the next run
-/// must ask for that very post.
+/// Changes what is published (call it for a target whose post's own content changes, too). Attempts with the old
+/// content mean nothing for the new one, so the marker is deleted, unless the outcome of a call made with it is still
+/// unknown: then the next run must ask for that very post.
 pub async fn set_wish(tx: &mut Tx, target_id: i64, wish: &Wish) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET content = $2, media = $3, options = $4, marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $5 WHERE id = $1";
     let now = tx.now;
@@ -94,8 +94,8 @@ pub async fn set_wish(tx: &mut Tx, target_id: i64, wish: &Wish) -> Result<()> {
     Ok(())
 }
 
-/// Pending again, for a new round of tries (PUT `now`). `forget_call`: a call of unknown end is no longer asked about, since
-/// the platform cannot tell and a person has decided.
+/// Makes a target pending again, for a new round of attempts (PUT `now`). `forget_call`: a call of unknown outcome is
+/// no longer looked up, since the platform cannot tell and a person has decided.
 pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET status = 'pending', next_attempt_at = NULL, call_started_at = CASE WHEN $2 THEN NULL ELSE call_started_at END, updated_at = $3 WHERE id = $1";
     let now = tx.now;
@@ -103,7 +103,7 @@ pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()>
     Ok(())
 }
 
-/// A run begins: the target is being published.
+/// Starts a run: the target is being published.
 pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, updated_at = $2 WHERE id = $1";
     let now = tx.now;
@@ -111,7 +111,7 @@ pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// A run begins that calls later, when the pictures of the post are there: [`start`] with the marker.
+/// Starts a run whose call follows once the post's pictures are uploaded: [`start`] with the marker.
 pub async fn start_marked(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2, updated_at = $3 WHERE id = $1";
     let now = tx.now;
@@ -119,7 +119,7 @@ pub async fn start_marked(tx: &mut Tx, target_id: i64, marker: &Map<String, Valu
     Ok(())
 }
 
-/// A run begins, and with it a call: [`start`] and [`mark_call`] in one.
+/// Starts a run and its call: [`start`] and [`mark_call`] in one.
 pub async fn start_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET status = 'publishing', attempts = attempts + 1, next_attempt_at = NULL, marker = $2, call_started_at = $3, updated_at = $3 WHERE id = $1";
     let now = tx.now;
@@ -127,7 +127,7 @@ pub async fn start_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>
     Ok(())
 }
 
-/// The run that began last does not count: it was broken off before it called.
+/// Refunds the attempt of the last run, which was interrupted before its call.
 pub async fn uncount(tx: &mut Tx, target_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET attempts = attempts - 1, updated_at = $2 WHERE id = $1";
     let now = tx.now;
@@ -143,7 +143,7 @@ pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>)
     Ok(())
 }
 
-/// The call that was marked as begun was not made, or was turned away.
+/// Clears the mark of a call that was not made or was refused.
 pub async fn clear_call(tx: &mut Tx, target_id: i64) -> Result<()> {
     const SQL: &str = r"
         UPDATE post_targets
@@ -154,7 +154,7 @@ pub async fn clear_call(tx: &mut Tx, target_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// The call is not to be made before `until`; the run does not count, and leaves `attempts` as before.
+/// Postpones the call until `until`; the run does not count, and `attempts` is reset to the value before it.
 pub async fn hold_back(
     tx: &mut Tx,
     target_id: i64,
@@ -168,7 +168,7 @@ pub async fn hold_back(
     Ok(())
 }
 
-/// How a run left the target.
+/// The state in which a run left the target.
 #[derive(Debug, Clone)]
 pub struct Ended {
     pub status: TargetStatus,
@@ -177,7 +177,7 @@ pub struct Ended {
     pub error: Option<Failure>,
     pub next_attempt_at: Option<DateTime<Utc>>,
     pub published_at: Option<DateTime<Utc>>,
-    /// The end of the last call is not known: the next run must find out first.
+    /// The outcome of the last call is unknown: the next run must find out first.
     pub call_open: bool,
 }
 
@@ -200,7 +200,7 @@ pub async fn end(tx: &mut Tx, target_id: i64, ended: &Ended) -> Result<()> {
     Ok(())
 }
 
-/// One try, as it is kept.
+/// An attempt to be stored.
 #[derive(Debug, Clone)]
 pub struct NewAttempt {
     pub target_id: i64,
@@ -230,13 +230,13 @@ pub async fn add_attempt(tx: &mut Tx, attempt: &NewAttempt) -> Result<()> {
     Ok(())
 }
 
-/// Every try at every target of a post, newest first.
+/// Returns every attempt at every target of a post, newest first.
 pub async fn attempts(conn: &mut Conn, post_id: i64) -> Result<Vec<Attempt>> {
     const SQL: &str = "SELECT a.id, a.target_id, a.number, a.started_at, a.duration_ms, a.outcome, a.status_code, a.error, a.created_at, a.updated_at FROM target_attempts a JOIN post_targets t ON t.id = a.target_id WHERE t.post_id = $1 ORDER BY a.id DESC";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
 }
 
-/// Every try at one target, oldest first.
+/// Returns every attempt at one target, oldest first.
 pub async fn tries(conn: &mut Conn, target_id: i64) -> Result<Vec<Try>> {
     const SQL: &str = "SELECT number, started_at, duration_ms, outcome, error ->> 'message' AS error FROM target_attempts WHERE target_id = $1 ORDER BY id";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_all(c))?)

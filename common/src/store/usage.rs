@@ -1,4 +1,4 @@
-//! What has been used of the caps that are counted by the month.
+//! Usage of the monthly caps.
 
 use chrono::{DateTime, Utc};
 
@@ -9,7 +9,7 @@ fn month(at: DateTime<Utc>) -> String {
     at.format("%Y-%m").to_string()
 }
 
-/// Takes one post of this month's; `false` where `cap` is reached. Two at once cannot both take the last.
+/// Takes one post of this month's cap; `false`: `cap` is reached. Two concurrent calls cannot both take the last one.
 pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Result<bool> {
     const SQL: &str = "INSERT INTO usage (workspace_id, month, posts) VALUES ($1, $2, 1) ON CONFLICT (workspace_id, month) DO UPDATE SET posts = usage.posts + 1 WHERE usage.posts < $3";
     let cap = cap.map_or(i64::MAX, |c| i64::try_from(c).unwrap_or(i64::MAX));
@@ -17,7 +17,7 @@ pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Resu
     Ok(cap > 0 && execute!(tx, SQL, workspace_id, &month, cap)? > 0)
 }
 
-/// How many posts left draft this month.
+/// Returns how many posts left draft this month.
 pub async fn posts(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<i64> {
     const SQL: &str = "SELECT posts FROM usage WHERE workspace_id = $1 AND month = $2";
     let month = month(now);

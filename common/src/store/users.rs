@@ -15,7 +15,7 @@ pub async fn create_workspace(tx: &mut Tx, name: &str, plan: &str) -> Result<i64
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(name).bind(plan).bind(now).fetch_one(c))?)
 }
 
-/// The plan of a workspace, `None` where there is no such workspace.
+/// Returns the plan of a workspace; `None`: the workspace does not exist.
 pub async fn workspace_plan(conn: &mut Conn, workspace_id: i64) -> Result<Option<String>> {
     const SQL: &str = "SELECT plan FROM workspaces WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?)
@@ -27,14 +27,14 @@ pub async fn set_plan(tx: &mut Tx, workspace_id: i64, plan: &str) -> Result<()> 
     Ok(())
 }
 
-/// In which time zone its months begin; an IANA name.
+/// Sets the time zone in which its months begin; an IANA name.
 pub async fn set_timezone(tx: &mut Tx, workspace_id: i64, zone: &str) -> Result<()> {
     let now = tx.now;
     execute!(tx, "UPDATE workspaces SET timezone = $2, updated_at = $3 WHERE id = $1", workspace_id, zone, now)?;
     Ok(())
 }
 
-/// Adds a user; the e-mail address is kept in lower case and is unique on the installation.
+/// Adds a user; the e-mail address is stored in lower case and is unique on the installation.
 pub async fn create(tx: &mut Tx, workspace_id: i64, email: &str, name: &str) -> Result<i64> {
     const SQL: &str = "INSERT INTO users (workspace_id, email, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) RETURNING id";
     let now = tx.now;
@@ -42,7 +42,7 @@ pub async fn create(tx: &mut Tx, workspace_id: i64, email: &str, name: &str) -> 
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(&email).bind(name).bind(now).fetch_one(c))?)
 }
 
-/// Holds the user's row until the end of the transaction, so that what a user may have so many of is counted one at a time.
+/// Locks the user's row until the end of the transaction, so that the caps per user are checked one at a time.
 pub async fn hold(tx: &mut Tx, user_id: i64) -> Result<()> {
     execute!(tx, "UPDATE users SET name = name WHERE id = $1", user_id)?;
     Ok(())
@@ -59,18 +59,18 @@ pub async fn list(conn: &mut Conn) -> Result<Vec<User>> {
     Ok(run!(conn, c => sqlx::query_as(sql).fetch_all(c))?)
 }
 
-/// Which plans are in use: those that a plans file must have.
+/// Returns the plans in use; a plans file must contain them.
 pub async fn plans_in_use(conn: &mut Conn) -> Result<Vec<String>> {
     Ok(run!(conn, c => sqlx::query_scalar("SELECT DISTINCT plan FROM workspaces ORDER BY plan").fetch_all(c))?)
 }
 
-/// Removes a user with the keys and endpoints; `false` where there was none. What the user wrote stays.
+/// Deletes a user with the keys and endpoints; `false`: the user did not exist. What the user wrote stays.
 pub async fn delete(tx: &mut Tx, email: &str) -> Result<bool> {
     let email = email.to_lowercase();
     Ok(execute!(tx, "DELETE FROM users WHERE email = $1", &email)? > 0)
 }
 
-/// A member of a brand as the list of members shows it.
+/// A member of a brand as listed.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Member {
     pub id: i64,

@@ -1,10 +1,10 @@
-//! Group commit for SQLite: transactions commit one after the other, and wait for the disk together.
+//! Group commit for SQLite: transactions commit one after another, and wait for the disk together.
 //!
-//! SQLite appends each commit to its write-ahead log. With `synchronous = FULL` it waits for the disk before the next one may
-//! begin, which is a few thousand commits a second however small they are. Here it does not wait (`NORMAL`): whoever needs
-//! the commit to be kept asks for a sync of the log afterwards, and all who ask while one is under way share the next. A sync
-//! keeps everything that was appended before it began; a power cut takes a tail of which nobody was told that it is kept.
-//! Before it copies the log into the database file, SQLite syncs it by itself.
+//! SQLite appends each commit to its write-ahead log. With `synchronous = FULL` it syncs the log before the next commit
+//! may begin, which limits it to a few thousand commits per second, however small they are. Here it does not sync
+//! (`NORMAL`): a caller that needs a durable commit requests a sync of the log afterwards, and all requests that arrive
+//! during a sync share the next one. A sync covers everything that was appended before it began, so a power cut only
+//! loses commits that were not acknowledged. SQLite itself syncs the log before it copies it into the database file.
 
 use std::fs::File;
 use std::io;
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Asks for syncs of one log. The thread that does them ends with the last clone.
+/// Requests syncs of one log. The thread that performs them ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct WalSync(mpsc::UnboundedSender<Waiting>);
 
 type Waiting = oneshot::Sender<Result<(), (io::ErrorKind, String)>>;
 
 impl WalSync {
-    /// For the database file at `path`.
+    /// Starts the thread for the database file at `path`.
     pub fn start(path: &Path) -> io::Result<Self> {
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
@@ -29,7 +29,7 @@ impl WalSync {
         Ok(Self(sender))
     }
 
-    /// Returns once everything that was committed before is on the disk.
+    /// Returns once all earlier commits are on the disk.
     pub async fn sync(&self) -> io::Result<()> {
         let ended = || io::Error::other("the thread that syncs the write-ahead log has ended");
         let (sender, done) = oneshot::channel();
@@ -42,15 +42,15 @@ fn serve(mut log: Log, mut receiver: mpsc::UnboundedReceiver<Waiting>) {
     let mut waiting = Vec::new();
     while receiver.blocking_recv_many(&mut waiting, usize::MAX) > 0 {
         let synced = log.sync().map_err(|error| (error.kind(), error.to_string()));
-        for one in waiting.drain(..) {
-            // Who went away meanwhile needs no answer.
-            let _ = one.send(synced.clone());
+        for sender in waiting.drain(..) {
+            // A caller that stopped waiting needs no result.
+            let _ = sender.send(synced.clone());
         }
     }
 }
 
-/// The log's file. It stays open, so that a process without a descriptor to spare can still sync. SQLite holds no lock on
-/// it that a close would end.
+/// The log's file. It stays open, so that a process without a free descriptor can still sync. SQLite holds no lock on
+/// it that a close would release.
 struct Log {
     path: PathBuf,
     file: Option<File>,
@@ -63,7 +63,7 @@ impl Log {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // SQLite deletes the log once all of it is in the database file and on the disk; a later one is another file.
+        // SQLite deletes the log once all of it is in the database file and synced; a later log is another file.
         let is_deleted = |file: &File| file.metadata().is_ok_and(|file| file.nlink() == 0);
         if self.file.as_ref().is_none_or(is_deleted) {
             self.file = match File::open(&self.path) {

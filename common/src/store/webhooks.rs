@@ -19,7 +19,7 @@ fn place(row: &str) -> Place<'_> {
     Place { table: "webhooks", row, column: "secret" }
 }
 
-/// An endpoint as it comes from a client.
+/// An endpoint as a client sends it.
 #[derive(Debug)]
 pub struct NewWebhook<'a> {
     pub url: &'a str,
@@ -32,7 +32,7 @@ pub struct NewWebhook<'a> {
 pub async fn create(tx: &mut Tx, user_id: i64, new: &NewWebhook<'_>) -> Result<Webhook> {
     const SQL: &str = "INSERT INTO webhooks (user_id, url, events, description, is_active, secret, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) RETURNING id";
     let now = tx.now;
-    // The seal is bound to the row, whose id the insert makes: it is put in right after, in the same transaction.
+    // The seal is bound to the row's id, so the secret is stored after the insert, in the same transaction.
     let empty: Vec<u8> = Vec::new();
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.url).bind(Json(new.events))
         .bind(new.description).bind(new.is_active).bind(&empty).bind(now).fetch_one(c))?;
@@ -40,7 +40,7 @@ pub async fn create(tx: &mut Tx, user_id: i64, new: &NewWebhook<'_>) -> Result<W
     find(tx, user_id, id).await?.ok_or_else(|| StoreError::Decode("a webhook just made is gone".into()))
 }
 
-/// Puts a new secret in; the old one stops working at once.
+/// Stores a new secret; the old one stops working at once.
 pub async fn set_secret(tx: &mut Tx, webhook_id: i64, secret: &SecretString) -> Result<()> {
     let sealed = tx.cipher.seal(&place(&webhook_id.to_string()), secret.expose_secret().as_bytes())?;
     let now = tx.now;
@@ -48,13 +48,13 @@ pub async fn set_secret(tx: &mut Tx, webhook_id: i64, secret: &SecretString) -> 
     Ok(())
 }
 
-/// The user's endpoints, newest first.
+/// Lists the user's endpoints, newest first.
 pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Webhook>> {
     let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE user_id = $1 ORDER BY id DESC");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).fetch_all(c))?)
 }
 
-/// How many endpoints the user has.
+/// Returns how many endpoints the user has.
 pub async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM webhooks WHERE user_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_one(c))?)
@@ -65,13 +65,13 @@ pub async fn find(conn: &mut Conn, user_id: i64, webhook_id: i64) -> Result<Opti
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).bind(webhook_id).fetch_optional(c))?)
 }
 
-/// The same, holding the row.
+/// Finds an endpoint and locks its row.
 pub async fn find_for_update(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Result<Option<Webhook>> {
     execute!(tx, "UPDATE webhooks SET updated_at = updated_at WHERE id = $1 AND user_id = $2", webhook_id, user_id)?;
     find(tx, user_id, webhook_id).await
 }
 
-/// Stores what may change of an endpoint; switched on or off, it starts with a clean record.
+/// Stores the mutable fields of an endpoint. Switching it on or off resets its health record.
 pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
     const SQL: &str = "UPDATE webhooks SET url = $2, events = $3, is_active = $4, disabled_reason = $5, description = $7, updated_at = $6 WHERE id = $1";
     const SWITCH: &str = "UPDATE webhooks SET failing_since = NULL, strikes = 0 WHERE id = $1 AND is_active <> $2";
@@ -102,15 +102,15 @@ pub async fn delete(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Result<bool> 
     Ok(deleted)
 }
 
-/// The secret of an endpoint as its row holds it, opened.
+/// Opens the sealed secret of an endpoint.
 pub(super) fn open_secret(cipher: &Cipher, webhook_id: i64, sealed: &[u8]) -> Result<SecretString> {
     let plain = cipher.open(&place(&webhook_id.to_string()), sealed)?;
     let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("a signing secret is no text".into()))?;
     Ok(SecretString::from(text))
 }
 
-/// The records of those of the endpoints that have one that is not clean, or of `all` of them; held until the end of the
-/// transaction, in one order.
+/// Returns the health records of those endpoints whose record is not clean, or with `all` of all of them; locks their
+/// rows until the end of the transaction, in id order.
 pub async fn records(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, Health)>> {
     #[derive(sqlx::FromRow)]
     struct Row {
@@ -118,7 +118,7 @@ pub async fn records(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, He
         #[sqlx(flatten)]
         health: Health,
     }
-    // Not `FOR UPDATE`: a delivery that is made at the same time refers to the row, and need not wait.
+    // Not `FOR UPDATE`: the insert of a delivery references the row, and need not wait.
     let sql = tx.spelt(
         "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id FOR NO KEY UPDATE",
         "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value FROM json_each($1)) AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id",
@@ -134,25 +134,25 @@ pub async fn set_record(tx: &mut Tx, webhook_id: i64, health: Health) -> Result<
     Ok(())
 }
 
-/// Disables an endpoint for a reason that its owner can read; `false` where it was off already.
+/// Disables an endpoint for a reason that its owner can read; `false`: it was already off.
 pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool> {
     const SQL: &str =
         "UPDATE webhooks SET is_active = FALSE, disabled_reason = $2, updated_at = $3 WHERE id = $1 AND is_active";
     let now = tx.now;
     let disabled = execute!(tx, SQL, webhook_id, reason, now)? > 0;
     if disabled {
-        // What waits for it is given up, and need not wait for that.
+        // The deliveries that wait for the lane will fail, and need not wait for that.
         free(tx, webhook_id).await?;
     }
     Ok(disabled)
 }
 
-/// Lifts whatever holds an endpoint's deliveries back.
+/// Removes the limits that hold back an endpoint's deliveries.
 async fn free(tx: &mut Tx, webhook_id: i64) -> Result<()> {
     engine::widen_lane(tx, Kind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await
 }
 
-/// What the owner of a disabled endpoint is told of it.
+/// The data for the notice to the owner of a disabled endpoint.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Disabled {
     pub user_id: i64,
@@ -164,13 +164,13 @@ pub struct Disabled {
     pub failing_since: Option<DateTime<Utc>>,
 }
 
-/// `None` where it is not disabled, or gone.
+/// Returns `None` if the endpoint is not disabled or does not exist.
 pub async fn disabled(conn: &mut Conn, webhook_id: i64) -> Result<Option<Disabled>> {
     const SQL: &str = "SELECT w.user_id, u.email, u.name, w.url, w.description, w.disabled_reason, w.failing_since FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = $1 AND NOT w.is_active AND w.disabled_reason IS NOT NULL";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).fetch_optional(c))?)
 }
 
-/// How many endpoints are active, inactive by their owner's wish, and disabled by the service.
+/// Returns how many endpoints are active, switched off by their owner, and disabled by the service.
 pub async fn counts(conn: &mut Conn) -> Result<(i64, i64, i64)> {
     const SQL: &str = "SELECT count(CASE WHEN is_active THEN 1 END), count(CASE WHEN NOT is_active AND disabled_reason IS NULL THEN 1 END), count(CASE WHEN NOT is_active AND disabled_reason IS NOT NULL THEN 1 END) FROM webhooks";
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_one(c))?)

@@ -1,4 +1,4 @@
-//! The log: lines on stderr, as text on a terminal and as JSON objects elsewhere. Stdout belongs to what a command prints.
+//! The log: lines on stderr, as text on a terminal and as JSON objects elsewhere. Stdout is for the output of commands.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal, stderr};
@@ -11,7 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// Starts the log of this process. The first call counts; a later one (a second test in one process) changes nothing.
+/// Initialises logging. Only the first call has an effect (several tests share a process).
 pub fn init(config: &LogConfig) {
     if subscriber(config, stderr().is_terminal(), stderr).try_init().is_ok() {
         std::panic::set_hook(Box::new(log_panic));
@@ -23,19 +23,19 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let format = config.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
-    // The configuration has tried the filter already. What salvo says at `info` is said by us in our own words. A user's
-    // server with a bad certificate is no error of ours; its delivery tells (and `CRIER_LOG` can turn these lines on).
+    // The configuration has already validated the filter. salvo's `info` lines duplicate ours. A bad certificate of a
+    // user's server is not our error; the delivery's result shows it (`CRIER_LOG` can enable these lines).
     let filter = format!("salvo_core=warn,rustls_platform_verifier=off,{}", config.filter);
     let filter = EnvFilter::builder().parse(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match format {
         LogFormat::Text => Box::new(builder.with_ansi(terminal).finish()),
-        // The list of spans has the current one too.
+        // The list of spans already contains the current one.
         LogFormat::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),
     }
 }
 
-/// A panic as one event of the log: the standard hook's lines would be no JSON, and would lack the job's span.
+/// Logs a panic as one event: the standard hook's output is not JSON and lacks the job's span.
 fn log_panic(info: &PanicHookInfo<'_>) {
     let payload = info.payload();
     let message =

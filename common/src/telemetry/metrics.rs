@@ -1,7 +1,7 @@
-//! Every metric of Crier: its name, its help text, its buckets, and a typed function for each that records it. Labels are
-//! enums or words of this program, never ids or addresses, so that their number is bounded.
+//! All metrics of Crier: names, help texts, buckets, and one typed function per metric that records it. Labels are
+//! enums or words of this program, never ids or addresses, so that the number of series is bounded.
 //!
-//! **To add a metric:** a line in [`METRICS`] and a function here; where its labels are known, a line in [`start_at_zero`]
+//! **To add a metric:** a line in [`METRICS`] and a function here; if its labels are known, a line in [`start_at_zero`]
 //! (a counter that appears only with its first event has no rate for that event).
 
 #![expect(clippy::disallowed_macros, reason = "the one place that names metrics")]
@@ -19,7 +19,7 @@ use crate::domain::media::FileState;
 use crate::domain::post::AttemptOutcome;
 use crate::webhooks::AttemptOutcome as DeliveryOutcome;
 
-/// What `/metrics` answers with.
+/// The content type of `/metrics`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 enum Kind {
@@ -29,21 +29,21 @@ enum Kind {
 }
 use Kind::{Counter, Gauge, Histogram};
 
-/// From a bell in the same machine to a backlog of an hour.
+/// From a local notification to a backlog of an hour.
 const LATENESS: &[f64] =
     &[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
 const JOB_DURATION: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 const ATTEMPT: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 30.0];
-/// From the event to the delivery that was accepted, retries over days among them.
+/// From the event to the accepted delivery, including retries over days.
 const END_TO_END: &[f64] = &[
     0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 36_000.0,
     172_800.0,
 ];
 const HTTP: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0];
 
-/// The provider has 20 s.
+/// The provider's timeout is 20 s.
 const AI: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0];
 
 const METRICS: &[(&str, Kind, &str)] = &[
@@ -187,7 +187,7 @@ crate::text_enum! {
 
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// Starts the metrics of this process, with the kinds of jobs and the platforms that it knows. May be called again.
+/// Initialises the metrics of this process, with its job kinds and platforms. May be called again.
 pub fn init(role: Role, kinds: &[&'static str], platforms: &[&'static str]) {
     HANDLE.get_or_init(install);
     gauge!("crier_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -205,7 +205,7 @@ fn install() -> PrometheusHandle {
     }
     let recorder = builder.build_recorder();
     let handle = recorder.handle();
-    // Only another library could have installed one; then nothing of ours is seen, and the log says so.
+    // Fails only if another library installed one; then our metrics are lost, and the log contains an error.
     if metrics::set_global_recorder(recorder).is_err() {
         tracing::error!("another metrics recorder is installed; /metrics will be empty");
     }
@@ -219,7 +219,7 @@ fn install() -> PrometheusHandle {
     handle
 }
 
-/// Makes every series whose labels are known beforehand.
+/// Creates every series whose labels are known in advance.
 fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str]) {
     for kind in kinds {
         jobs_enqueued(kind, 0);
@@ -301,12 +301,12 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
     }
 }
 
-/// What `/metrics` shows; empty before [`init`].
+/// Returns the content of `/metrics`; empty before [`init`].
 pub fn render() -> String {
     HANDLE.get().map(PrometheusHandle::render).unwrap_or_default()
 }
 
-/// Sorts what histograms have collected into their buckets. Without it, or a scrape, they grow; `ops` calls it.
+/// Moves collected histogram samples into their buckets. Without it or a scrape they accumulate; `ops` calls it.
 pub fn upkeep() {
     if let Some(handle) = HANDLE.get() {
         handle.run_upkeep();
@@ -329,12 +329,12 @@ pub fn jobs_enqueued(kind: &'static str, count: u64) {
     counter!("crier_jobs_enqueued_total", "kind" => kind).increment(count);
 }
 
-/// A job starts, `lateness` after it was due.
+/// Records the start of a job, `lateness` after it was due.
 pub fn job_started(kind: &'static str, lateness: Duration) {
     histogram!("crier_job_lateness_seconds", "kind" => kind).record(lateness.as_secs_f64());
 }
 
-/// A run of a job ended.
+/// Records the end of a run.
 pub fn job_finished(kind: &'static str, outcome: JobOutcome, took: Duration) {
     counter!("crier_jobs_finished_total", "kind" => kind, "outcome" => outcome.as_str()).increment(1);
     histogram!("crier_job_duration_seconds", "kind" => kind).record(took.as_secs_f64());
@@ -348,12 +348,12 @@ pub fn jobs_redispatched(count: u64) {
     counter!("crier_jobs_redispatched_total").increment(count);
 }
 
-/// How many clients are connected.
+/// Sets the number of connected clients.
 pub fn http_connections(open: usize) {
     gauge!("crier_http_connections").set(open as f64);
 }
 
-/// Idle connections were closed for new ones.
+/// Counts idle connections that were closed for new ones.
 pub fn http_connections_evicted(count: usize) {
     counter!("crier_http_connections_evicted_total").increment(count as u64);
 }
@@ -367,23 +367,23 @@ pub fn published(platform: &'static str, outcome: AttemptOutcome) {
     counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(1);
 }
 
-/// One attempt to deliver a webhook.
+/// Records one attempt to deliver a webhook.
 pub fn webhook_attempt(outcome: DeliveryOutcome, took: Duration) {
     counter!("crier_webhook_attempts_total", "outcome" => outcome.as_str()).increment(1);
     histogram!("crier_webhook_attempt_duration_seconds").record(took.as_secs_f64());
 }
 
-/// A webhook was accepted, `since_event` after its event.
+/// Records an accepted webhook, `since_event` after its event.
 pub fn webhook_delivered(since_event: Duration) {
     histogram!("crier_webhook_end_to_end_seconds").record(since_event.as_secs_f64());
 }
 
-/// One fetch of a feed.
+/// Counts one fetch of a feed.
 pub fn feed_fetched(outcome: FetchOutcome) {
     counter!("crier_feed_fetches_total", "outcome" => outcome.as_str()).increment(1);
 }
 
-/// One request to a platform; `None` where no answer came.
+/// Counts one request to a platform; `None` if there was no response.
 pub fn platform_request(platform: &'static str, status: Option<http::StatusCode>) {
     let class = StatusClass::of(status).as_str();
     counter!("crier_platform_requests_total", "platform" => platform, "status_class" => class).increment(1);
@@ -405,19 +405,19 @@ pub fn media_bytes(bytes: u64) {
     gauge!("crier_media_bytes").set(bytes as f64);
 }
 
-/// The AI's provider was asked, and this came of it.
+/// Records one request to the AI provider.
 pub fn ai_request(operation: Operation, outcome: AiOutcome, took: Duration) {
     let (operation, outcome) = (operation.as_str(), outcome.as_str());
     counter!("crier_ai_requests_total", "operation" => operation, "outcome" => outcome).increment(1);
     histogram!("crier_ai_request_duration_seconds", "operation" => operation).record(took.as_secs_f64());
 }
 
-/// A picture was taken in, or not.
+/// Counts a picture that was submitted, with the outcome.
 pub fn taken_in(outcome: TakenInAs) {
     counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(1);
 }
 
-/// One call to the storage of files.
+/// Counts one call to the storage of files.
 pub fn storage_call(call: StorageCall, done: bool) {
     let outcome = if done { "done" } else { "error" };
     counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(1);
@@ -428,18 +428,18 @@ pub fn scheduler_tick(task: &'static str, at: DateTime<Utc>) {
     gauge!("crier_scheduler_last_tick_timestamp_seconds", "task" => task).set(seconds);
 }
 
-/// A visitor saw a link-in-bio page.
+/// Counts a view of a link-in-bio page.
 pub fn bio_viewed() {
     counter!("crier_bio_views_total").increment(1);
 }
 
-/// A visitor went to a link of one.
+/// Counts a click on a link of such a page.
 pub fn bio_clicked() {
     counter!("crier_bio_clicks_total").increment(1);
 }
 
-/// One request to the API. `route` is the pattern that matched (`/brands/{brand}/posts`), never the path that was asked for;
-/// where none matched, a word for that.
+/// Records one request to the API. `route` is the matched pattern (`/brands/{brand}/posts`), never the requested path;
+/// if none matched, a placeholder.
 pub fn http_request(method: &http::Method, route: String, status: http::StatusCode, took: Duration) {
     let method = method_label(method);
     let status = status.as_str().to_owned();
@@ -448,7 +448,7 @@ pub fn http_request(method: &http::Method, route: String, status: http::StatusCo
     histogram!("crier_http_request_duration_seconds", "method" => method, "route" => route).record(took.as_secs_f64());
 }
 
-/// A client may send any word as its method; only those that exist become a label.
+/// Returns the label of a method. Clients may send arbitrary methods; unknown ones become `other`.
 fn method_label(method: &http::Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -466,7 +466,7 @@ fn method_label(method: &http::Method) -> &'static str {
 mod tests {
     use super::*;
 
-    /// The recorder is of the whole process, so one test looks at it.
+    /// The recorder is global, so only one test uses it.
     #[test]
     fn everything_is_described_bounded_and_starts_at_zero() {
         init(Role::Crier, &["noop", "publish_target"], &["sandbox"]);

@@ -1,7 +1,7 @@
-//! What a running process tells of itself: logs, metrics, and the small server at which an operator's tools ask.
+//! Telemetry: logs, metrics, and the ops server for monitoring tools.
 //!
-//! **To add a metric:** a line in `metrics::METRICS` with its help text, and a function beside the others that names its
-//! labels as types. **To add a part that readiness waits for:** name it where the process makes its [`ops::Readiness`].
+//! **To add a metric:** a line in `metrics::METRICS` with its help text, and a function beside the others with typed
+//! labels. **To add a part of readiness:** add its name where the process creates its [`ops::Readiness`].
 
 pub mod logs;
 pub mod metrics;

@@ -1,7 +1,7 @@
-//! The operator's door: `/healthz`, `/readyz` and `/metrics`, in each process on its own address.
+//! The ops server: `/healthz`, `/readyz` and `/metrics`, in each process on its own address.
 //!
-//! It is a server of its own, apart from the API, so that it answers when the API is busy, and so that a process without an
-//! API has it too. Nothing here needs a key: the default address can be reached from the same machine only.
+//! It is separate from the API, so that it responds while the API is busy, and exists in processes without an API. It
+//! needs no key: the default address is only reachable from the same machine.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,44 +25,44 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics;
 
-/// A client that has not sent its request by then is sent away.
+/// Maximum time to receive a request's head.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// One request and its answer; a client that reads slowly is cut off.
+/// Maximum time for one request and its response; bounds slow readers.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections at once; more wait to be accepted.
+/// Maximum number of concurrent connections; others wait in the accept queue.
 const MAX_CONNECTIONS: usize = 64;
-/// How often histograms are sorted where nobody scrapes.
+/// Interval of histogram upkeep without scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Whether the process can do its work, told part by part (`database`, `queue`). Clones share what is known.
+/// Whether the process can do its work, per part (`database`, `queue`). Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Readiness(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     draining: bool,
-    /// What is wrong with a part; `None` where nothing is.
+    /// Why a part is missing; `None` if it is ready.
     parts: BTreeMap<&'static str, Option<String>>,
 }
 
 impl Readiness {
-    /// With the parts that the process needs; each is missing until [`Readiness::ready`] says otherwise.
+    /// Creates the state with the required parts; each is missing until [`Readiness::ready`] is called.
     pub fn new(parts: impl IntoIterator<Item = &'static str>) -> Self {
         let parts = parts.into_iter().map(|part| (part, Some("not reached yet".to_owned()))).collect();
         Self(Arc::new(Mutex::new(State { draining: false, parts })))
     }
 
-    /// The part is there.
+    /// Marks a part as ready.
     pub fn ready(&self, part: &'static str) {
         self.lock().parts.insert(part, None);
     }
 
-    /// The part is not there. `why` is shown to whoever asks: no password, no address with one.
+    /// Marks a part as missing. `why` is public: it must contain no password and no URL with one.
     pub fn missing(&self, part: &'static str, why: impl Into<String>) {
         self.lock().parts.insert(part, Some(why.into()));
     }
 
-    /// The process is on its way out. There is no way back.
+    /// Marks the process as draining. Cannot be undone.
     pub fn drain(&self) {
         self.lock().draining = true;
     }
@@ -84,13 +84,13 @@ impl Readiness {
         (status, json!({ "status": word, "draining": state.draining, "missing": missing }).to_string())
     }
 
-    /// What is kept is whole after every line, so a panic elsewhere is no reason to stop telling it.
+    /// The state is consistent after every statement, so a poisoned lock is safe to use.
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The server, with its address taken.
+/// The server, bound to its address.
 #[derive(Debug)]
 pub struct Ops {
     listener: TcpListener,
@@ -98,17 +98,17 @@ pub struct Ops {
 }
 
 impl Ops {
-    /// Takes the address. An error here (the port is taken) is for the operator: the process cannot be watched without it.
+    /// Binds the address. A failure (the port is taken) stops the start: the process could not be monitored.
     pub async fn bind(addr: SocketAddr, readiness: Readiness) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(addr).await?, readiness })
     }
 
-    /// The address, with the port that the system chose where none was named.
+    /// Returns the bound address, with the actual port if 0 was configured.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until `stop`, which should come last of all: while the process drains, it is still asked how it is.
+    /// Serves until `stop`, which should be cancelled last: monitoring continues while the process drains.
     pub async fn serve(self, stop: CancellationToken) {
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut upkeep = interval(UPKEEP);
@@ -126,14 +126,14 @@ impl Ops {
                     Ok((stream, _)) => {
                         let readiness = self.readiness.clone();
                         tokio::spawn(async move {
-                            // A client that went away, or was too slow: nothing to do about it.
+                            // The client disconnected or was too slow; nothing to do.
                             let _ = timeout(CONNECTION_TIMEOUT, connection(stream, readiness)).await;
                             drop(slot);
                         });
                     }
                     Err(error) => {
                         tracing::warn!(%error, "the ops server could not accept a connection");
-                        // Out of file descriptors, most likely: asking again at once would only burn a core.
+                        // Most likely out of file descriptors: retrying at once would be a busy loop.
                         sleep(Duration::from_millis(100)).await;
                     }
                 },
@@ -142,7 +142,7 @@ impl Ops {
     }
 }
 
-/// One request, then the connection is closed: a scrape every few seconds loses nothing by it, and none can be held open.
+/// Serves one request, then closes the connection: scrapes are rare, and no connection can be held open.
 async fn connection(stream: TcpStream, readiness: Readiness) -> Result<(), hyper::Error> {
     let service = service_fn(move |request| {
         let response = answer(&request, &readiness);
@@ -202,7 +202,7 @@ mod tests {
         Server { addr, readiness, task: tokio::spawn(ops.serve(stop.clone())), stop }
     }
 
-    /// The whole answer, head and body.
+    /// Returns the whole response, head and body.
     async fn ask(addr: SocketAddr, line: &str) -> String {
         let mut stream = TcpStream::connect(addr).await.unwrap();
         stream.write_all(format!("{line} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();

@@ -1,8 +1,8 @@
-//! Webhooks: telling other systems what happened.
+//! Webhooks: send events to other systems.
 //!
-//! An event becomes one delivery per endpoint that asked for it. Each attempt of a delivery is one signed `POST`
-//! ([`sender`], [`signature`]); [`schedule`] says when the next one is due. Everything here is without state: the record of
-//! endpoints and deliveries is the store's, and the worker decides what an attempt's outcome means for them.
+//! An event becomes one delivery per endpoint that subscribed to it. Each attempt of a delivery is one signed `POST`
+//! ([`sender`], [`signature`]); [`schedule`] computes when the next one is due. This module is stateless: the store
+//! keeps endpoints and deliveries, and the worker decides what an attempt's outcome means for them.
 
 pub mod schedule;
 pub mod sender;
@@ -16,7 +16,7 @@ pub use sender::{AttemptOutcome, AttemptResult, DeliveryRequest, Sender};
 const SECRET_PREFIX: &str = "whsec_";
 const SECRET_LENGTH: usize = 40;
 
-/// A new signing secret: `whsec_` and 40 letters and digits from the system's random source.
+/// Generates a signing secret: `whsec_` and 40 letters and digits from the system's random source.
 pub fn new_secret() -> Result<SecretString, getrandom::Error> {
     Ok(SecretString::from(format!("{SECRET_PREFIX}{}", crate::random::text(SECRET_LENGTH)?)))
 }

@@ -1,11 +1,11 @@
-//! When a delivery is tried again: at growing distances over a day, or when the receiver says.
+//! When a delivery is retried: with growing delays over a day, or when the receiver asks for it.
 //!
-//! Eight attempts: at once, then 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h after the one before, each ± 20 % so that the
-//! deliveries of a receiver that was away do not all come back in the same second.
+//! Eight attempts: at once, then 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h after the previous one, each ± 20 % so
+//! that the deliveries to a receiver that was down are not all retried in the same second.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// How often a delivery is tried, unless a person asks for more.
+/// The maximum number of attempts of a delivery, unless a user asks for more.
 pub const MAX_ATTEMPTS: u32 = 8;
 
 const DELAYS: [TimeDelta; 7] = [
@@ -18,14 +18,14 @@ const DELAYS: [TimeDelta; 7] = [
     TimeDelta::hours(10),
 ];
 
-/// A receiver may ask for patience, but not for more than this.
+/// The upper limit of a receiver's `Retry-After`.
 const LONGEST_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
 
-/// And not for less than this: `Retry-After: 0` would use the attempts up in no time.
+/// The lower limit: `Retry-After: 0` would use up the attempts at once.
 const SHORTEST_RETRY_AFTER: TimeDelta = TimeDelta::seconds(1);
 
-/// When the next attempt is due after `attempts_made` of them, the last of which ended at `now`; `None` when there are no
-/// more. `retry_after` is what a 429 or 503 asked for; `random`, in `[0, 1)`, spreads the rest.
+/// Returns when the next attempt is due after `attempts_made`, the last of which ended at `now`; `None` if no attempts
+/// are left. `retry_after` is the time that a 429 or 503 asked for; without it `random`, in `[0, 1)`, sets the jitter.
 pub fn next_attempt(
     attempts_made: u32,
     max_attempts: u32,
@@ -40,17 +40,17 @@ pub fn next_attempt(
         return Some(at.clamp(now + SHORTEST_RETRY_AFTER, now + LONGEST_RETRY_AFTER));
     }
     let Some(done) = attempts_made.checked_sub(1) else { return Some(now) };
-    // Attempts beyond the eight that a person asked for keep the longest distance.
+    // Attempts beyond the eight, which a user asked for, keep the longest delay.
     let delay = DELAYS[(done as usize).min(DELAYS.len() - 1)];
     let millis = delay.num_milliseconds() as f64 * (0.8 + 0.4 * random.clamp(0.0, 1.0));
     Some(now + TimeDelta::milliseconds(millis as i64))
 }
 
-/// Reads a `Retry-After` header, in seconds or as an HTTP date. What cannot be read is as if it were not there.
+/// Parses a `Retry-After` header, in seconds or as an HTTP date. An invalid value is treated as absent.
 pub fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number holds is a long time all the same.
+        // A number that overflows is capped like any long time.
         let seconds = value.parse().unwrap_or(i64::MAX).min(LONGEST_RETRY_AFTER.num_seconds());
         return Some(now + TimeDelta::seconds(seconds));
     }

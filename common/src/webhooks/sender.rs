@@ -1,7 +1,7 @@
-//! One attempt of a delivery: a signed `POST`, and how it ended.
+//! One attempt of a delivery: a signed `POST`, and its outcome.
 //!
-//! Any 2xx is a success, whatever becomes of its body. Redirects are not followed: what an endpoint answers is recorded as
-//! it is. What an outcome means for the delivery and the endpoint is for the caller to decide.
+//! Any 2xx is a success, even if its body breaks off. Redirects are not followed: the endpoint's response is recorded
+//! as it is. The caller decides what an outcome means for the delivery and the endpoint.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::domain::outside::{self, MAX_MESSAGE};
 pub use crate::domain::webhook::AttemptOutcome;
 use crate::http::{Answer, Guard, HttpClient, HttpError};
 
-/// From DNS to the last byte of the answer.
+/// The deadline from DNS to the last byte of the response.
 pub const DEADLINE: Duration = Duration::from_secs(25);
-/// How much of an answer is read.
+/// How many bytes of a response are read.
 pub const MAX_BODY: usize = 64 * 1024;
-/// How much of an answer is kept.
+/// How many bytes of a response are stored.
 pub const KEPT_BODY: usize = 1024;
 
 const USER_AGENT: &str = "Crier-Webhook/1.0";
@@ -48,7 +48,7 @@ impl AttemptOutcome {
     }
 }
 
-/// What is sent, and where.
+/// The content of a delivery, and its destination.
 #[derive(Clone, Debug)]
 pub struct DeliveryRequest {
     pub url: String,
@@ -61,7 +61,7 @@ pub struct DeliveryRequest {
     pub body: Bytes,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptResult {
     pub outcome: AttemptOutcome,
@@ -69,30 +69,30 @@ pub struct AttemptResult {
     pub duration: Duration,
     /// One sentence for the owner of the endpoint; `None` on success.
     pub error: Option<String>,
-    /// The first 1 KiB of the answer, where there was one, made storable: valid UTF-8 without NUL.
+    /// The first 1 KiB of the response, if there was one, sanitized for storage: valid UTF-8 without NUL.
     pub response_body: Option<String>,
-    /// When a 429 or 503 asked to be tried again.
+    /// The time of the next attempt that a 429 or 503 asked for.
     pub retry_after: Option<DateTime<Utc>>,
 }
 
-/// Makes attempts. Cheap to clone; connections to an endpoint are kept between them.
+/// Makes attempts. Cheap to clone; connections to an endpoint are pooled.
 #[derive(Clone, Debug)]
 pub struct Sender {
     client: HttpClient,
 }
 
 impl Sender {
-    /// A sender behind the guard, with the promised deadline and cap.
+    /// Creates a guarded sender with the documented deadline and cap.
     pub fn new(guard: Guard) -> Self {
         Self::with_client(HttpClient::guarded(guard, DEADLINE, MAX_BODY))
     }
 
-    /// A sender with the deadline and the cap of `client`.
+    /// Creates a sender with the deadline and the cap of `client`.
     pub fn with_client(client: HttpClient) -> Self {
         Self { client }
     }
 
-    /// Makes one attempt; `now` is the time that is signed.
+    /// Makes one attempt; `now` is the timestamp that is signed.
     pub async fn send(&self, delivery: &DeliveryRequest, now: DateTime<Utc>) -> AttemptResult {
         let timestamp = now.timestamp();
         let request = self
@@ -106,16 +106,16 @@ impl Sender {
             .header("X-Webhook-Timestamp", timestamp)
             .header("X-Webhook-Signature", sign(&delivery.secret, timestamp, &delivery.body))
             .body(delivery.body.clone());
-        let begun = Instant::now();
+        let started = Instant::now();
         let answer = self.client.send_for_status(request).await;
-        let duration = begun.elapsed();
+        let duration = started.elapsed();
         match answer {
             Ok(answer) => answered(&answer, duration, now),
             Err(error) => AttemptResult {
                 outcome: AttemptOutcome::of_error(&error),
                 response_code: None,
                 duration,
-                // It may name what is in the endpoint's certificate.
+                // The text may contain parts of the endpoint's certificate.
                 error: Some(outside::line(&error.to_string(), MAX_MESSAGE)),
                 response_body: None,
                 retry_after: None,
@@ -134,7 +134,7 @@ fn answered(answer: &Answer, duration: Duration, now: DateTime<Utc>) -> AttemptR
         duration,
         error: (!outcome.is_success()).then(|| status_error(outcome, answer.status)),
         response_body: Some(storable(&answer.body)),
-        // From when the answer came, not from when the request was signed; in whole microseconds, as all that is stored.
+        // Counted from the response, not from the signing; in whole microseconds, like all stored times.
         retry_after: retry_after.and_then(|value| parse_retry_after(value, (now + duration).trunc_subsecs(6))),
     }
 }
@@ -144,9 +144,9 @@ fn status_error(outcome: AttemptOutcome, status: StatusCode) -> String {
     format!("the endpoint answered {}{note}", status.as_u16())
 }
 
-/// The beginning of a body as text that any database takes, cut between two characters.
+/// Returns the beginning of a body as text that any database accepts, cut at a character boundary.
 fn storable(body: &[u8]) -> String {
-    // Enough beyond the end for the character that the cut may fall into.
+    // Three more bytes contain the rest of a character that the cut may fall into.
     let mut text = String::from_utf8_lossy(&body[..body.len().min(KEPT_BODY + 3)]).replace('\0', "\u{fffd}");
     text.truncate(text.floor_char_boundary(KEPT_BODY));
     text

@@ -1,7 +1,7 @@
 //! The signature of a delivery: `t=<unix>,v1=<hex>`, the HMAC-SHA-256 of `<t>.<body>` under the endpoint's secret.
 //!
-//! The key is the whole secret, `whsec_` included. The time is inside what is signed, so that a delivery that was listened
-//! to cannot be played again later.
+//! The key is the whole secret, including `whsec_`. The time is part of the signed text, so an intercepted delivery
+//! cannot be replayed later.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 
-/// How far a delivery's time may be off when it is verified, unless the receiver says otherwise.
+/// The maximum clock difference when a delivery is verified, unless the receiver sets another.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 
-/// Why a signature is not accepted.
+/// Why a signature is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     #[error("the signature header has no valid t and v1")]
@@ -23,7 +23,7 @@ pub enum SignatureError {
     Expired,
 }
 
-/// The value of `X-Webhook-Signature`. `timestamp`: unix seconds, the same as in `X-Webhook-Timestamp`.
+/// Returns the value of `X-Webhook-Signature`. `timestamp`: unix seconds, the same as in `X-Webhook-Timestamp`.
 pub fn sign(secret: &SecretString, timestamp: i64, body: &[u8]) -> String {
     let mac = mac(secret, timestamp, body).finalize().into_bytes();
     let mut header = format!("t={timestamp},v1=");
@@ -35,8 +35,8 @@ pub fn sign(secret: &SecretString, timestamp: i64, body: &[u8]) -> String {
     header
 }
 
-/// Checks a header as a receiver does, in constant time. Other schemes than `v1` are passed over, and of several `v1` one
-/// has to match.
+/// Verifies a header as a receiver does, in constant time. Schemes other than `v1` are ignored; of several `v1`, one
+/// must match.
 pub fn verify(
     secret: &SecretString,
     header: &str,
@@ -48,15 +48,15 @@ pub fn verify(
     let mut times = fields().filter(|(key, _)| *key == "t");
     let (Some((_, text)), None) = (times.next(), times.next()) else { return Err(SignatureError::Malformed) };
     let timestamp: i64 = text.parse().map_err(|_| SignatureError::Malformed)?;
-    // What was signed is the text: `+5` and `05` are not `5`.
+    // The text is what was signed: `+5` and `05` are not `5`.
     if timestamp.to_string() != text {
         return Err(SignatureError::Malformed);
     }
     let expected = mac(secret, timestamp, body);
     let mut result = Err(SignatureError::Malformed);
     for (_, hex) in fields().filter(|(key, _)| *key == "v1") {
-        let Some(given) = unhex(hex) else { continue };
-        if expected.clone().verify_slice(&given).is_ok() {
+        let Some(candidate) = unhex(hex) else { continue };
+        if expected.clone().verify_slice(&candidate).is_ok() {
             result = Ok(());
             break;
         }
@@ -98,7 +98,8 @@ mod tests {
         SecretString::from("whsec_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN")
     }
 
-    /// `printf '%s' '1700000000.{"event":"brand.created","data":{}}' | openssl dgst -sha256 -hmac whsec_abc…` says the same.
+    /// `printf '%s' '1700000000.{"event":"brand.created","data":{}}' | openssl dgst -sha256 -hmac whsec_abc…` prints
+    /// the same.
     #[test]
     fn a_known_signature() {
         let header = sign(&secret(), 1_700_000_000, br#"{"event":"brand.created","data":{}}"#);
@@ -148,7 +149,7 @@ mod tests {
             prop_assert_eq!(verify(&other, &header, &body, at, TOLERANCE), Err(SignatureError::Mismatch));
         }
 
-        /// Whatever the secret is, an empty one and one longer than a block of the hash among them.
+        /// Any secret works, including an empty one and one longer than a block of the hash.
         #[test]
         fn any_secret_signs(key in "\\PC{0,200}", other in "\\PC{0,200}", body: Vec<u8>, at: i64) {
             let secret = SecretString::from(key.clone());
@@ -159,7 +160,7 @@ mod tests {
             prop_assert_eq!(other, Err(SignatureError::Mismatch));
         }
 
-        /// Any other byte anywhere in the header, or one too few, and it is not accepted.
+        /// A header with one byte changed or missing is rejected.
         #[test]
         fn any_change_of_the_header_is_noticed(body: Vec<u8>, at in 0_i64..1 << 40, place: prop::sample::Index, byte in 0_u8..128) {
             let header = sign(&secret(), at, &body);

@@ -1,8 +1,10 @@
-//! Deletes what is over: ended jobs after 7 days (dead ones 30), ended imports after 30, stored answers after a day, deleted
-//! posts once nothing of theirs runs, and when lanes were held after 30. What else tells a user what happened (targets, deliveries, attempts) stays.
+//! Deletes finished rows: ended jobs after 7 days (dead ones 30), ended imports after 30, stored responses after a day,
+//! deleted posts once they have no running jobs, and the record of lane holds after 30. Everything else that shows a
+//! user what happened (targets, deliveries, attempts) stays.
 //!
-//! Nobody waits long for it, on SQLite's one writer least of all: each batch is a transaction, as large as can be deleted in
-//! a few milliseconds here, and between two of them the others have their turn. While there is more, it goes on.
+//! It must not block others for long, above all SQLite's single writer: each batch is a transaction, as large as can be
+//! deleted in a few milliseconds, and other writers get their turn between two batches. It continues while there is
+//! more.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +16,14 @@ use crate::Scheduler;
 
 const ENDED: TimeDelta = TimeDelta::days(7);
 const DEAD: TimeDelta = TimeDelta::days(30);
-/// As long as the dead job of one that failed by us: until then the operator may run it again.
+/// As long as the dead job of an import that failed with an internal error: until then the operator may run it again.
 const IMPORTS: TimeDelta = TimeDelta::days(30);
-/// How large a batch is at first, and at most.
+/// The first and the maximum batch size.
 const FIRST: i64 = 100;
 const LARGEST: i64 = 1_000;
-/// How long a transaction may take; one that takes longer is followed by a smaller one.
+/// How long a transaction should take; after a longer one the batch size is halved.
 const HELD: Duration = Duration::from_millis(10);
-/// After how long a tick ends in which there is more; the next follows at once.
+/// The time limit of a tick for each kind of row; if there is more, the next tick follows at once.
 const TICK: Duration = Duration::from_secs(2);
 
 const ALL: [Over; 5] = [Over::Jobs, Over::Imports, Over::Answers, Over::Posts, Over::Holds];
@@ -56,16 +58,16 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     Ok(more.then_some(Duration::ZERO))
 }
 
-/// Gives whether there is more.
+/// Returns whether there is more.
 async fn in_batches(s: &Scheduler, over: Over) -> Result<bool> {
     let (end, mut size) = (Instant::now() + TICK, FIRST);
     while Instant::now() < end {
         let mut tx = s.store.begin().await?;
         let began = Instant::now();
-        let gone = over.purge(&mut tx, size).await?;
+        let deleted = over.purge(&mut tx, size).await?;
         tx.commit().await?;
         let took = began.elapsed();
-        if gone < size.unsigned_abs() {
+        if deleted < size.unsigned_abs() {
             return Ok(false);
         }
         size = next_size(size, took);

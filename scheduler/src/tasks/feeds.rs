@@ -1,8 +1,8 @@
 //! Enqueues a fetch for each feed that is due.
 //!
-//! What is due is a time in the feed's row, taken under its lock: any number of schedulers may look at once, and what none of
-//! them saw in time is found by the next that looks. In small batches, so that thousands of feeds that are due together, as
-//! after a night in which nothing ran, keep nobody from the database, and reach the workers over some time.
+//! The due time is in the feed's row, claimed under its lock: any number of schedulers may run at once, and a feed that
+//! all of them missed is found by the next run. Batches are small, so that thousands of feeds that are due together, as
+//! after a night of downtime, do not block the database, and reach the workers over some time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::Scheduler;
 
 pub const EVERY: Duration = Duration::from_secs(10);
 const BATCH: i64 = 100;
-/// In one tick: 90,000 feeds in a quarter of an hour.
+/// Per tick: 90,000 feeds in 15 minutes.
 const BATCHES: usize = 10;
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {

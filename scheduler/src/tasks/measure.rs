@@ -1,9 +1,8 @@
-//! Counts for the metrics that describe the record: jobs by state, the oldest one ready, paused kinds, endpoints,
-//! files.
+//! Counts rows for metrics: jobs by state, the oldest ready one, paused kinds, endpoints, files.
 //!
-//! A scrape reads what was counted last and counts nothing itself. Counting takes time in proportion to the jobs (some tenths
-//! of a second at a million), so the pause after it is in proportion as well: never more than a hundredth of the time is
-//! spent on it.
+//! A scrape reads the last counts and counts nothing itself. Counting takes time in proportion to the jobs (some tenths
+//! of a second at a million), so the pause after it is proportional too: at most a hundredth of the time is spent on
+//! it.
 
 use std::time::{Duration, Instant};
 
@@ -18,16 +17,16 @@ use crate::Scheduler;
 pub const EVERY: Duration = Duration::from_secs(10);
 const SHARE: u32 = 100;
 
-/// Gives how long until the next count.
+/// Returns how long until the next count.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let began = Instant::now();
     let mut conn = s.store.read().await?;
-    let standing = operate::overview(&mut conn).await?;
+    let overview = operate::overview(&mut conn).await?;
     let paused = operate::paused_kinds(&mut conn).await?;
     let held = files::held(&mut conn).await?;
     let (active, inactive, disabled) = webhooks::counts(&mut conn).await?;
     for kind in Kind::ALL {
-        let of = |state| standing.iter().filter(move |one| one.kind == *kind && one.state == state);
+        let of = |state| overview.iter().filter(move |one| one.kind == *kind && one.state == state);
         let jobs = |state| of(state).map(|one| count(one.jobs)).sum();
         let name = kind.as_str();
         metrics::jobs(name, JobState::Scheduled, jobs(State::Scheduled));
@@ -53,6 +52,6 @@ fn count(rows: i64) -> u64 {
     u64::try_from(rows).unwrap_or(0)
 }
 
-fn age(s: &Scheduler, standing: &Standing) -> Duration {
-    (s.store.now() - standing.oldest).to_std().unwrap_or_default()
+fn age(s: &Scheduler, group: &Standing) -> Duration {
+    (s.store.now() - group.oldest).to_std().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! One file a task; [`crate::TASKS`] says how often each runs.
+//! The recurring tasks, one file each; [`crate::TASKS`] contains their intervals.
 
 pub mod clean_up;
 pub mod dispatch;

@@ -1,4 +1,4 @@
-//! Takes back jobs whose worker vanished, rings again for those whose bell was lost, wakes lanes.
+//! Rescues jobs of dead workers, notifies again for jobs whose notification was lost, wakes lanes.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::Scheduler;
 use crate::room::Room;
 
 const BATCH: i64 = 100;
-/// More than will ever be stuck: those behind them are reached.
+/// More than will ever be stuck, so that the jobs behind them are reached.
 const EACH: i64 = 1_000;
 
-/// A part that fails does not keep the others from being done.
+/// Runs all parts, even if one of them fails.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let done = [rescue(s).await, sweep(s).await, ring_again(s).await];
     done.into_iter().collect::<Result<Vec<()>>>()?;
     Ok(None)
 }
 
-/// Together; where one job cannot be taken back, each goes alone, so that the others are. When the clock was set, all leases
-/// may seem to be over at once: who lives renews them within one, so that long nothing is taken back.
+/// Rescues jobs in batches; if one job makes a batch fail, rescues each one alone. When the clock was set, all leases
+/// may seem expired at once: live workers renew theirs within one lease, so nothing is rescued for that long.
 async fn rescue(s: &Scheduler) -> Result<()> {
     if s.store.clock().was_set_within(LEASE) {
         return Ok(());
@@ -33,7 +33,7 @@ async fn rescue(s: &Scheduler) -> Result<()> {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "jobs whose workers vanished could not be taken back together");
+                tracing::warn!(%error, "could not rescue a batch of jobs; rescuing each one alone");
                 return rescue_each(s).await;
             }
         }
@@ -49,8 +49,8 @@ async fn rescue_together(s: &Scheduler) -> Result<usize> {
             Ok(rescued.len())
         }
         Err(error) => {
-            // At once: a transaction that is merely dropped holds its rows a moment longer, and whoever looks for them
-            // next would skip them.
+            // Explicitly: a dropped transaction keeps its row locks a moment longer, and the next query for these rows
+            // would skip them.
             tx.rollback().await?;
             Err(error)
         }
@@ -78,7 +78,7 @@ async fn rescue_each(s: &Scheduler) -> Result<()> {
             Ok(())
         };
         if let Err(error) = rescued.await {
-            tracing::error!(job = id, %error, "a job whose worker vanished could not be taken back yet");
+            tracing::error!(job = id, %error, "could not rescue a job yet");
             failed = Err(error);
         }
     }
@@ -93,7 +93,7 @@ async fn tell_subject(tx: &mut Tx, Rescued { job, dead }: &Rescued) -> Result<()
 }
 
 fn tell(Rescued { job, dead }: &Rescued) {
-    tracing::warn!(job = job.id, kind = %job.kind, trace = job.trace.as_deref(), dead, "a job's worker vanished");
+    tracing::warn!(job = job.id, kind = %job.kind, trace = job.trace.as_deref(), dead, "rescued a dead worker's job");
     let reason = if *dead == Some("poison") { RescueReason::Poison } else { RescueReason::LeaseExpired };
     metrics::jobs_rescued(reason, 1);
 }
@@ -109,7 +109,7 @@ async fn ring_again(s: &Scheduler) -> Result<()> {
     let before = s.store.now() - UNHEARD;
     loop {
         let firsts = dispatch::first_rung(&mut s.store.read().await?).await?;
-        let mut rung = 0;
+        let mut notified = 0;
         for (kind, _) in firsts.into_iter().filter(|(_, at)| *at <= before) {
             let limit = room.batch(kind);
             if limit == 0 {
@@ -120,9 +120,9 @@ async fn ring_again(s: &Scheduler) -> Result<()> {
             tx.commit().await?;
             metrics::jobs_redispatched(some as u64);
             room.take(kind, some);
-            rung += some;
+            notified += some;
         }
-        if rung == 0 {
+        if notified == 0 {
             return Ok(());
         }
     }

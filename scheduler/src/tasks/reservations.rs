@@ -1,6 +1,6 @@
-//! Gives back the AI credits of requests that died: their process was killed between taking the credits and storing the answer.
+//! Refunds the AI credits of requests whose process was killed between taking the credits and storing the response.
 //!
-//! A request that is merely slow is not taken for dead: its lease is three times what it has. Should its credits go all the
+//! A slow request is not taken for dead: its lease is three times its time limit. If its credits are refunded all the
 //! same, it takes them again when it ends.
 
 use std::time::Duration;
@@ -15,12 +15,12 @@ const BATCH: i64 = 100;
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     loop {
         let mut tx = s.store.begin().await?;
-        let given_back = ai_credits::give_back_abandoned(&mut tx, BATCH).await?;
-        if given_back == 0 {
+        let refunded = ai_credits::give_back_abandoned(&mut tx, BATCH).await?;
+        if refunded == 0 {
             tx.rollback().await?;
             return Ok(None);
         }
         tx.commit().await?;
-        tracing::warn!(requests = given_back, "AI requests died; their credits are given back");
+        tracing::warn!(requests = refunded, "refunded the AI credits of dead requests");
     }
 }

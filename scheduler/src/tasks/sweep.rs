@@ -1,9 +1,10 @@
-//! Takes away files that nobody refers to: what an upload left behind when its process died, what was deleted, what was of
-//! brands that are no more.
+//! Deletes unreferenced files: what an upload left behind when its process died, deleted files, and files of deleted
+//! brands.
 //!
-//! A file is doomed first, in the record (nobody keeps it from then on), then its bytes go, and its row goes last: whatever
-//! dies in between, the row is still there for the next tick. Any number of schedulers may do this at once; taking away
-//! what is gone already is as good. A storage that is away is told once a tick, and the rows wait for it.
+//! A file is first marked for deletion in the database (it cannot be reused from then on), then its bytes are deleted,
+//! and its row last: after a crash in between, the row is still there for the next tick. Any number of schedulers may
+//! do this at once; deleting a deleted file succeeds. An unavailable storage is logged once per tick, and the rows wait
+//! for it.
 
 use std::time::{Duration, Instant};
 
@@ -16,16 +17,16 @@ use futures::StreamExt;
 use crate::Scheduler;
 
 pub const EVERY: Duration = Duration::from_secs(30);
-/// For how long bytes are brought in at most.
+/// The maximum duration of an upload.
 const ABANDONED: TimeDelta = TimeDelta::hours(1);
-/// For how long after that somebody may still be at work on them: a bucket that was slow to answer keeps what it was sent
-/// after all. Longer than any request to one.
+/// How long after that a write may still be in progress: a slow bucket may store what it was sent after all. Longer
+/// than any request to a bucket.
 const SETTLED: TimeDelta = TimeDelta::minutes(5);
 /// How many rows share a transaction.
 const BATCH: i64 = 100;
-/// How many files are taken away at once.
+/// How many files are deleted concurrently.
 const AT_ONCE: usize = 16;
-/// After how long a tick ends in which there is more; the next follows at once.
+/// The time limit of a tick; if there is more, the next tick follows at once.
 const TICK: Duration = Duration::from_secs(10);
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
@@ -34,7 +35,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     Ok(more.contains(&true).then_some(Duration::ZERO))
 }
 
-/// Gives whether there is more.
+/// Returns whether there is more.
 async fn doom(s: &Scheduler, end: Instant) -> Result<bool> {
     while Instant::now() < end {
         let mut tx = s.store.begin().await?;
@@ -48,35 +49,35 @@ async fn doom(s: &Scheduler, end: Instant) -> Result<bool> {
     Ok(true)
 }
 
-/// Gives whether there is more that may be possible.
+/// Returns whether there is more that can be deleted.
 async fn take_away(s: &Scheduler, end: Instant) -> Result<bool> {
     let (mut after, mut failed, mut failures) = (0, None, 0);
     loop {
         let before = s.store.now() - SETTLED;
         let doomed = files::doomed(&mut s.store.read().await?, after, before, BATCH).await?;
         let Some(last) = doomed.last().map(|file| file.id) else { break };
-        let (gone, error) = remove(s.library.storage(), &doomed, end).await;
-        if !gone.is_empty() {
+        let (deleted, error) = remove(s.library.storage(), &doomed, end).await;
+        if !deleted.is_empty() {
             let mut tx = s.store.begin().await?;
-            files::forget(&mut tx, &gone).await?;
+            files::forget(&mut tx, &deleted).await?;
             tx.commit().await?;
         }
-        failures += doomed.len() - gone.len();
+        failures += doomed.len() - deleted.len();
         failed = failed.or(error);
-        // A storage that takes nothing away does not do so for the next ones either.
-        if Instant::now() >= end || gone.is_empty() {
+        // A storage that deletes nothing will fail for the next batch as well.
+        if Instant::now() >= end || deleted.is_empty() {
             break;
         }
         after = last;
     }
     if let Some(error) = failed {
-        tracing::warn!(%error, files = failures, "files that nobody refers to could not be taken away; tried again");
+        tracing::warn!(%error, files = failures, "unreferenced files could not be deleted; they are tried again");
         return Ok(false);
     }
     Ok(Instant::now() >= end)
 }
 
-/// Takes bytes away until `end`; gives whose are gone, and what first went wrong.
+/// Deletes bytes until `end`; returns the deleted ids, and the first error.
 async fn remove(storage: &Storage, doomed: &[Doomed], end: Instant) -> (Vec<i64>, Option<StorageError>) {
     let removed = futures::stream::iter(doomed.to_vec()).map(async |file| {
         storage.delete(&file.key).await?;
@@ -85,12 +86,12 @@ async fn remove(storage: &Storage, doomed: &[Doomed], end: Instant) -> (Vec<i64>
     });
     let mut removed =
         std::pin::pin!(removed.buffer_unordered(AT_ONCE).take_until(tokio::time::sleep_until(end.into())));
-    let (mut gone, mut failed) = (Vec::new(), None);
+    let (mut deleted, mut failed) = (Vec::new(), None);
     while let Some(one) = removed.next().await {
         match one {
-            Ok(id) => gone.push(id),
+            Ok(id) => deleted.push(id),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    (gone, failed)
+    (deleted, failed)
 }

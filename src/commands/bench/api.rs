@@ -1,4 +1,4 @@
-//! The API of a measurement, and what may stand in its place.
+//! The API server of a measurement, and the peer that can replace it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use super::place::Place;
 use super::{CommandError, Figures, crew, io};
 
 const DRAIN: Duration = Duration::from_secs(5);
-/// More than any benchmark has clients.
+/// More than the number of clients of any benchmark.
 const MAX_CONNECTIONS: usize = 4_096;
 
-/// The API as `crier` and `crier-api` serve it, but for plans without limits and a guard that lets this machine be reached.
+/// Serves the API like `crier` and `crier-api`, but with unlimited plans and a guard that allows 127.0.0.1. Returns the
+/// address.
 pub async fn listen(
     config: &Config,
     place: &Place,
@@ -55,7 +56,7 @@ pub async fn listen(
     Ok(address)
 }
 
-/// What a peer says that it is.
+/// Requests a peer's version and database.
 pub async fn about_peer(peer: SocketAddr) -> Figures {
     let about = Connection::open(peer).await?.ask(Method::GET, "/", &Value::Null).await?;
     let word = |name: &str| Figure::word("machine", name, about[name].as_str().unwrap_or("unknown"));

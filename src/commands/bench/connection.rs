@@ -28,12 +28,12 @@ impl Connection {
         let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
         let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        // Ends when `requests` is dropped; what goes wrong is told to the request.
+        // Ends when `requests` is dropped; the request returns its errors.
         tokio::spawn(connection);
         Ok(Self { requests, address })
     }
 
-    /// One request that is answered with 200, and its answer.
+    /// Sends a request and returns the JSON response; fails if the status is not 200.
     pub async fn ask(&mut self, method: Method, path: &str, body: &Value) -> Result<Value, CommandError> {
         let (status, answer) = self.exchange(Request::builder().method(method).uri(path), body).await?;
         match serde_json::from_slice(&answer) {
@@ -50,7 +50,7 @@ impl Connection {
         self.send(request.header(CONTENT_TYPE, "application/json"), vec![body.to_string().into()]).await
     }
 
-    /// The same with a body of any kind, in pieces that others may share.
+    /// Sends a body of any type, in chunks that requests may share.
     pub async fn send(
         &mut self,
         request: http::request::Builder,
@@ -60,7 +60,7 @@ impl Connection {
         Ok((answer.status(), answer.into_body()))
     }
 
-    /// The same, and the answer with its headers.
+    /// Like [`Connection::send`], but returns the whole response with its headers.
     pub async fn answer(
         &mut self,
         request: http::request::Builder,

@@ -1,11 +1,11 @@
-//! How long processors have worked for a process, where the system says so (Linux).
+//! CPU time of this process, where the system reports it (Linux).
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::outside;
 
-/// For this process, but for the clients and endpoints that are not Crier.
+/// Returns the CPU time of this process without the thread of the clients and endpoints.
 pub fn ours() -> Option<Duration> {
     let mut all = Duration::ZERO;
     for task in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
@@ -17,7 +17,7 @@ pub fn ours() -> Option<Duration> {
     Some(all)
 }
 
-/// A thread that has ended meanwhile is not counted.
+/// Returns the CPU time of a thread; `None` if it has ended meanwhile.
 fn of(task: &Path) -> Option<Duration> {
     let schedstat = std::fs::read_to_string(task.join("schedstat")).ok()?;
     Some(Duration::from_nanos(schedstat.split_whitespace().next()?.parse().ok()?))

@@ -26,7 +26,7 @@ use super::place::Place;
 const DRAIN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// They stop with this value.
+/// They stop when this is dropped.
 pub struct Crew {
     engine: Engine,
     tasks: JoinSet<()>,
@@ -57,7 +57,7 @@ impl Crew {
         Ok(Self { engine, tasks, stop, _beating: beating.drop_guard() })
     }
 
-    /// Waits until nothing runs.
+    /// Waits until no job runs.
     pub async fn idle(&self) {
         while !self.engine.held().is_empty() {
             tokio::time::sleep(LOOK).await;
@@ -74,7 +74,7 @@ pub fn scheduler(place: &Place) -> Scheduler {
     Scheduler { store: place.scheduler().clone(), transport: place.bell().clone(), library: place.library().clone() }
 }
 
-/// The product's own job of a kind, with the sandbox among its platforms.
+/// Returns the product's handler of a kind, with the sandbox enabled.
 pub fn job(config: &Config, place: &Place, kind: Kind) -> std::result::Result<Arc<dyn Job>, CommandError> {
     http::check_authorities().map_err(|error| CommandError::Refused(error.to_string()))?;
     let mut config = config.clone();
@@ -100,12 +100,12 @@ pub fn job(config: &Config, place: &Place, kind: Kind) -> std::result::Result<Ar
     }
 }
 
-/// The product's guard, which lets this machine be reached as an operator would allow it.
+/// Returns the product's guard, which allows 127.0.0.1 as an operator would configure it.
 pub fn guard() -> Guard {
     Guard::new(vec![IpAddr::from(Ipv4Addr::LOCALHOST).into()])
 }
 
-/// Enqueues a job that does nothing, in a transaction of its own.
+/// Enqueues a no-op job in its own transaction.
 pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), StoreError> {
     let mut tx = store.begin().await?;
     let job = NewJob::new(Kind::Noop, subject, tx.now);
@@ -113,12 +113,12 @@ pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), Sto
     tx.commit().await
 }
 
-/// Waits until no job is left to be settled, once all have begun; an error where one died.
+/// Waits until all jobs are settled; call it after all have started. Fails if a job is dead.
 pub async fn settled(store: &Store) -> Result {
     loop {
-        let standing = operate::overview(&mut store.read().await?).await?;
+        let overview = operate::overview(&mut store.read().await?).await?;
         let of = |dead: bool| -> i64 {
-            standing.iter().filter(|one| (one.state == State::Dead) == dead).map(|one| one.jobs).sum()
+            overview.iter().filter(|one| (one.state == State::Dead) == dead).map(|one| one.jobs).sum()
         };
         match (of(true), of(false)) {
             (0, 0) => return Ok(()),

@@ -1,4 +1,4 @@
-//! A figure, the arithmetic that makes it, and how it is printed.
+//! Figures: how they are computed and printed.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::super::CommandError;
 use super::place::Place;
 use crate::output::rows;
 
-/// One number (or word) of a measurement. Lengths of time are in milliseconds, sizes in bytes, whatever their unit is when
-/// a person reads them.
+/// One number (or word) of a measurement. Times are in milliseconds and sizes in bytes; only the printed table uses
+/// other units.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
     pub measurement: &'static str,
@@ -53,12 +53,12 @@ impl Figure {
         Self::new(measurement, figure, round(ratio, 1e3), "times")
     }
 
-    /// Nothing where the system does not tell.
+    /// Returns `None` if the system does not report the size.
     pub fn size(measurement: &'static str, figure: impl Into<String>, bytes: Option<u64>) -> Option<Self> {
         bytes.map(|bytes| Self::new(measurement, figure, bytes, "bytes"))
     }
 
-    /// The median, the 99th percentile and the largest.
+    /// Returns the median, the 99th percentile and the maximum.
     pub fn spread(measurement: &'static str, of: &str, mut times: Vec<Duration>) -> Vec<Self> {
         times.sort_unstable();
         let name = |which: &str| format!("{of}{}{which}", if of.is_empty() { "" } else { ", " });
@@ -80,7 +80,7 @@ fn round(value: f64, parts: f64) -> f64 {
     (value * parts).round() / parts
 }
 
-/// Of sorted times; the smallest that so many per cent do not exceed.
+/// Returns the nearest-rank percentile of sorted times.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
@@ -90,7 +90,7 @@ pub fn median(times: Vec<Duration>) -> Duration {
     nth(times, 50)
 }
 
-/// The smallest of the times that so many per cent do not exceed.
+/// Returns the nearest-rank percentile of unsorted times.
 pub fn nth(mut times: Vec<Duration>, percent: usize) -> Duration {
     times.sort_unstable();
     percentile(&times, percent)
@@ -112,7 +112,7 @@ fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
-/// What the figures are of.
+/// Returns the description of this machine, build and database.
 pub async fn of_the_machine(place: &Place) -> Result<Vec<Figure>, CommandError> {
     let (engine, durability) = crier_common::store::bench::engine(&mut place.api().read().await?).await?;
     let build = if cfg!(debug_assertions) { "debug: not for comparison" } else { "release" };
@@ -139,7 +139,7 @@ pub fn print(figures: &[Figure], json: bool) {
     }
     let mut table = Vec::new();
     for (index, figure) in figures.iter().enumerate() {
-        // Said once for all of its figures.
+        // Print the name of a measurement only in its first row.
         let again = index > 0 && figures[index - 1].measurement == figure.measurement;
         let measurement = if again { "" } else { figure.measurement };
         table.push(Row { measurement, figure: &figure.figure, value: figure.human() });
@@ -162,8 +162,9 @@ mod tests {
 
     #[test]
     fn quantities_are_read_at_a_glance() {
-        let said = [(0.25, "ms"), (2.5, "ms"), (250.0, "ms"), (2_500.0, "ms"), (5.3e7, "bytes"), (12_345.6, "jobs/s")];
-        let said = said.map(|(value, unit)| quantity(value, unit));
-        assert_eq!(said, ["250 µs", "2.50 ms", "250 ms", "2.50 s", "53.0 MB", "12346 jobs/s"]);
+        let values =
+            [(0.25, "ms"), (2.5, "ms"), (250.0, "ms"), (2_500.0, "ms"), (5.3e7, "bytes"), (12_345.6, "jobs/s")];
+        let texts = values.map(|(value, unit)| quantity(value, unit));
+        assert_eq!(texts, ["250 µs", "2.50 ms", "250 ms", "2.50 s", "53.0 MB", "12346 jobs/s"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A bell that can hold ids for a worker that is yet to come.
+//! A notifier that can buffer ids for a worker that starts later.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::super::{Result, refused};
 
-/// A list in Redis holds them by itself; the queue inside the process forgets what nobody listens to, so the listening
-/// begins here and is handed to the worker.
+/// A Redis list buffers ids by itself. The in-process queue drops ids without a listener, so this starts a listener
+/// early and passes it on to the worker.
 pub struct KeptBell {
     inner: Arc<dyn Transport>,
     forgets: bool,
@@ -23,15 +23,15 @@ impl KeptBell {
         Self { inner, forgets, kept: Mutex::default() }
     }
 
-    /// From now on what is rung of a kind is kept for the next who listens.
+    /// From now on, buffers the notifications of a kind for the next listener.
     pub fn keep(&self, kind: Kind) {
         if self.forgets {
-            // A bell inside the process hands over ids whether there are places or not.
+            // The in-process notifier delivers ids even if there are no free places.
             self.kept().push((kind, self.inner.listen(kind, Arc::new(Semaphore::new(0)))));
         }
     }
 
-    /// Waits until so many ids of a kind are in the bell.
+    /// Waits until the notifier holds this many ids of a kind.
     pub async fn has(&self, kind: Kind, ids: usize) -> Result {
         for _ in 0..30_000 {
             let room = self.inner.room().await.unwrap_or_default();
@@ -43,7 +43,7 @@ impl KeptBell {
         refused("the bell did not take what was rung")
     }
 
-    /// Nobody panics while holding it.
+    /// Ignores poisoning: nothing panics while holding the lock.
     fn kept(&self) -> MutexGuard<'_, Vec<(Kind, mpsc::Receiver<Heard>)>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What the process holds: idle, with much pending, and while it is worked off.
+//! Memory of the process: idle, with a backlog, and while it processes the backlog.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::place::Place;
 use super::{Figures, Result, resident};
 
 const NAME: &str = "memory";
-/// Until the scheduler has seen what there is.
+/// Long enough for the scheduler to read the current state.
 const LOOK: Duration = Duration::from_millis(1_500);
 
-/// `fill` writes what the crew's kind is to do, with the store it is given; `done` waits until all of it was begun.
+/// Measures the crew. `fill` writes jobs of its kind to the given store; `done` waits until all of them have started.
 pub async fn of(
     place: &Place,
     kind: Kind,
@@ -28,7 +28,7 @@ pub async fn of(
     tokio::time::sleep(LOOK).await;
     let mut figures = Vec::new();
     figures.extend(Figure::size(NAME, "idle", resident::now()));
-    // As an operator would hold them back. Their bell was rung an hour ago, and nobody heard.
+    // Pause the kind as an operator would. The jobs look like ones that were notified an hour ago and not claimed.
     let mut tx = place.api().begin().await?;
     operate::pause_kind(&mut tx, kind).await?;
     tx.commit().await?;

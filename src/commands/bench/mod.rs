@@ -1,11 +1,11 @@
-//! `crier bench`: what this version does on this machine.
+//! `crier bench`: measures this version on this machine.
 //!
-//! The real roles, store and bell run in this process; what surrounds them is as fast as can be. Each measurement has a new
-//! database, which is gone when it ends, also after Ctrl-C and after an error. The figures of one machine are to be compared
-//! with each other alone.
+//! The real roles, store and notifier run in this process; everything around them is as fast as possible. Each
+//! measurement has a new database, which is deleted at the end, also after Ctrl-C and after an error. Compare figures
+//! only with others from the same machine.
 //!
-//! **To add a subcommand:** its arguments in `cli.rs`, a folder here with a [`Suite`] that measures, one arm in
-//! `commands::run`, and its figures in `tests/bench.rs`. The folders say how to add a measurement.
+//! **To add a subcommand:** add its arguments in `cli.rs`, a folder here with a [`Suite`], an arm in `commands::run`,
+//! and its figures in `tests/bench.rs`. The folders describe how to add a measurement.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -42,25 +42,25 @@ use place::{Ground, Place};
 
 type Figures = std::result::Result<Vec<Figure>, CommandError>;
 
-/// The arguments of a subcommand, which know what is to be measured.
+/// The arguments of a subcommand, which select and run its measurements.
 pub trait Suite: Sized {
     fn options(&self) -> &BenchOptions;
 
     async fn measure(bench: &Bench<Self>) -> Figures;
 }
 
-/// What every measurement works with.
+/// Shared state of all measurements.
 pub struct Bench<A> {
     config: Config,
     args: A,
     ground: Ground,
     progress: ProgressBar,
-    /// The place of the measurement that runs.
+    /// The place of the current measurement.
     place: Arc<Mutex<Option<Arc<Place>>>>,
 }
 
 pub fn run<A: Suite>(config: Config, args: A) -> Result {
-    // The engine's own lines (a worker drains, a statement was slow) would drown the figures.
+    // The engine's own messages (worker drains, slow statement) would clutter the output.
     logs::init(&LogConfig { filter: "warn,sqlx=error".to_owned(), ..config.log.clone() });
     let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
     let platforms: Vec<&str> = Platform::ALL.iter().map(|platform| platform.as_str()).collect();
@@ -93,7 +93,7 @@ fn io(what: &str, error: std::io::Error) -> CommandError {
 }
 
 impl<A: Suite> Bench<A> {
-    /// The figures of all measurements that were chosen, one after the other; none chosen is all.
+    /// Runs the selected measurements in order and returns their figures; an empty selection means all.
     async fn each<M>(&self, all: &[M], only: &[M], measure: impl AsyncFn(M) -> Figures) -> Figures
     where
         M: Copy + PartialEq + std::fmt::Display,
@@ -106,18 +106,18 @@ impl<A: Suite> Bench<A> {
         Ok(figures)
     }
 
-    /// What is done now, for who waits; only on a terminal.
+    /// Shows the current step; only on a terminal.
     fn tell(&self, what: impl std::fmt::Display) {
         self.progress.set_message(what.to_string());
         self.progress.tick();
     }
 
-    /// An empty database with its bell, in place of the one before.
+    /// Creates an empty database with its notifier, and deletes the previous one.
     async fn fresh(&self) -> std::result::Result<Arc<Place>, CommandError> {
         self.clear().await?;
         let mut here = self.place.clone().lock_owned().await;
         let ground = self.ground.clone();
-        // A task of its own: broken off in the middle, it could leave a database that nobody knows of.
+        // In a separate task: cancelled halfway, it could leave a database that is never deleted.
         let opened = tokio::spawn(async move {
             let place = here.insert(Arc::new(Place::plan(ground)?)).clone();
             place.open().await?;
@@ -133,7 +133,7 @@ impl<A: Suite> Bench<A> {
         }
     }
 
-    /// How many jobs the worker runs at once.
+    /// Returns how many jobs the worker runs at once.
     fn slots(&self) -> usize {
         usize::from(self.args.options().slots)
     }

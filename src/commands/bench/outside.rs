@@ -1,4 +1,5 @@
-//! Who is not Crier: the clients and the endpoints, on a thread and a runtime of their own, as another machine would be.
+//! The clients and the endpoints, which are not part of Crier: they have their own thread and runtime, like another
+//! machine.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -18,13 +19,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{CommandError, io};
 
-/// What an endpoint makes of a request: the status that it answers with.
+/// An endpoint's handler, which returns the response's status.
 pub type Answer = Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = StatusCode> + Send>> + Send + Sync>;
 
-/// What its thread is called.
+/// Name of the thread.
 pub const THREAD: &str = "outside";
 
-/// All of it ends with this value.
+/// The thread stops when this is dropped.
 pub struct Outside {
     pub runtime: Handle,
     _until: DropGuard,
@@ -43,9 +44,9 @@ impl Outside {
         Ok(Self { runtime: handle, _until: stop.drop_guard() })
     }
 
-    /// Listens, and gives the address with the task that answers there; whoever aborts it closes every connection.
+    /// Listens, spawns the server's task and returns the address. Aborting the task closes all its connections.
     pub async fn listen(&self, server: &mut JoinSet<()>, answer: Answer) -> Result<SocketAddr, CommandError> {
-        // The listener belongs to the other runtime.
+        // Bind on the runtime that uses the listener.
         let bound = self.runtime.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await;
         let listener = bound.unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)));
         let listener = listener.map_err(|error| io("an endpoint", error))?;
@@ -61,8 +62,8 @@ async fn accept(listener: TcpListener, answer: Answer) {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => drop(connections.spawn(serve(stream, answer.clone()))),
-                // What is lost by it is missed later.
-                Err(error) => return tracing::error!(%error, "an endpoint ends: it cannot accept connections"),
+                // The measurement detects the missing requests.
+                Err(error) => return tracing::error!(%error, "endpoint cannot accept connections"),
             },
             Some(_) = connections.join_next() => {}
         }
@@ -79,6 +80,6 @@ async fn serve(stream: TcpStream, answer: Answer) {
             Ok::<_, std::convert::Infallible>(response)
         }
     });
-    // A client that goes away is no failure of an endpoint.
+    // A client that disconnects is not an error.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }

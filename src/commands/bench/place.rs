@@ -1,5 +1,5 @@
-//! Where a measurement takes place: a new SQLite file with the queue inside the process, or a new database on a Postgres
-//! server with keys of its own in Redis. Never the installation's.
+//! The environment of a measurement: a new SQLite file with the in-process queue, or a new database on a Postgres
+//! server with its own keys in Redis. Never the installation's.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -21,15 +21,15 @@ use tokio_util::sync::CancellationToken;
 use super::super::{CommandError, Result, refused};
 use super::kept_bell::KeptBell;
 
-/// As many as a process of an installation has.
+/// The pool size of a process in an installation.
 const CONNECTIONS: u32 = 20;
-/// How long connections may take to be given back.
+/// Time limit for returning connections to their pool.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// Where places are made.
+/// Where places are created.
 #[derive(Clone)]
 pub enum Ground {
-    /// In this directory, or in that for temporary files.
+    /// In this directory, or in the system's temporary directory.
     Embedded(Option<PathBuf>),
     Split {
         database: SecretString,
@@ -57,13 +57,13 @@ impl Ground {
     }
 }
 
-/// What holds the database.
+/// The owner of the database.
 enum Holder {
     File(tempfile::TempDir),
     Server { database: Box<OwnDatabase>, redis: SecretString, prefix: String },
 }
 
-/// The stores of the roles: one where they are one process, each with connections of its own where they are three.
+/// The stores of the roles: a shared one in the embedded form, one per role with its own connections in the split form.
 struct Opened {
     api: Store,
     worker: Store,
@@ -76,12 +76,12 @@ pub struct Place {
     library: Library,
     _files: tempfile::TempDir,
     opened: OnceLock<Opened>,
-    /// Ends what listens to the bell.
+    /// Stops the notifier's listeners.
     stop: CancellationToken,
 }
 
 impl Place {
-    /// Chooses the names; nothing is made on a server yet.
+    /// Chooses the names; creates nothing on a server yet.
     pub fn plan(ground: Ground) -> std::result::Result<Self, CommandError> {
         let holder = match ground {
             Ground::Embedded(dir) => {
@@ -104,7 +104,7 @@ impl Place {
         Ok(Self { holder, library, _files: files, opened: OnceLock::new(), stop: CancellationToken::new() })
     }
 
-    /// The media library: a directory of its own.
+    /// Returns the media library, which has its own directory.
     pub fn library(&self) -> &Library {
         &self.library
     }
@@ -136,7 +136,7 @@ impl Place {
         self.opened.get().expect("a measurement is given a place that was opened")
     }
 
-    /// Which form of Crier is measured.
+    /// Returns which form of Crier is measured.
     pub fn form(&self) -> &'static str {
         match self.holder {
             Holder::File(_) => "embedded (SQLite, the queue inside the process)",
@@ -144,12 +144,13 @@ impl Place {
         }
     }
 
-    /// The store of who enqueues.
+    /// Returns the store that enqueues.
     pub fn api(&self) -> &Store {
         &self.opened().api
     }
 
-    /// The same an hour ago: what it enqueues for now is scheduled, and due for everybody else.
+    /// Returns the same store with its clock an hour behind: a job for the real current time is written as scheduled,
+    /// and is due for all other stores.
     pub fn api_of_the_past(&self) -> Store {
         let now = self.api().now() - TimeDelta::hours(1);
         self.api_at(now)
@@ -172,7 +173,7 @@ impl Place {
         &self.opened().bell
     }
 
-    /// What counts an API's requests, under keys of this place's own.
+    /// Returns a rate limiter with this place's own keys.
     pub fn limiter(&self) -> std::result::Result<Arc<dyn Limiter>, CommandError> {
         let clock = self.api().clock().clone();
         Ok(match &self.holder {
@@ -192,12 +193,12 @@ impl Place {
         Opener { place, bell }
     }
 
-    /// Deletes all of it.
+    /// Closes the stores and deletes everything.
     pub async fn close(&self) -> Result {
         self.stop.cancel();
         if let Some(Opened { api, worker, scheduler, .. }) = self.opened.get() {
             let closed = async { tokio::join!(api.db().close(), worker.db().close(), scheduler.db().close()) };
-            // Who is still at work is thrown out with it.
+            // Deleting the database closes connections that are still in use.
             let _ = tokio::time::timeout(CLOSE, closed).await;
         }
         let Holder::Server { database, redis, prefix } = &self.holder else { return Ok(()) };
@@ -213,7 +214,7 @@ impl Place {
 async fn delete_keys(redis: &SecretString, prefix: &str) -> redis::RedisResult<()> {
     let client = redis::Client::open(redis.expose_secret())?;
     let mut connection = client.get_multiplexed_async_connection().await?;
-    // Not KEYS, which would hold up a server that others use.
+    // Not KEYS, which would block a shared server.
     let mut found = connection.scan_match::<_, String>(format!("{prefix}:*")).await?;
     let mut keys = Vec::new();
     while let Some(key) = found.next_item().await {
@@ -250,7 +251,7 @@ impl Opener {
     }
 }
 
-/// Waits, half a minute at most.
+/// Waits for the condition for at most 30 s.
 async fn until(so: impl Fn() -> bool, otherwise: &str) -> Result {
     for _ in 0..30_000 {
         if so() {

@@ -1,16 +1,16 @@
-//! How much memory this process holds, where the system says so (Linux).
+//! Resident memory of this process, where the system reports it (Linux).
 
-/// Now, in bytes.
+/// Returns the current size in bytes.
 pub fn now() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// The most since the start or the last [`forget_peak`].
+/// Returns the maximum since the start or the last [`forget_peak`].
 pub fn peak() -> Option<u64> {
     status("VmHWM:")
 }
 
-/// Begins the peak anew, where that is allowed; elsewhere it stays that of the whole process.
+/// Resets the peak where permitted; elsewhere it remains that of the whole process.
 pub fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

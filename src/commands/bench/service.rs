@@ -1,8 +1,9 @@
-//! What is measured: the API of Crier in this process, reached over TCP as by any client; or a peer that runs elsewhere.
+//! The measured service: Crier's API in this process, reached over TCP like from any client; or a peer in another
+//! process.
 //!
-//! A peer answers `GET /` with what it is (`version`, `database`), and does what Crier does for the paths that are measured.
-//! One of `media` answers `POST /thumbnail` too, with a picture as its body: it makes a thumbnail and answers 200. One of
-//! `pages` answers `GET /cpu` with the `ns` that its processes have worked.
+//! A peer responds to `GET /` with its `version` and `database`, and implements the measured paths like Crier. A peer
+//! for `media` also implements `POST /thumbnail`, with a picture as the body: it creates a thumbnail and returns 200. A
+//! peer for `pages` also implements `GET /cpu`, which returns the CPU time of its processes in `ns`.
 
 use std::net::SocketAddr;
 
@@ -43,7 +44,7 @@ impl Service {
     }
 }
 
-/// A user with a brand and a key.
+/// Creates a user with a brand and a key.
 async fn tenant(store: &Store) -> Result<(i64, SecretString), CommandError> {
     let mut tx = store.begin().await?;
     let workspace = users::create_workspace(&mut tx, "bench", Plans::UNLIMITED).await?;

@@ -1,8 +1,8 @@
-//! `crier jobs retry | cancel`, by ids or for all that a filter names.
+//! `crier jobs retry | cancel`, by ids or by filter.
 //!
-//! A job and what it acts on change in one transaction. Many jobs go in batches, a transaction each, so that nobody waits
-//! long for them; where one job spoils its batch, each of the batch goes alone. Broken off at any moment (Ctrl-C), a
-//! command leaves every job either as it was or changed whole.
+//! A job and its subject change in one transaction. Many jobs are changed in batches of one transaction each, to keep
+//! locks short; if one job fails its batch, the jobs of that batch are changed one by one. A command that is
+//! interrupted (Ctrl-C) leaves each job either unchanged or completely changed.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -17,21 +17,21 @@ use super::super::{CommandError, Context, Result, refused};
 use super::not_there;
 use crate::output::line;
 
-/// How many jobs share a transaction: on SQLite everybody waits for it.
+/// Jobs per transaction; on SQLite it blocks all other writers.
 const BATCH: i64 = 50;
-/// How often a change of one job is begun again that stood in another's way.
+/// Maximum attempts to change one job after serialization failures.
 const TRIES: usize = 3;
 
 type Stored<T> = std::result::Result<T, StoreError>;
 
-/// What is done with a job.
+/// The change to make to a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Retry,
     Cancel,
 }
 
-/// Why a job is left as it is.
+/// Why a job was not changed.
 type Left = &'static str;
 
 const NOTHING_LEFT: Left = "what it acts on has nothing left to do";
@@ -47,7 +47,7 @@ impl Change {
         }
     }
 
-    /// Where it gives why not, the transaction must be rolled back.
+    /// Changes the job. If it returns a reason, the caller must roll the transaction back.
     async fn make(self, tx: &mut Tx, job: &JobRow) -> Stored<Option<Left>> {
         subjects::hold(tx, job.kind, job.subject_id).await?;
         Ok(match self {
@@ -65,7 +65,7 @@ impl Change {
         })
     }
 
-    /// All of them in one transaction, or none: then why the first of them is left that is.
+    /// Changes all jobs in one transaction, or none of them; then it returns the reason for the first unchanged job.
     async fn together(self, cx: &Context, jobs: &[JobRow]) -> Stored<Option<Left>> {
         let mut tx = cx.store.begin().await?;
         for job in jobs {
@@ -78,7 +78,7 @@ impl Change {
         Ok(None)
     }
 
-    /// One job, begun again where it stood in a worker's way.
+    /// Changes one job; retries if it conflicts with a worker.
     async fn alone(self, cx: &Context, job: &JobRow) -> Stored<Option<Left>> {
         let mut tries = 1;
         loop {
@@ -89,7 +89,7 @@ impl Change {
         }
     }
 
-    /// What to tell of a job that is left, and what may be done instead.
+    /// Returns the message for a job that was not changed, with an alternative.
     fn refusal(self, job: &JobRow, left: Left) -> String {
         let (id, kind, state) = (job.id, job.kind, job.state);
         match (self, state) {
@@ -116,7 +116,7 @@ pub async fn cancel(cx: &Context, ids: &[i64]) -> Result {
     by_ids(cx, Change::Cancel, ids).await
 }
 
-/// Each id by itself; those that are refused are told at the end.
+/// Changes each id separately; reports the refused ones at the end.
 async fn by_ids(cx: &Context, change: Change, ids: &[i64]) -> Result {
     let mut refusals = Vec::new();
     for &id in ids {
@@ -136,15 +136,15 @@ async fn by_ids(cx: &Context, change: Change, ids: &[i64]) -> Result {
     if refusals.is_empty() { Ok(()) } else { refused(refusals.join("\n       ")) }
 }
 
-/// All dead jobs that pass the filter.
+/// Retries all dead jobs that match the filter.
 pub async fn retry_dead(cx: &Context, filter: &Filter) -> Result {
     let tally = all(cx, Change::Retry, std::slice::from_ref(filter)).await?;
     tally.tell(Change::Retry)
 }
 
-/// All jobs that have not begun and pass the filter.
+/// Cancels all jobs that match the filter and have not started.
 pub async fn cancel_all(cx: &Context, filter: &Filter) -> Result {
-    // What becomes ready meanwhile is met there.
+    // Scheduled jobs first: those that become ready meanwhile are found in the second pass.
     let states = filter.state.map_or(vec![State::Scheduled, State::Ready], |state| vec![state]);
     let of = |state| Filter { state: Some(state), ..filter.clone() };
     let tally = all(cx, Change::Cancel, &states.into_iter().map(of).collect::<Vec<_>>()).await?;
@@ -163,7 +163,7 @@ async fn all(cx: &Context, change: Change, filters: &[Filter]) -> std::result::R
             let mut jobs = operate::next(&mut cx.store.read().await?, filter, after, BATCH).await?;
             let Some(last) = jobs.last() else { break };
             after = last.id;
-            // The order in which workers settle, as far as it is known here.
+            // The lock order of workers that settle jobs, as far as it is known here.
             jobs.sort_by_key(|job| (job.kind, job.subject_id));
             batch(cx, change, &jobs, &mut tally).await?;
             tally.progress(change);
@@ -191,7 +191,7 @@ async fn batch(cx: &Context, change: Change, jobs: &[JobRow], tally: &mut Tally)
     Ok(())
 }
 
-/// What became of many jobs.
+/// Counts of changed and unchanged jobs.
 #[derive(Default)]
 struct Tally {
     changed: usize,
@@ -199,7 +199,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// How far it is, for somebody who watches.
+    /// Prints the progress if stderr is a terminal.
     fn progress(&self, change: Change) {
         let mut out = std::io::stderr().lock();
         if out.is_terminal() {

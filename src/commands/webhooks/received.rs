@@ -1,4 +1,4 @@
-//! A request that came, as it is shown: for people, or as a JSON object for programs.
+//! A received request and its output: text for people, a JSON object for programs.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -15,16 +15,16 @@ pub struct Received {
     body: Bytes,
     at: DateTime<Utc>,
     signature: Verdict,
-    /// A request with this delivery's id came before.
+    /// Whether a request with the same delivery id was received before.
     pub again: bool,
 }
 
-/// What is to be said of a signature.
+/// The result of a signature check.
 enum Verdict {
     Right,
     Wrong(SignatureError),
     Missing,
-    /// Nobody said what the secret is.
+    /// `--secret` was not given.
     Unchecked,
 }
 
@@ -122,7 +122,7 @@ impl Display for Received {
     }
 }
 
-/// A body as people read it: JSON over several lines, all else as it is.
+/// Formats a body for people: JSON is indented, anything else is shown as text with its size.
 fn pretty(body: &[u8]) -> String {
     let value = serde_json::from_slice::<Value>(body);
     match value.map(|value| serde_json::to_string_pretty(&value)) {
@@ -131,14 +131,14 @@ fn pretty(body: &[u8]) -> String {
     }
 }
 
-/// Whoever reaches the port chooses what is printed; the terminal is not to take orders from it.
+/// Replaces control characters: the sender controls this text and must not send escape sequences to the terminal.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
         .collect()
 }
 
-/// All values under a name, as one.
+/// Returns all values of a header, joined.
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     let values: Vec<_> = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
     (!values.is_empty()).then(|| values.join(", "))

@@ -39,9 +39,9 @@ async fn captions_are_written_as_wished(s: TestStore) {
     assert_eq!((&asked["model"], &asked["messages"][1]["content"]), (&json!("writer"), &json!("fresh bread")));
     let format = &asked["response_format"];
     assert_eq!((&format["type"], &format["json_schema"]["strict"]), (&json!("json_schema"), &json!(true)));
-    let told = asked["messages"][0]["content"].as_str().unwrap();
+    let instructions = asked["messages"][0]["content"].as_str().unwrap();
     for word in ["3 captions", "Bluesky", "300 characters", "cheeky", "pt-BR", "short", "hashtags", "no emojis"] {
-        assert!(told.contains(word), "{word}: {told}");
+        assert!(instructions.contains(word), "{word}: {instructions}");
     }
 }
 
@@ -53,27 +53,27 @@ async fn as_many_as_wished_come_or_the_model_is_asked_once_more(s: TestStore) {
     assert_eq!(write(&t, four.clone()).await.data(200)["captions"], json!(["A", "B", "C", "D"]));
     let second = app.ai.asked().await.remove(1);
     assert_eq!(second["messages"][2]["content"], json!({ "captions": ["A", "a", "B"] }).to_string());
-    let told = second["messages"][3]["content"].as_str().unwrap();
-    assert!(told.contains("4 captions are needed"), "{told}");
+    let feedback = second["messages"][3]["content"].as_str().unwrap();
+    assert!(feedback.contains("4 captions are needed"), "{feedback}");
     app.ai.says([captions(&["A"]), captions(&["A", "B", "C"])]);
     write(&t, four).await.refused(502, "ai_provider_unavailable");
-    assert_eq!(app.ai.asked().await.len(), 4, "twice each");
-    assert_eq!((app.used(t.workspace).await, app.held().await), (15, 0), "the first one alone is paid");
+    assert_eq!(app.ai.asked().await.len(), 4, "two calls each");
+    assert_eq!((app.used(t.workspace).await, app.held().await), (15, 0), "only the first result is charged");
 }
 
 async fn what_is_too_long_for_the_platform_is_sent_back_and_then_cut(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    let wish = json!({ "prompt": "bread", "options": { "platform": "bluesky", "count": 1 } });
+    let body = json!({ "prompt": "bread", "options": { "platform": "bluesky", "count": 1 } });
     let long = "fresh bread ".repeat(40);
     app.ai.says([captions(&[&long]), captions(&["Fresh bread"])]);
-    assert_eq!(write(&t, wish.clone()).await.data(200)["captions"], json!(["Fresh bread"]));
-    let told = app.ai.asked().await[1]["messages"][3]["content"].as_str().unwrap().to_owned();
-    assert!(told.contains("at most 300 characters"), "{told}");
-    // Still too long, and a second answer that never comes: what is there is cut.
+    assert_eq!(write(&t, body.clone()).await.data(200)["captions"], json!(["Fresh bread"]));
+    let feedback = app.ai.asked().await[1]["messages"][3]["content"].as_str().unwrap().to_owned();
+    assert!(feedback.contains("at most 300 characters"), "{feedback}");
+    // Still too long, and the second response is an error: the caption is cut.
     for second in [captions(&[&long]), error(500, "oops", "down")] {
         app.ai.says([captions(&[&long]), second]);
-        let made = write(&t, wish.clone()).await.data(200)["captions"][0].as_str().unwrap().to_owned();
+        let made = write(&t, body.clone()).await.data(200)["captions"][0].as_str().unwrap().to_owned();
         assert!(made.ends_with('…') && made.chars().count() <= 300, "{made}");
     }
 }
@@ -82,7 +82,7 @@ async fn each_platform_counts_in_its_own_way(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let family = "👩‍👩‍👧‍👦";
-    for (platform, most, fits, too_long) in [
+    for (platform, limit, fits, too_long) in [
         // X counts a letter of these scripts as two, any link as 23 and an emoji as two.
         ("twitter", 280, "語".repeat(140), "語".repeat(141)),
         ("twitter", 280, family.repeat(140), family.repeat(141)),
@@ -97,15 +97,15 @@ async fn each_platform_counts_in_its_own_way(s: TestStore) {
         let cut = write(&t, body).await.data(200)["captions"][0].as_str().unwrap().to_owned();
         let descriptor = crier_common::platforms::catalogue::descriptor(platform.parse().unwrap());
         let length = crier_common::platforms::text::check(descriptor, &cut, 0).length;
-        assert!(cut.ends_with('…') && length <= most && length + 4 > most, "{platform}: {length}");
+        assert!(cut.ends_with('…') && length <= limit && length + 4 > limit, "{platform}: {length}");
     }
 }
 
 async fn hashtags_and_emojis_are_there_as_wished(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    let wish = |hashtags: bool, emojis: bool| json!({ "prompt": "bread", "options": { "count": 1, "include_hashtags": hashtags, "include_emojis": emojis } });
-    // What is missing or too much is said once.
+    let request = |hashtags: bool, emojis: bool| json!({ "prompt": "bread", "options": { "count": 1, "include_hashtags": hashtags, "include_emojis": emojis } });
+    // Each missing or unwanted element is reported to the model once.
     for (hashtags, emojis, first, word) in [
         (false, true, "Bread 🍞 #bread", "hashtag"),
         (true, true, "Bread 🍞", "Hashtags"),
@@ -114,23 +114,23 @@ async fn hashtags_and_emojis_are_there_as_wished(s: TestStore) {
     ] {
         let good = format!("Bread{}{}", if emojis { " 🥖" } else { "" }, if hashtags { " #bread" } else { "" });
         app.ai.says([captions(&[first]), captions(&[&good])]);
-        assert_eq!(write(&t, wish(hashtags, emojis)).await.data(200)["captions"], json!([good]));
-        let told = app.ai.asked().await.pop().unwrap()["messages"][3]["content"].as_str().unwrap().to_owned();
-        assert!(told.contains(word), "{told}");
+        assert_eq!(write(&t, request(hashtags, emojis)).await.data(200)["captions"], json!([good]));
+        let feedback = app.ai.asked().await.pop().unwrap()["messages"][3]["content"].as_str().unwrap().to_owned();
+        assert!(feedback.contains(word), "{feedback}");
     }
-    // What is still too much is taken out, what is still missing is let be.
+    // After the second response, unwanted elements are removed and missing ones are accepted.
     app.ai.says([captions(&["🍞 Fresh #bread, come in! #bakery"]), captions(&["🍞 Fresh #bread, come in! #bakery"])]);
-    assert_eq!(write(&t, wish(false, false)).await.data(200)["captions"], json!(["Fresh bread, come in!"]));
+    assert_eq!(write(&t, request(false, false)).await.data(200)["captions"], json!(["Fresh bread, come in!"]));
     app.ai.says([captions(&["خبز طازج"]), captions(&["خبز طازج"])]);
-    assert_eq!(write(&t, wish(true, true)).await.data(200)["captions"], json!(["خبز طازج"]));
-    // Two that only differ in what is taken out are one.
+    assert_eq!(write(&t, request(true, true)).await.data(200)["captions"], json!(["خبز طازج"]));
+    // Captions that differ only in removed elements are duplicates.
     let two = json!({ "prompt": "bread", "options": { "count": 2, "include_emojis": false } });
     app.ai.says([captions(&["Bread 🍞", "Bread 🥖"]), captions(&["Bread 🍞", "Bread 🥖"])]);
     write(&t, two).await.refused(502, "ai_provider_unavailable");
     assert_eq!(app.held().await, 0);
 }
 
-/// What a user says is told as the user's, and what a model makes of it is read as strictly as ever.
+/// The prompt is sent in the user role, and the model's response is parsed as strictly as any other.
 async fn a_prompt_cannot_change_the_form_of_the_answer(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
@@ -148,13 +148,13 @@ async fn a_prompt_cannot_change_the_form_of_the_answer(s: TestStore) {
         assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0), "{obeyed}");
     }
     let asked = app.ai.asked().await;
-    assert_eq!(asked.len(), 10, "each was mended once");
+    assert_eq!(asked.len(), 10, "one repair request each");
     for request in asked {
         let messages = request["messages"].as_array().unwrap();
         let of = |role: &str| messages.iter().filter(|m| m["role"] == role).count();
         assert_eq!((of("system"), &messages[1]), (1, &json!({ "role": "user", "content": prompt })));
     }
-    // More than was asked for is not passed on.
+    // Captions beyond the requested count are dropped.
     app.ai.says([chat("{\"captions\": [\"A\", \"B\", \"C\"], \"credits_used\": 0}")]);
     let made = write(&t, body).await.data(200);
     assert_eq!((&made["credits_used"], made.as_object().unwrap().len()), (&json!(15), 4));
@@ -163,14 +163,14 @@ async fn a_prompt_cannot_change_the_form_of_the_answer(s: TestStore) {
 async fn an_object_is_found_in_what_models_put_around_it(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    let wish = json!({ "prompt": "bread", "options": { "count": 1 } });
+    let body = json!({ "prompt": "bread", "options": { "count": 1 } });
     for text in ["```json\n{\"captions\": [\"A\"]}\n```", "<think>hm</think>\n{\"captions\": [\"A\"]}"] {
         app.ai.says([chat(text)]);
-        assert_eq!(write(&t, wish.clone()).await.data(200)["captions"], json!(["A"]));
+        assert_eq!(write(&t, body.clone()).await.data(200)["captions"], json!(["A"]));
     }
-    assert_eq!(app.ai.asked().await.len(), 2, "nothing had to be mended");
+    assert_eq!(app.ai.asked().await.len(), 2, "no repair request was needed");
     app.ai.says([chat("Sure! Here you are: A"), captions(&["A"])]);
-    assert_eq!(write(&t, wish).await.data(200)["captions"], json!(["A"]));
+    assert_eq!(write(&t, body).await.data(200)["captions"], json!(["A"]));
 }
 
 async fn a_server_without_schemas_is_asked_in_words(s: TestStore) {
@@ -180,8 +180,8 @@ async fn a_server_without_schemas_is_asked_in_words(s: TestStore) {
     write(&t, json!({ "prompt": "bread" })).await.expect(200);
     let asked = app.ai.asked().await;
     assert!(asked[0]["response_format"].is_object() && asked[1].get("response_format").is_none());
-    let told = asked[1]["messages"][0]["content"].as_str().unwrap();
-    assert!(told.contains("JSON object") && told.contains("\"captions\""), "{told}");
+    let instructions = asked[1]["messages"][0]["content"].as_str().unwrap();
+    assert!(instructions.contains("JSON object") && instructions.contains("\"captions\""), "{instructions}");
 }
 
 async fn what_is_not_valid_is_told_and_nobody_asked(s: TestStore) {

@@ -1,4 +1,4 @@
-//! Credits: taken once for each result, given back for everything else.
+//! Credits: charged once per result, refunded in every other case.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::ai::PATIENCE;
@@ -35,7 +35,7 @@ fn three() -> wiremock::ResponseTemplate {
     captions(&["A", "B", "C"])
 }
 
-/// Leaves so many of the free plan's credits.
+/// Leaves the given number of the free plan's credits.
 async fn leave(app: &AiApp, t: &Tenant<'_>, credits: i64) {
     let sql = format!(
         "INSERT INTO ai_usage (workspace_id, month, used) VALUES ({}, '2026-06', {})",
@@ -79,7 +79,7 @@ async fn a_month_begins_where_the_workspace_is(s: TestStore) {
         leave(&app, t, 3).await;
         write(t).await.refused(402, "insufficient_credits");
     }
-    // Fourteen hours before it is July in Greenwich.
+    // July begins in this time zone 14 hours before it begins in UTC.
     let july: DateTime<Utc> = "2026-06-30T10:00:00Z".parse().unwrap();
     app.clock.advance(july - app.now() - TimeDelta::microseconds(1));
     write(&early).await.refused(402, "insufficient_credits");
@@ -104,7 +104,7 @@ async fn what_a_dead_request_took_comes_back_when_its_lease_is_over(s: TestStore
         credits: 15,
         cap: Some(100),
     };
-    app.write(async |tx| ai_credits::reserve(tx, &want).await).await.expect("there are enough");
+    app.write(async |tx| ai_credits::reserve(tx, &want).await).await.expect("enough credits");
     write(&t).await.refused(402, "insufficient_credits");
     app.clock.advance(TimeDelta::seconds(60) - TimeDelta::microseconds(1));
     clean_up(&app).await;
@@ -116,7 +116,7 @@ async fn what_a_dead_request_took_comes_back_when_its_lease_is_over(s: TestStore
     assert_eq!(write(&t).await.data(200)["credits_remaining"], 0);
 }
 
-/// A request is at work while its lease ends; gives its answer.
+/// Lets the lease of a running request end; returns its response.
 async fn taken_for_dead(app: &AiApp, t: &Tenant<'_>, meanwhile: impl AsyncFnOnce()) -> Reply {
     let hold = Hold::new();
     app.ai.holds(&hold, three());
@@ -149,7 +149,7 @@ async fn a_request_that_was_taken_for_dead_gives_nothing_for_free(s: TestStore) 
     assert_eq!((app.used(t.workspace).await, app.held().await), (90, 0));
 }
 
-/// A process stands still until its hold on the key is over; the client repeats its request at another. Then it wakes.
+/// A process stalls until its lease on the key is over, and the client repeats the request elsewhere; then it resumes.
 async fn a_key_that_another_process_took_over_is_paid_once(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
@@ -191,7 +191,7 @@ async fn credits_go_back_to_the_month_that_they_came_from(s: TestStore) {
     let july: DateTime<Utc> = "2026-07-01T00:00:00Z".parse().unwrap();
     app.clock.advance(july - app.now() - TimeDelta::seconds(1));
     let hold = Hold::new();
-    // The first fails in July, the second is answered then.
+    // The first request fails in July, the second succeeds in July.
     for (answer, status, left, used) in
         [(error(500, serde_json::Value::Null, "down"), 502, 0, 0), (three(), 200, 100, 15)]
     {
@@ -205,14 +205,14 @@ async fn credits_go_back_to_the_month_that_they_came_from(s: TestStore) {
         let reply = tokio::join!(write(&t), events).0;
         assert_eq!((reply.status, june().await, app.held().await), (status, used, 0));
         if status == 200 {
-            assert_eq!(reply.data(200)["credits_remaining"], left, "July's, which are all there");
+            assert_eq!(reply.data(200)["credits_remaining"], left, "July's credits are complete");
         }
         app.clock.advance(TimeDelta::seconds(-1));
     }
     assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 1);
 }
 
-/// A zone moves the end of a month, and a clock that is set back does. Whatever they do, each month's credits are there once.
+/// Changing the time zone or setting the clock back moves the end of a month; each month's credits are granted once.
 async fn no_time_zone_gives_a_month_twice(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
@@ -233,9 +233,9 @@ async fn no_time_zone_gives_a_month_twice(s: TestStore) {
     };
     let border: DateTime<Utc> = "2026-07-01T00:00:00Z".parse().unwrap();
     app.clock.advance(border - app.now() - TimeDelta::hours(1));
-    assert_eq!(spend().await, 6, "June's");
+    assert_eq!(spend().await, 6, "June's credits");
     at("Pacific/Kiritimati").await;
-    assert_eq!(spend().await, 6, "it is July there");
+    assert_eq!(spend().await, 6, "it is July in that zone");
     for zone in ["Etc/GMT+12", "America/New_York", "UTC", "Pacific/Apia"] {
         at(zone).await;
         assert_eq!(spend().await, 0, "{zone}");
@@ -246,7 +246,7 @@ async fn no_time_zone_gives_a_month_twice(s: TestStore) {
         assert_eq!(spend().await, 0, "{zone}");
     }
     app.clock.advance(TimeDelta::hours(-60));
-    // So is the allowance of requests, which begins anew with the next one.
+    // The request allowance depends on the clock too; the next request starts a new one.
     t.get("/brands").await;
     app.clock.advance(TimeDelta::minutes(2));
     assert_eq!(spend().await, 0, "a clock that was set back");
@@ -260,7 +260,7 @@ async fn a_client_that_hangs_up_is_served_all_the_same(s: TestStore) {
     app.ai.holds(&hold, three());
     let path = t.path("/ai/captions");
     let send = || t.request("POST", &path).idem("once").json(&json!({ "prompt": "bread" })).send();
-    tokio::select! { _ = send() => panic!("it is held"), () = hold.asked() => {} }
+    tokio::select! { _ = send() => panic!("the response is held back"), () = hold.asked() => {} }
     send().await.refused(409, "idempotency_in_progress");
     hold.let_go();
     let answer = crate::support::client::until("the answer", || async {
@@ -280,10 +280,10 @@ async fn what_was_used_is_told_by_brand(s: TestStore) {
     for brand in [t.brand, t.brand, second] {
         t.post(&format!("/brands/{brand}/ai/captions"), json!({ "prompt": "bread" })).await.expect(200);
     }
-    let told = ai_credits::by_brand(&mut app.conn().await, t.workspace, app.now()).await.unwrap();
-    let told: Vec<_> = told.iter().map(|one| (one.brand_id, one.operation, one.requests, one.credits)).collect();
-    assert_eq!(told, [(t.brand, Operation::Captions, 2, 30), (second, Operation::Captions, 1, 15)]);
-    // The plan is of the workspace: both brands draw on the same credits.
+    let rows = ai_credits::by_brand(&mut app.conn().await, t.workspace, app.now()).await.unwrap();
+    let rows: Vec<_> = rows.iter().map(|one| (one.brand_id, one.operation, one.requests, one.credits)).collect();
+    assert_eq!(rows, [(t.brand, Operation::Captions, 2, 30), (second, Operation::Captions, 1, 15)]);
+    // The plan belongs to the workspace: both brands draw on the same credits.
     for brand in [t.brand, second] {
         let usage = t.get(&format!("/brands/{brand}/usage")).await.data(200);
         assert_eq!(usage["ai_credits"]["used"], 45);

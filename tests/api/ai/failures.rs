@@ -1,4 +1,4 @@
-//! A provider that fails: 502 without a word of the cause, and no credit is lost.
+//! A failing provider: the response is 502 without the cause, and no credits are lost.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ on_both!(
     without_a_provider_nothing_is_taken,
 );
 
-/// Both that write, with the field of the text.
+/// Both text endpoints, each with the field that holds the text.
 const BOTH: [(&str, &str); 2] = [("captions", "prompt"), ("hashtags", "content")];
 
 async fn ask(t: &Tenant<'_>, operation: &str, field: &str) -> crate::support::app::Reply {
@@ -27,7 +27,7 @@ async fn ask(t: &Tenant<'_>, operation: &str, field: &str) -> crate::support::ap
 
 async fn whatever_the_provider_does_the_credits_come_back(s: TestStore) {
     let app = AiApp::start(s).await;
-    // Credits for six captions: a lost one would be felt.
+    // Credits for six requests: a lost refund would be noticed.
     let t = app.tenant("free").await;
     let answers = || {
         vec![
@@ -52,14 +52,14 @@ async fn whatever_the_provider_does_the_credits_come_back(s: TestStore) {
         for (n, answer) in answers().into_iter().enumerate() {
             app.clock.advance(chrono::TimeDelta::seconds(2));
             app.ai.says([answer]);
-            let told = ask(&t, operation, field).await.refused(502, "ai_provider_unavailable").to_string();
+            let text = ask(&t, operation, field).await.refused(502, "ai_provider_unavailable").to_string();
             for secret in [KEY, "writer", "127.0.0.1", "API key", "overloaded"] {
-                assert!(!told.contains(secret), "{operation} {n}: {told}");
+                assert!(!text.contains(secret), "{operation} {n}: {text}");
             }
             assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0), "{operation} {n}");
         }
     }
-    assert_eq!(app.ai.asked().await.len(), 30, "each was asked once");
+    assert_eq!(app.ai.asked().await.len(), 30, "one call each");
 }
 
 async fn an_answer_without_an_object_is_mended_once(s: TestStore) {
@@ -112,9 +112,9 @@ async fn a_provider_that_is_slow_is_not_waited_for(s: TestStore) {
         let began = Instant::now();
         ask(&t, operation, field).await.refused(502, "ai_provider_unavailable");
         assert!(began.elapsed() < Duration::from_secs(15));
-        assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0), "before the client is answered");
+        assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0), "settled before the response");
     }
-    // The key is free again.
+    // The key is released: the same request can be sent again.
     app.ai.says([chat("{}").set_delay(Duration::from_secs(60))]);
     let path = t.path("/ai/captions");
     for status in [502, 502] {

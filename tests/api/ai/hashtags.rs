@@ -34,11 +34,11 @@ async fn a_platform_gets_as_many_as_do_good_there(s: TestStore) {
     let t = app.tenant("unlimited").await;
     let many: Vec<String> = (0..40).map(|n| format!("#tag{n}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    for (platform, most) in [("instagram", 30), ("threads", 1), ("twitter", 5), ("sandbox", 15)] {
+    for (platform, max) in [("instagram", 30), ("threads", 1), ("twitter", 5), ("sandbox", 15)] {
         app.ai.says([hashtags(&many)]);
         let body = json!({ "content": "bread", "platform": platform });
         let made = t.post(&t.path("/ai/hashtags"), body).await.data(200);
-        assert_eq!(made["hashtags"].as_array().unwrap().len(), most, "{platform}");
+        assert_eq!(made["hashtags"].as_array().unwrap().len(), max, "{platform}");
     }
 }
 

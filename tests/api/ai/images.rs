@@ -1,4 +1,4 @@
-//! Pictures.
+//! Generated pictures.
 
 use serde_json::{Value, json};
 
@@ -58,12 +58,12 @@ async fn a_better_picture_costs_more(s: TestStore) {
         let made = paint(&t, json!({ "quality": quality })).await.data(201);
         assert_eq!((&made["credits_used"], &made["credits_remaining"]), (&json!(credits), &json!(left)), "{quality}");
     }
-    assert!(app.ai.asked().await[2].get("quality").is_none(), "what is left to the model is not said");
+    assert!(app.ai.asked().await[2].get("quality").is_none(), "defaults are not sent");
     let usage = t.get(&t.path("/usage")).await.data(200);
     assert_eq!((&usage["ai_credits"]["used"], &usage["credits_remaining"]), (&json!(1_720), &json!(3_280)));
     let free = app.tenant("free").await;
     paint(&free, json!({ "quality": "low" })).await.refused(402, "insufficient_credits");
-    assert_eq!(app.ai.asked().await.len(), 4, "nobody is asked without credits");
+    assert_eq!(app.ai.asked().await.len(), 4, "no call without credits");
 }
 
 async fn a_picture_that_is_elsewhere_is_fetched_through_the_guard(s: TestStore) {
@@ -74,7 +74,7 @@ async fn a_picture_that_is_elsewhere_is_fetched_through_the_guard(s: TestStore) 
     let made = paint(&t, json!({})).await.data(201);
     assert_eq!(made["media"]["mime_type"], "image/jpeg", "the operator named this server");
     assert_eq!(made["media"]["filename"], "ai-20260609-101320.jpg");
-    // Another port is another server, and one that is not public.
+    // Another port is another server, and that one is not public.
     let other = AiServer::start().await;
     let private = other.serves("/a.png", png(5, 5)).await;
     for elsewhere in [&private, "http://169.254.169.254/a.png", "file:///etc/passwd", "nope"] {
@@ -97,11 +97,11 @@ async fn a_server_that_does_not_know_a_parameter_is_asked_without_it(s: TestStor
     paint(&t, options.clone()).await.expect(201);
     paint(&t, options.clone()).await.expect(201);
     let asked = app.ai.asked().await;
-    assert_eq!((asked[1].get("quality"), &asked[1]["size"]), (None, &json!("1024x1024")), "the one that it names");
-    assert_eq!((asked[3].get("quality"), asked[3].get("size")), (None, None), "all where it names none");
+    assert_eq!((asked[1].get("quality"), &asked[1]["size"]), (None, &json!("1024x1024")), "the named one is dropped");
+    assert_eq!((asked[3].get("quality"), asked[3].get("size")), (None, None), "all are dropped if none is named");
     app.ai.says([error(400, Value::Null, "no"), error(400, Value::Null, "no"), picture(&png(7, 7))]);
     paint(&t, options).await.refused(502, "ai_provider_unavailable");
-    assert_eq!(app.ai.asked().await.len(), 6, "once more, and no more");
+    assert_eq!(app.ai.asked().await.len(), 6, "one retry only");
 }
 
 async fn what_is_no_picture_is_the_providers_fault(s: TestStore) {
@@ -136,7 +136,7 @@ async fn a_refused_prompt_is_told_at_the_prompt(s: TestStore) {
     assert_eq!((app.used(t.workspace).await, app.ai.asked().await.len()), (0, 2));
 }
 
-/// Nobody is asked for a picture that could not be kept.
+/// The provider is not called for a picture that could not be stored.
 async fn a_full_storage_is_told_before_the_provider_is_asked(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("pro").await;
@@ -145,7 +145,7 @@ async fn a_full_storage_is_told_before_the_provider_is_asked(s: TestStore) {
     let error = paint(&t, json!({})).await.refused(402, "storage_limit_exceeded");
     assert!(error["message"].as_str().unwrap().contains("20480 MiB"), "{error}");
     assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 0);
-    assert_eq!(paint(&t, json!({ "size": "9x9" })).await.invalid(), ["options.size"], "what is wrong is told first");
+    assert_eq!(paint(&t, json!({ "size": "9x9" })).await.invalid(), ["options.size"], "validation comes first");
     assert_eq!(app.ai.asked().await.len(), 0);
 }
 
@@ -160,7 +160,7 @@ async fn a_full_storage_gives_the_credits_back(s: TestStore) {
     assert_eq!((app.number("SELECT count(*) FROM media").await, app.ai.asked().await.len()), (0, 1));
 }
 
-/// The answer cannot be written, after the picture was stored.
+/// The picture is stored, but the database write fails.
 async fn a_refused_write_gives_all_of_it_back(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;

@@ -1,4 +1,4 @@
-//! Captions, hashtags, pictures, and what they cost, against a server that answers as OpenAI's documents say.
+//! Captions, hashtags, pictures and their costs, against a server that responds as OpenAI documents it.
 
 mod captions;
 mod credits;

@@ -1,5 +1,5 @@
-//! Servers that copy OpenAI's API, each in its own way: what they answer where they know less, and what they put around a
-//! model's words.
+//! Servers that copy OpenAI's API with deviations: their errors for unsupported parameters, and the text they put
+//! around a model's output.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn whoever_knows_no_schema_is_asked_in_words(s: TestStore) {
         assert_eq!(one(&t).await.data(200)["captions"], json!(["A"]), "{who}");
         assert!(app.ai.asked().await[2 * n + 1].get("response_format").is_none(), "{who}");
     }
-    // What is about the key or the number of requests is not asked again, whatever its words.
+    // Authentication and rate limit errors are not retried, whatever their message.
     for status in [401, 403, 429] {
         app.ai.says([error(status, Value::Null, "response_format")]);
         one(&t).await.refused(502, "ai_provider_unavailable");
@@ -89,7 +89,7 @@ async fn what_a_model_says_is_found_wherever_it_stands(s: TestStore) {
         app.ai.says([way]);
         assert_eq!(one(&t).await.data(200)["captions"], json!(["A"]));
     }
-    assert_eq!(app.ai.asked().await.len(), count, "nothing had to be mended");
+    assert_eq!(app.ai.asked().await.len(), count, "no repair request was needed");
 }
 
 async fn a_base_address_may_lack_the_version(s: TestStore) {
@@ -100,7 +100,7 @@ async fn a_base_address_may_lack_the_version(s: TestStore) {
     ai.says([captions(&["A"]), picture(&png(5, 5))]);
     one(&t).await.expect(200);
     paint(&t, json!({})).await.expect(201);
-    // LM Studio says so with a 200.
+    // LM Studio reports this with a 200.
     ai.answers(
         "/chat/completions",
         says(200, json!({ "error": "Unexpected endpoint or method. (POST /chat/completions)" })),
@@ -108,7 +108,7 @@ async fn a_base_address_may_lack_the_version(s: TestStore) {
     .await;
     ai.says([captions(&["A"])]);
     one(&t).await.expect(200);
-    // With a path nothing else is tried.
+    // If the base URL has a path, no other path is tried.
     let there = app.replica_with(ai_at(&format!("{root}/v2/"), Duration::from_secs(20))).await;
     let body = json!({ "prompt": "bread" });
     let asked = t.at(&there, "POST", &t.path("/ai/captions")).json(&body).send().await;
@@ -167,7 +167,7 @@ async fn a_picture_comes_in_many_ways(s: TestStore) {
     assert_eq!(app.number("SELECT count(*) FROM media").await, 4);
 }
 
-/// As OpenAI's `dall-e-3` does, which has other sizes and other words for the quality.
+/// Like OpenAI's `dall-e-3`, which has other sizes and other values for the quality.
 async fn parameters_are_left_out_one_after_the_other(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
@@ -177,7 +177,7 @@ async fn parameters_are_left_out_one_after_the_other(s: TestStore) {
     let asked = app.ai.asked().await;
     let named = |n: usize| ["size", "quality"].map(|name| asked[n].get(name).is_some());
     assert_eq!([named(0), named(1), named(2)], [[true, true], [true, false], [false, false]]);
-    // A server that names what it was not told is not asked for ever.
+    // A server that rejects parameters it was not sent is not retried forever.
     app.ai.says([wrong("size"), wrong("size"), wrong("size"), picture(&png(8, 8))]);
     paint(&t, json!({ "size": "1024x1536", "quality": "medium" })).await.refused(502, "ai_provider_unavailable");
     app.ai.forget();
@@ -201,7 +201,7 @@ async fn a_wrong_key_costs_nothing_and_is_not_shown(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     app.ai.says([says(401, json!({ "message": "Unauthorized", "request_id": "1" }))]);
-    let told = one(&t).await.refused(502, "ai_provider_unavailable").to_string();
-    assert!(!told.contains("Unauthorized") && !told.contains("CRIER_AI"), "{told}");
+    let text = one(&t).await.refused(502, "ai_provider_unavailable").to_string();
+    assert!(!text.contains("Unauthorized") && !text.contains("CRIER_AI"), "{text}");
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! Imports from an address, as the API takes them and tells of them.
+//! Imports from a URL: what the API accepts and how it reports them.
 
 use crier_common::domain::access::KeyMode;
 use crier_common::domain::media::{MediaError, MediaErrorCode, MediaJob};
@@ -48,7 +48,7 @@ async fn an_import_is_accepted_and_described(app: TestApp) {
     let row = app.show(app.number("SELECT id FROM jobs WHERE kind = 'import_media'").await).await;
     assert_eq!((row.subject_id, row.lane, row.max_attempts), (id, Some(format!("brand:{}", t.brand)), 5));
     assert_eq!(row.trace.as_deref(), reply.header("x-request-id"));
-    assert!(app.store.bell.take().contains(&row.id), "it is rung for");
+    assert!(app.store.bell.take().contains(&row.id), "workers are notified");
     let kept = media_jobs::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap();
     assert_eq!(kept.alt_text.as_deref(), Some("Bread"));
     let plain = accepted(&t, json!({ "url": SOURCE, "alt_text": "" })).await;
@@ -120,7 +120,7 @@ async fn only_public_addresses_are_taken(app: TestApp) {
     accepted(&t, json!({ "url": "http://8.8.8.8/plain.png" })).await;
 }
 
-/// What a worker does with an import.
+/// Performs a worker's step on an import.
 async fn step(app: &TestApp, id: i64, write: impl AsyncFnOnce(&mut Tx, &MediaJob) -> crier_common::store::Result<()>) {
     app.write(async |tx| {
         let import = media_jobs::lock(tx, id).await?.expect("the import is there");
@@ -149,7 +149,7 @@ async fn a_job_says_what_has_become_of_it(app: TestApp) {
     step(&app, good, async |tx, import| import::complete(tx, import, media, None).await).await;
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["media"], &job["error"]), (Some("completed"), &asset, &Value::Null));
-    // The asset is deleted later on.
+    // The asset is deleted afterwards.
     app.sql(format!("DELETE FROM media WHERE id = {media}")).await;
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["media"]), (Some("completed"), &Value::Null));
@@ -158,12 +158,12 @@ async fn a_job_says_what_has_become_of_it(app: TestApp) {
     let why = MediaError::new(MediaErrorCode::HttpError, "The server answered 404 Not Found.");
     step(&app, bad, async |tx, import| import::begin(tx, import).await).await;
     step(&app, bad, async |tx, import| import::put_off(tx, import, &why).await).await;
-    let told = json!({ "code": "http_error", "message": "The server answered 404 Not Found." });
+    let error = json!({ "code": "http_error", "message": "The server answered 404 Not Found." });
     let job = t.get(&shown).await.data(200);
-    assert_eq!((job["status"].as_str(), &job["error"]), (Some("pending"), &told), "why the try before failed");
+    assert_eq!((job["status"].as_str(), &job["error"]), (Some("pending"), &error), "the previous attempt's error");
     step(&app, bad, async |tx, import| import::fail(tx, import, &why, None).await).await;
     let job = t.get(&shown).await.data(200);
-    assert_eq!((job["status"].as_str(), &job["media"], &job["error"]), (Some("failed"), &Value::Null, &told));
+    assert_eq!((job["status"].as_str(), &job["media"], &job["error"]), (Some("failed"), &Value::Null, &error));
     t.get(&t.path(&format!("/jobs/{NOWHERE}"))).await.refused(404, "not_found");
 }
 

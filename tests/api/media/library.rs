@@ -1,4 +1,4 @@
-//! The list of pictures, and what may be changed of one.
+//! Listing pictures, and changing their fields.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Receiving uploads: for how much there is room, and how long a client is waited for.
+//! Receiving uploads: the room for them, and how long the server waits for a client.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ on_both_apps!(
 );
 
 const MIB: i64 = 1 << 20;
-/// What the plan `free` has.
+/// The storage of the plan `free`.
 const CAP: i64 = 500 * MIB;
 
 async fn use_up(app: &TestApp, t: &Tenant<'_>, bytes: i64) {
@@ -34,7 +34,7 @@ async fn what_is_larger_than_the_room_left_is_refused_before_it_is_read(app: Tes
     use_up(&app, &t, CAP - MIB).await;
     let answer = answer_to(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
     assert!(answer.starts_with("HTTP/1.1 402 ") && answer.contains("storage_limit_exceeded"), "{answer}");
-    // What fits is taken, and what no plan has room for is told as that.
+    // An upload that fits is accepted; one that no plan allows is refused with 413.
     t.upload("a.png", &picture::png(20, 20), &[]).await.expect(201);
     let answer = answer_to(&t, &format!("Content-Length: {}", 40 * MIB), b"").await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
@@ -85,7 +85,7 @@ async fn a_workspace_that_holds_its_half_waits_and_keeps_nobody_else_out(app: Te
     assert_eq!(spools.held(), 0);
 }
 
-/// The beginning of an upload of so many bytes.
+/// Starts an upload of the given length.
 async fn begun(t: &Tenant<'_>, length: usize) -> TcpStream {
     let mut stream = TcpStream::connect(t.app.address).await.unwrap();
     let head = format!(
@@ -104,7 +104,7 @@ async fn what_a_client_leaves_behind_is_gone_with_it(app: TestApp) {
     let spools = app.api.library.spools();
     let uploads = futures::future::join_all((0..8).map(|_| begun(&t, 20 << 20))).await;
     until_true("eight uploads are being received", || spools.held() == 8 * (20 << 20)).await;
-    // Of the others four fit into the half that a workspace has; the rest waits.
+    // Of these, four fit into the workspace's half; the rest wait.
     let more = futures::future::join_all((0..8).map(|_| begun(&t, 20 << 20))).await;
     until_true("as many as there is room for", || spools.held() == 12 * (20 << 20)).await;
     drop((uploads, more));
@@ -116,7 +116,7 @@ async fn an_upload_that_drips_is_given_up_and_its_room_is_free_again() {
     let app = TestApp::start_paced(TestStore::sqlite().await, IMPATIENT).await;
     let t = app.tenant("unlimited").await;
     let mut stream = begun(&t, 20 << 20).await;
-    let answer = tokio::time::timeout(Duration::from_secs(60), drip(&mut stream)).await.expect("it is given up");
+    let answer = tokio::time::timeout(Duration::from_secs(60), drip(&mut stream)).await.expect("the upload is aborted");
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
     assert_eq!(app.api.library.spools().held(), 0);
 }

@@ -1,4 +1,4 @@
-//! Pictures as the world sees them.
+//! Public access to pictures.
 
 use std::time::Duration;
 
@@ -94,8 +94,8 @@ async fn parts_of_a_picture_are_served(app: TestApp) {
         assert_eq!(reply.status, 206, "{range}");
         check_headers(&reply, &url);
         assert!(reply.body == body[part.clone()], "{range}");
-        let told = format!("bytes {}-{}/{size}", part.start, part.end - 1);
-        assert_eq!(reply.header("content-range"), Some(told.as_str()), "{range}");
+        let expected = format!("bytes {}-{}/{size}", part.start, part.end - 1);
+        assert_eq!(reply.header("content-range"), Some(expected.as_str()), "{range}");
     }
     for range in ["bytes=0-1,3-4", "bytes=5-2", "bytes=x-", "lines=1-2", "bytes=-", "bytes"] {
         let reply = get(range).await;
@@ -205,10 +205,10 @@ async fn a_storage_that_is_away_is_told_and_recovers(s: TestStore) {
     t.upload("b.png", &picture::png(8, 8), &[]).await.expect(201);
     let used = "SELECT CAST(sum(bytes) AS bigint) FROM storage_usage";
     let live = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
-    assert_eq!(app.number(used).await, app.number(live).await, "what was refused takes no room");
+    assert_eq!(app.number(used).await, app.number(live).await, "refused uploads use no storage");
 }
 
-/// The connection breaks: nobody takes the half for the whole.
+/// The connection is aborted, so that no client takes a partial file for the whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_breaks_off_breaks_the_connection() {
     let app = TestApp::start(TestStore::sqlite().await.on_s3().await).await;
@@ -222,6 +222,6 @@ async fn a_file_that_breaks_off_breaks_the_connection() {
     app.bucket().unwrap().set_away(true);
     let mut rest = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(30), socket.read_to_end(&mut rest)).await;
-    assert!(read.is_ok(), "the connection stands still");
-    assert!(first.len() + rest.len() < size, "{} bytes came", first.len() + rest.len());
+    assert!(read.is_ok(), "the connection hangs");
+    assert!(first.len() + rest.len() < size, "{} bytes received", first.len() + rest.len());
 }

@@ -27,11 +27,11 @@ on_both_apps!(
     a_refused_write_gives_its_room_back,
 );
 
-/// What the workspaces' files have together, and what they should have.
+/// The storage counted for the workspaces; it should equal `SIZES`.
 const ROOM: &str = "SELECT cast(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
 const SIZES: &str = "SELECT cast(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state <> 'doomed'";
 
-/// The files in the storage.
+/// The names of the files in the storage.
 fn stored(app: &TestApp) -> Vec<String> {
     fn walk(dir: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -46,7 +46,7 @@ fn stored(app: &TestApp) -> Vec<String> {
     found
 }
 
-/// Nothing was kept of a request that was refused.
+/// Asserts that nothing was kept from a refused request.
 async fn nothing_is_left(app: &TestApp) {
     assert_eq!(stored(app), Vec::<String>::new());
     assert_eq!(app.number("SELECT count(*) FROM media").await, 0);
@@ -153,7 +153,7 @@ async fn bytes_that_are_no_picture_are_refused(app: TestApp) {
     nothing_is_left(&app).await;
 }
 
-/// Sends the head of an upload and some bytes of its body, and reads what is answered to that.
+/// Sends the head of an upload and part of its body; returns the response.
 pub async fn answer_to(t: &Tenant<'_>, length: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(t.app.address).await.unwrap();
     let head = format!(
@@ -163,7 +163,7 @@ pub async fn answer_to(t: &Tenant<'_>, length: &str, body: &[u8]) -> String {
         t.app.fresh_key(),
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // Who is refused in the middle may find the connection closed.
+    // The server may close the connection when it refuses an upload early.
     let _ = stream.write_all(body).await;
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
@@ -181,7 +181,7 @@ async fn what_is_too_large_is_refused_before_it_is_read(app: TestApp) {
     let answer = answer_to(&t, &format!("Content-Length: {}", 40 << 20), b"").await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
     assert!(answer.contains("25 MiB"), "{answer}");
-    // Who has begun to send gets to read the answer as well.
+    // A client that has begun to send can read the response as well.
     let answer = answer_to(&t, &format!("Content-Length: {}", 40 << 20), &vec![b'x'; 40 << 20]).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
@@ -208,7 +208,7 @@ async fn the_same_form_again_is_answered_from_the_first_one(app: TestApp) {
     let send = || t.request("POST", &path).idem("once").form(Some(("a.png", &png)), &[("alt_text", "A")]).send();
     let first = send().await;
     first.expect(201);
-    // Each has a boundary of its own.
+    // Each form has its own boundary.
     let again = send().await;
     assert!(again.replayed());
     assert_eq!((again.status, &again.body), (first.status, &first.body));
@@ -229,10 +229,10 @@ async fn another_form_under_the_same_key_is_refused(app: TestApp) {
     send("b.png", &png, &[("alt_text", "A")]).await.refused(409, "idempotency_key_reused");
     send("a.png", &png, &[("alt_text", "B")]).await.refused(409, "idempotency_key_reused");
     send("a.png", &png, &[]).await.refused(409, "idempotency_key_reused");
-    // What stands under the key is told before what is wrong with the body.
+    // A conflict with the key's first request is reported before errors in the body.
     let broken = t.request("POST", &path).idem("once").raw(b"x".as_slice());
     broken.send().await.refused(409, "idempotency_key_reused");
-    // A refusal frees its key.
+    // A refusal releases its key.
     let refused = t.request("POST", &path).idem("second").form(Some(("a.png", b"no")), &[]);
     refused.send().await.refused(415, "unsupported_media_type");
     t.request("POST", &path).idem("second").form(Some(("a.png", &png)), &[]).send().await.expect(201);
@@ -265,13 +265,13 @@ async fn the_same_bytes_are_stored_once_for_a_brand(app: TestApp) {
     assert_ne!(id(&one), id(&two));
     assert_eq!(one["url"], two["url"]);
     assert_eq!(app.number(ROOM).await, one["size_bytes"].as_i64().unwrap());
-    // At once as well.
+    // The same holds for concurrent uploads.
     let other = picture::png(41, 30);
     let all = futures::future::join_all((0..6).map(|_| upload(&t, &other))).await;
     let urls: Vec<Value> = all.iter().map(|reply| reply.data(201)["url"].clone()).collect();
     assert!(urls.iter().all(|url| *url == urls[0]), "{urls:?}");
     assert_eq!(stored(&app).len(), 4, "two pictures with their thumbnails");
-    // Another brand's are its own: nobody learns what others have.
+    // Files are shared within a brand only, so that no brand learns what others have.
     let stranger = app.tenant("unlimited").await;
     let theirs = upload(&stranger, &png).await.data(201);
     assert_ne!(theirs["url"], one["url"]);
@@ -311,13 +311,13 @@ async fn two_at_once_do_not_both_get_the_last_room(app: TestApp) {
 
 async fn a_refused_write_gives_its_room_back(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    // The asset's row cannot be written, after the bytes were.
+    // The bytes are stored, but the asset's row cannot be written.
     app.sql("ALTER TABLE media RENAME TO hidden").await;
     let reply = upload(&t, &picture::png(16, 16)).await;
     reply.refused(500, "internal_error");
     app.sql("ALTER TABLE hidden RENAME TO media").await;
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
     assert_eq!(app.number(ROOM).await, 0);
-    // The bytes are let go, not the right to bring them again.
+    // The stored bytes are discarded; the same bytes can be uploaded again.
     upload(&t, &picture::png(16, 16)).await.expect(201);
 }

@@ -1,4 +1,4 @@
-//! What several requests do to the same deliveries at once: each is answered, and no delivery gets two jobs.
+//! Concurrent requests on the same deliveries: each gets a response, and no delivery gets two jobs.
 
 use crier_common::store::{deliveries, webhooks};
 use futures::future::join_all;
@@ -53,7 +53,7 @@ async fn recoveries_at_once_repeat_each_delivery_once(app: TestApp) {
     let replies = join_all((0..5).map(|_| recover(&t, &hook))).await;
     let mut found: Vec<_> = replies.iter().map(|r| r.data(202)["recovered"].as_i64().unwrap()).collect();
     found.sort_unstable();
-    assert_eq!(found, [0, 0, 0, 0, 6], "one of them found all");
+    assert_eq!(found, [0, 0, 0, 0, 6], "one recovery found all");
     assert_eq!(allowed(&t, &hook).await, vec![json!(9); 6]);
     for id in all {
         assert_eq!(open_jobs(&t, id).await, 1);
@@ -67,7 +67,7 @@ async fn a_retry_and_a_recovery_at_once_make_one_job(app: TestApp) {
         fail(&t, &all).await;
         let (retried, recovered) = tokio::join!(retry(&t, &hook, all[1]), recover(&t, &hook));
         let tried = retried.data(200)["max_attempts"].as_i64().unwrap();
-        // Whichever came first took it out of the failed.
+        // Whichever request came first took the delivery out of the failed ones.
         let first = if tried == 9 { 2 } else { 3 };
         let recovered = recovered.data(202)["recovered"].as_i64().unwrap();
         assert!(recovered == first || (tried, recovered) == (9, 3), "{tried} {recovered}");
@@ -78,7 +78,7 @@ async fn a_retry_and_a_recovery_at_once_make_one_job(app: TestApp) {
     }
 }
 
-/// The test is the other one, which has not committed when the request comes.
+/// The test plays the other recovery, which has not committed when the request arrives.
 async fn a_recovery_that_waited_for_another_finds_nothing_left(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = told(&t, 3).await;
@@ -131,6 +131,6 @@ async fn deleting_in_the_middle_of_it_all_breaks_nothing(app: TestApp) {
         assert!([202, 404].contains(&recovered.status), "{recovered:?}");
         assert_eq!(ids(&t.get("/webhooks").await.data(200)), Vec::<i64>::new());
         let left = "SELECT count(*) FROM webhook_deliveries";
-        assert_eq!(app.number(left).await, 0, "all went along");
+        assert_eq!(app.number(left).await, 0, "all were deleted");
     }
 }

@@ -1,4 +1,4 @@
-//! What an endpoint's owner sees of its deliveries: the list with its filters, one of them, its attempts, its retry.
+//! Deliveries as an endpoint's owner sees them: the list with its filters, one delivery, its attempts, its retry.
 
 use crier_common::domain::access::Role;
 use crier_common::domain::webhook::DeliveryStatus;
@@ -170,7 +170,7 @@ async fn a_retry_is_of_a_delivery_whatever_its_status(app: TestApp) {
         assert_eq!((&again["status"], &again["max_attempts"]), (&json!(status), &json!(9)));
         assert_eq!(again["next_attempt_at"], planned(app.now()));
         assert_eq!(open_jobs(&t, id).await, 1);
-        assert_eq!(app.bell.take().len(), 1, "it is tried now");
+        assert_eq!(app.bell.take().len(), 1, "it is due now");
     }
 }
 

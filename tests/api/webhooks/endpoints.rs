@@ -1,4 +1,4 @@
-//! The endpoints themselves: made, read, changed, deleted.
+//! Webhook endpoints: creating, reading, changing, deleting.
 
 use crier_common::domain::circuit::Health;
 use crier_common::store::{deliveries, webhooks};
@@ -90,12 +90,12 @@ async fn an_endpoint_has_the_promised_fields(app: TestApp) {
     assert_eq!(made["description"], Value::Null);
     let second = listening(&t, &["post.failed"]).await;
     let list = t.get("/webhooks").await.expect(200);
-    assert_eq!(list.as_object().unwrap().len(), 1, "it has no pages");
+    assert_eq!(list.as_object().unwrap().len(), 1, "the list is not paged");
     assert_eq!(format!("/webhooks/{}", ids(&list["data"])[0]), second, "newest first");
     assert_eq!(list["data"][1], t.get(&path).await.data(200));
 }
 
-/// A client that lost the answer gets the secret by the same key, and by no other way.
+/// A client that lost the response gets the secret with the same key, and in no other way.
 async fn a_replay_shows_the_secret_once_more(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
@@ -111,7 +111,7 @@ async fn a_replay_shows_the_secret_once_more(app: TestApp) {
     let sample = t.post(&format!("{path}/test"), json!({ "event": "brand.created" })).await.data(202);
     let outgoing = deliveries::outgoing(&mut app.conn().await, &[sample["id"].as_i64().unwrap()]).await;
     let secret = outgoing.unwrap()[0].secret(app.cipher()).unwrap();
-    assert_eq!(second["secret"], crate::support::store::plain(&secret), "the last one is what signs");
+    assert_eq!(second["secret"], crate::support::store::plain(&secret), "the last secret signs");
     assert_eq!(t.get("/webhooks").await.data(200).as_array().unwrap().len(), 1);
 }
 
@@ -137,7 +137,7 @@ async fn fields_have_their_limits(app: TestApp) {
     }
     assert_eq!(t.post("/webhooks", json!({})).await.invalid(), ["events", "url"]);
     assert_eq!(t.post("/webhooks", json!({ "url": null, "events": null })).await.invalid(), ["events", "url"]);
-    // An empty one is text, and no public address.
+    // An empty URL is a string, but not a public address.
     t.post("/webhooks", body("url", json!(""))).await.refused(422, "invalid_webhook_url");
     t.put(&path, json!({ "url": "" })).await.refused(422, "invalid_webhook_url");
     let longest = json!({ "url": url(2048), "events": ["brand.created", "post.failed", "brand.created"],
@@ -182,7 +182,7 @@ async fn a_refused_change_changes_nothing(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200), before);
 }
 
-/// What the service does with an endpoint that has failed for too long.
+/// Disables an endpoint, as the service does after it has failed for too long.
 async fn disable(t: &Tenant<'_>, path: &str) {
     let id = path.trim_start_matches("/webhooks/").parse().unwrap();
     t.app
@@ -202,14 +202,14 @@ async fn switched_on_again_an_endpoint_starts_clean(app: TestApp) {
     let failing = "SELECT count(*) FROM webhooks WHERE failing_since IS NOT NULL AND strikes > 0";
     for change in [json!({ "events": ["post.failed"] }), json!({ "is_active": false })] {
         let after = t.put(&path, change).await.data(200);
-        assert_eq!(after["disabled_reason"], shown["disabled_reason"], "it is still why it is off");
+        assert_eq!(after["disabled_reason"], shown["disabled_reason"], "the reason is kept while disabled");
         assert_eq!(app.number(failing).await, 1);
     }
     let after = t.put(&path, json!({ "is_active": true })).await.data(200);
     assert_eq!((&after["is_active"], &after["disabled_reason"]), (&json!(true), &Value::Null));
     assert_eq!(t.get(&path).await.data(200), after);
     assert_eq!(app.number(failing).await, 0);
-    // What its owner switches off has no reason of the service's.
+    // An endpoint that its owner disables has no `disabled_reason`.
     let off = t.put(&path, json!({ "is_active": false })).await.data(200);
     assert_eq!((&off["is_active"], &off["disabled_reason"]), (&json!(false), &Value::Null));
 }

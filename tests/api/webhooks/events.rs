@@ -1,5 +1,5 @@
-//! Who hears of what the API does, and in which words: every member of the brand who asked for it, and nobody else.
-//! `tests/jobs/events.rs` has the same for what a worker does.
+//! Who is notified of the API's actions, and with which payload: every member of the brand who subscribed, and no other
+//! user. `tests/jobs/events.rs` covers the worker's events.
 
 use crier_common::domain::access::{KeyMode, Role};
 use crier_common::store::brands;
@@ -16,12 +16,12 @@ on_both_apps!(
 
 const ALL: [&str; 3] = ["brand.created", "account.connected", "account.disconnected"];
 
-/// The payloads of an endpoint's deliveries, as they stand in the answer, newest first.
+/// The payloads of an endpoint's deliveries as the response contains them, newest first.
 async fn heard(t: &Tenant<'_>, hook: &str) -> Vec<String> {
     let reply = t.get(&format!("{hook}/deliveries?per_page=100")).await;
     let shown: Vec<String> =
         reply.data(200).as_array().unwrap().iter().map(|delivery| delivery["payload"].to_string()).collect();
-    // It is shown byte for byte as it is stored, signed and sent.
+    // The payload is shown byte for byte as it is stored, signed and sent.
     let text = String::from_utf8(reply.body).unwrap();
     for payload in &shown {
         assert!(text.contains(&format!("\"payload\":{payload},")), "{text}");
@@ -42,7 +42,7 @@ async fn a_new_brand_is_told_to_who_made_it(app: TestApp) {
     let (owner, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let colleague = owner.colleague(Role::Owner).await;
     let hooks = [listening(&owner, &ALL).await, listening(&owner, &["brand.created"]).await];
-    let deaf = listening(&owner, &["post.failed"]).await;
+    let unsubscribed = listening(&owner, &["post.failed"]).await;
     let others = [(&colleague, listening(&colleague, &ALL).await), (&stranger, listening(&stranger, &ALL).await)];
     let name = "Ünï \"quoted\" 🥐";
     let made = owner.post("/brands", json!({ "name": name, "website": "https://x.example/" })).await.data(201);
@@ -50,7 +50,7 @@ async fn a_new_brand_is_told_to_who_made_it(app: TestApp) {
     for hook in hooks {
         assert_eq!(heard(&owner, &hook).await, std::slice::from_ref(&payload));
     }
-    assert!(heard(&owner, &deaf).await.is_empty());
+    assert!(heard(&owner, &unsubscribed).await.is_empty());
     for (other, hook) in others {
         assert!(heard(other, &hook).await.is_empty());
     }
@@ -75,7 +75,7 @@ async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
     }
     app.write(async |tx| brands::remove_member(tx, owner.brand, removed.user).await).await;
 
-    // The editor has a brand of his own, and takes the same account there: what happens in it is his alone to hear.
+    // The editor connects the same account in a brand of his own: only he is notified of events in that brand.
     let own = editor.post("/brands", json!({ "name": "Own" })).await.data(201)["id"].as_i64().unwrap();
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "demo" } });
     editor.post(&format!("/brands/{own}/social-accounts"), body).await.expect(201);
@@ -87,7 +87,7 @@ async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
     assert_eq!(heard(&owner, &hooks[0].1).await, [detached.clone(), connected.clone()]);
     let of_editor = [revoked, detached, about("connected", own, ""), made, connected.clone()];
     assert_eq!(heard(&editor, &hooks[1].1).await, of_editor);
-    assert_eq!(heard(&removed, &left).await, [connected], "who left hears no more");
+    assert_eq!(heard(&removed, &left).await, [connected], "a former member is not notified");
     for (other, hook) in others {
         assert!(heard(other, &hook).await.is_empty());
     }
@@ -95,7 +95,7 @@ async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
 
 async fn what_is_refused_is_told_to_nobody(app: TestApp) {
     let t = app.tenant("free").await;
-    // An endpoint from the time when the plan had webhooks.
+    // An endpoint created while the plan had webhooks.
     app.sql(format!("UPDATE workspaces SET plan = 'unlimited' WHERE id = {}", t.workspace)).await;
     let hook = listening(&t, &ALL).await;
     app.sql(format!("UPDATE workspaces SET plan = 'free' WHERE id = {}", t.workspace)).await;

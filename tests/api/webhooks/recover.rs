@@ -1,4 +1,4 @@
-//! `POST /webhooks/{webhook}/recover`: what failed while an endpoint was away is sent again.
+//! `POST /webhooks/{webhook}/recover`: deliveries that failed while an endpoint was down are sent again.
 
 use crier_common::domain::job::Kind;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ async fn what_failed_is_sent_again(app: TestApp) {
         assert_eq!(of(*id)["next_attempt_at"], planned(app.now()));
         assert_eq!(open_jobs(&t, *id).await, 1);
     }
-    assert_eq!((&of(all[2])["max_attempts"], open_jobs(&t, all[2]).await), (&json!(8), 1), "it waited already");
+    assert_eq!((&of(all[2])["max_attempts"], open_jobs(&t, all[2]).await), (&json!(8), 1), "it was waiting already");
     let trace: String = app.value("SELECT trace FROM jobs ORDER BY id DESC LIMIT 1").await;
     assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
     assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": 0 }));
@@ -58,7 +58,7 @@ async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
     fail(&t, &all).await;
     fail(&t, &of_other).await;
     app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[4])).await;
-    // The same time with another offset, and without any.
+    // The same time with another offset, and without an offset.
     let local = since.with_timezone(&chrono::FixedOffset::east_opt(7_200).unwrap()).to_rfc3339();
     assert_eq!(recover(&t, &hook, json!(local)).await.data(202), json!({ "recovered": 1 }));
     assert_eq!(t.get(&format!("{hook}/deliveries?status=pending")).await.data(200)[0]["id"], all[3]);
@@ -67,7 +67,7 @@ async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
     assert_eq!(t.get(&format!("{other}/deliveries/{}", others[0])).await.data(200)["status"], "failed");
 }
 
-/// However many there are, no more are on the bell than the endpoint has places for.
+/// However many deliveries are recovered, workers are notified of no more jobs than the endpoint's lane admits.
 async fn what_is_over_the_places_waits(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let places = Kind::DeliverWebhook.rules().lane_cap.unwrap();

@@ -1,4 +1,4 @@
-//! `POST /webhooks/{webhook}/test`: a sample of an event, to one endpoint.
+//! `POST /webhooks/{webhook}/test`: sends a sample event to one endpoint.
 
 use crier_common::domain::event::EventName;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn it_goes_to_one_endpoint_whatever_that_asked_for(app: TestApp) {
     t.post(&format!("{one}/test"), json!({ "event": "post.failed" })).await.expect(202);
     let total = async |hook: &str| t.get(&format!("{hook}/deliveries")).await.expect(200)["meta"]["total"].clone();
     assert_eq!((total(&one).await, total(&other).await), (json!(1), json!(0)));
-    assert_eq!(t.get(&one).await.data(200)["events"], json!(["brand.created"]), "it asks for no more than before");
+    assert_eq!(t.get(&one).await.data(200)["events"], json!(["brand.created"]), "its subscriptions are unchanged");
 }
 
 async fn it_comes_and_goes_with_its_request(app: TestApp) {

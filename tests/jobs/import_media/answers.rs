@@ -1,4 +1,4 @@
-//! What the other side says for good: the import ends at once, with the code that says why.
+//! Permanent failures: the import ends at once, with the matching error code.
 
 use super::*;
 use crate::support::jobs::worker_on_both;
@@ -14,7 +14,7 @@ worker_on_both!(
     a_full_storage_ends_it,
 );
 
-/// Imports what the source says, and gives the import's id: it ended at its first run.
+/// Imports this response; asserts that the import fails in its first run, and returns its id.
 async fn ends(w: &TestWorker, says: Vec<u8>, code: Code) -> i64 {
     ends_at(w, &Source::with(says).await, code).await
 }
@@ -23,7 +23,7 @@ async fn ends_at(w: &TestWorker, source: &Source, code: Code) -> i64 {
     let id = import_from(w, source).await;
     run(w).await;
     has_failed(w, id, code, 1).await;
-    assert_eq!(job(w, id).await.state, State::Done, "no operator is troubled");
+    assert_eq!(job(w, id).await.state, State::Done, "the job is not dead");
     assert_eq!((stored(w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
     id
 }
@@ -64,7 +64,7 @@ async fn an_address_that_is_not_public_is_not_asked(w: TestWorker) {
         let message = found(&w, id).await.error.unwrap().message;
         assert!(!message.contains("169.254") && !message.contains("10.0.0.1"), "{message}");
     }
-    // The operator has taken a network back since.
+    // The operator has disallowed the network since.
     let id = import(&w, "http://192.168.0.1/a.png").await;
     run(&w).await;
     has_failed(&w, id, Code::BlockedAddress, 1).await;
@@ -82,7 +82,7 @@ async fn what_is_no_picture_ends_it(w: TestWorker) {
     ] {
         ends(&w, ok(&says), Code::UnsupportedMediaType).await;
     }
-    // What it says of itself is not asked.
+    // The declared content type is ignored.
     let source = Source::with(answer("200 OK", "Content-Type: text/html\r\n", &png)).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
@@ -97,7 +97,7 @@ async fn what_is_too_large_ends_it(w: TestWorker) {
     let body = vec![0; most + 1];
     ends(&w, chunked(&body), Code::TooLarge).await;
     ends(&w, gzipped(&body), Code::TooLarge).await;
-    // One that fits, but whose pixels do not.
+    // The file is small enough, but its dimensions are too large.
     let mut png = picture::png(8, 8);
     png[16..24].copy_from_slice(&[0, 0, 0x40, 0, 0, 0, 0x40, 0]);
     let crc = crc32(&png[12..29]);
@@ -105,7 +105,7 @@ async fn what_is_too_large_ends_it(w: TestWorker) {
     ends(&w, ok(&png), Code::TooLarge).await;
 }
 
-/// Of a chunk's type and data.
+/// Returns the checksum of a chunk's type and data.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = flate2::Crc::new();
     crc.update(bytes);
@@ -120,5 +120,9 @@ async fn a_full_storage_ends_it(w: TestWorker) {
     let id = ends(&w, ok(&picture::png(64, 64)), Code::StorageLimitExceeded).await;
     let message = found(&w, id).await.error.unwrap().message;
     assert!(message.contains("20480 MiB"), "{message}");
-    assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), almost, "nothing was taken of it");
+    assert_eq!(
+        files::used(&mut w.conn().await, w.world.workspace).await.unwrap(),
+        almost,
+        "no storage usage was counted"
+    );
 }

@@ -1,5 +1,5 @@
-//! A worker that is killed, at each point of an import. The law: the import is completed once, with one asset, and nothing
-//! of the dead run is left in the storage.
+//! A worker killed at each point of an import. Invariant: the import is completed once, with one asset, and the dead
+//! run leaves nothing in the storage.
 
 use super::*;
 use crate::support::fake_platform::Gate;
@@ -17,7 +17,7 @@ worker_on_both!(
     with_other_bytes_by_the_next_run,
 );
 
-/// The lease of the dead run is over, and the import goes on.
+/// Lets the dead run's lease expire, and asserts that the import completes.
 async fn goes_on(w: &TestWorker, id: i64) {
     w.run_jobs().await;
     assert_eq!(job(w, id).await.state, State::Running, "its lease still holds");
@@ -52,7 +52,7 @@ async fn in_the_middle_of_the_download(w: TestWorker) {
     assert_eq!(source.paths().len(), 2);
 }
 
-/// Nobody can write of the brand's files, or of anything on SQLite: the run has the picture and waits for its row.
+/// Writes to the brand's files, or all writes on SQLite, are blocked: the run has the picture and waits for its row.
 async fn before_the_file_has_its_row(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
@@ -74,7 +74,7 @@ async fn before_the_file_has_its_row(w: TestWorker) {
     goes_on(&w, id).await;
 }
 
-/// Until somebody waits for a lock; on SQLite, where that is not told, for long enough.
+/// Waits until a transaction waits for a lock. SQLite does not report that; returns at once there.
 async fn waits(w: &TestWorker) {
     if w.is_postgres() {
         let sql =
@@ -83,14 +83,14 @@ async fn waits(w: &TestWorker) {
     }
 }
 
-/// What a run leaves that died between the row of its file and the end.
+/// Leaves the state of a run that died between inserting the row of its file and its end.
 async fn taken_in_and_died(w: &TestWorker) -> (Source, i64) {
     listen(w).await;
     let png = picture::png(9, 9);
     let source = Source::with(ok(&png)).await;
     let id = import_from(w, &source).await;
     let claimed = w.claim(&w.s.bell.take(), "gone").await.remove(0);
-    // Its end is never written.
+    // Its result is never stored.
     drop(w.handler(Kind::ImportMedia).run(&crier_worker::engine::Run::new(claimed)).await.unwrap());
     assert_eq!((stands(w, id).await, stored(w).len()), ((Status::Processing, None), 2));
     assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'reserved'").await, 1);

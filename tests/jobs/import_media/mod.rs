@@ -1,4 +1,4 @@
-//! `import_media`: what becomes of a picture that somebody names the address of.
+//! `import_media`: imports of pictures from a URL.
 
 use crier_common::domain::event::EventName;
 use crier_common::domain::job::{Kind, Lane, NewJob, State};
@@ -21,7 +21,7 @@ fn library(w: &TestWorker) -> Library {
     w.library(PUBLIC_URL)
 }
 
-/// As the API does it.
+/// Starts an import as the API does.
 async fn import(w: &TestWorker, url: &str) -> i64 {
     w.write(async |tx| {
         let new = NewImport { asset_type: AssetType::Logo, source_url: url, alt_text: Some("A loaf") };
@@ -41,7 +41,7 @@ async fn found(w: &TestWorker, id: i64) -> MediaJob {
     media_jobs::find(&mut w.conn().await, w.world.brand, id).await.unwrap().expect("the import is there")
 }
 
-/// Where an import is, and the code of its error.
+/// Returns the status of an import and its error code.
 async fn stands(w: &TestWorker, id: i64) -> (Status, Option<Code>) {
     let import = found(w, id).await;
     (import.status, import.error.map(|error| error.code))
@@ -52,19 +52,19 @@ async fn job(w: &TestWorker, id: i64) -> jobs::operate::JobRow {
     w.show(w.number(sql).await).await
 }
 
-/// The state of an import's job, and after how many tries.
+/// Returns the state of an import's job and its attempts.
 async fn job_stands(w: &TestWorker, id: i64) -> (State, i32) {
     let job = job(w, id).await;
     (job.state, job.attempt)
 }
 
-/// Only imports run; what their events cause waits.
+/// Runs only imports; the deliveries of their events are cancelled.
 async fn run(w: &TestWorker) {
     w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook'").await;
     w.run_jobs().await;
 }
 
-/// Moves the clock to the job's next try, and runs it.
+/// Moves the clock to the job's next attempt and runs it.
 async fn next_try(w: &TestWorker, id: i64) {
     let at = job(w, id).await.run_at;
     w.clock.advance(at - w.now());
@@ -75,7 +75,7 @@ async fn listen(w: &TestWorker) {
     w.listen_for("http://127.0.0.1:1/", &[EventName::MediaCompleted, EventName::MediaFailed]).await;
 }
 
-/// The names and the data of the events that happened, in their order.
+/// Returns the names and data of the emitted events, in order.
 async fn told(w: &TestWorker) -> Vec<(String, Value)> {
     let mut all = Vec::new();
     for id in 1..=w.number("SELECT coalesce(max(id), 0) FROM events").await {
@@ -86,7 +86,7 @@ async fn told(w: &TestWorker) -> Vec<(String, Value)> {
     all
 }
 
-/// Every asset of the brand.
+/// Returns every asset of the brand.
 async fn assets(w: &TestWorker) -> Vec<Asset> {
     let mut all = Vec::new();
     for id in 1..=w.number("SELECT coalesce(max(id), 0) FROM media").await {
@@ -95,7 +95,7 @@ async fn assets(w: &TestWorker) -> Vec<Asset> {
     all
 }
 
-/// The names of the files in the storage.
+/// Returns the names of the files in the storage.
 fn stored(w: &TestWorker) -> Vec<String> {
     let mut names = Vec::new();
     let mut folders = vec![w.files().to_owned()];
@@ -111,13 +111,13 @@ fn stored(w: &TestWorker) -> Vec<String> {
     names
 }
 
-/// What the scheduler's sweep does, when what nobody brings in any more is old enough.
+/// Runs the scheduler's sweep when abandoned files are old enough.
 async fn sweep(w: &TestWorker) {
     w.advance(3_601);
     crier_scheduler::tasks::sweep::run(&w.scheduler).await.unwrap();
 }
 
-/// What is in the storage is what assets show, and is what is counted.
+/// Asserts that the storage contains exactly the files of the assets, and that they are what is counted.
 async fn nothing_is_left_over(w: &TestWorker) {
     sweep(w).await;
     let mut shown: Vec<String> = assets(w).await.into_iter().flat_map(|a| [a.key, a.thumbnail_key]).collect();
@@ -129,7 +129,7 @@ async fn nothing_is_left_over(w: &TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM files WHERE state <> 'stored'").await, 0);
 }
 
-/// The import is completed, with one asset, which is all that there is.
+/// Asserts that the import is completed, with the only asset.
 async fn is_kept_once(w: &TestWorker, id: i64) {
     let import = found(w, id).await;
     assert_eq!((import.status, import.error), (Status::Completed, None));
@@ -139,15 +139,15 @@ async fn is_kept_once(w: &TestWorker, id: i64) {
     assert_eq!(stored(w).len(), 2);
 }
 
-/// It failed with this code at this try, was told of once, and left nothing.
-async fn has_failed(w: &TestWorker, id: i64, code: Code, tries: i32) {
+/// Asserts that it failed with this code in this attempt, was reported once, and left nothing.
+async fn has_failed(w: &TestWorker, id: i64, code: Code, attempts: i32) {
     let import = found(w, id).await;
-    let error = import.error.expect("it says why");
+    let error = import.error.expect("it has an error");
     assert_eq!((import.status, error.code, import.media_id), (Status::Failed, code, None), "{}", error.message);
     assert!(error.message.ends_with('.') && error.message.len() > 10, "{}", error.message);
-    assert_eq!(job_stands(w, id).await.1, tries, "{code}");
+    assert_eq!(job_stands(w, id).await.1, attempts, "{code}");
     let about: Vec<_> = told(w).await.into_iter().filter(|(_, data)| data["job_id"] == id).collect();
-    let [(name, data)] = &about[..] else { panic!("told once: {about:?}") };
+    let [(name, data)] = &about[..] else { panic!("one event: {about:?}") };
     assert_eq!((name.as_str(), data["error"]["code"].as_str()), ("media.failed", Some(code.as_str())));
     assert_eq!(data["error"]["message"], error.message.as_str());
     assert!(assets(w).await.is_empty());

@@ -1,4 +1,4 @@
-//! What comes from aside: the operator, a brand that goes, a run that is one too many, a stop.
+//! Outside events: the operator, a deleted brand, a duplicate run, a stop.
 
 use chrono::TimeDelta;
 use crier_worker::engine::Run;
@@ -28,10 +28,10 @@ worker_on_both!(
 
 async fn retry(w: &TestWorker, id: i64) {
     let job = job(w, id).await.id;
-    let said = crier(w, &["jobs", "retry", &job.to_string()]);
-    assert_eq!(said.done(), format!("Job {job} (import_media) is ready again.\n"));
+    let output = crier(w, &["jobs", "retry", &job.to_string()]);
+    assert_eq!(output.done(), format!("Job {job} (import_media) is ready again.\n"));
     assert_eq!(stands(w, id).await, (Status::Pending, None));
-    // The command has no bell, and a clock of its own.
+    // The command has no notifier, and its own clock.
     let due =
         format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}' WHERE id = {job}", w.later(-20).to_rfc3339());
     w.sql(due).await;
@@ -43,12 +43,12 @@ async fn a_cancelled_import_has_failed_and_may_be_run_again(w: TestWorker) {
     let source = Source::with(status("503 Busy")).await;
     let (fresh, tried) = (import_from(&w, &source).await, import_from(&w, &source).await);
     w.engine.run(job(&w, tried).await.id).await;
-    for (id, tries, code) in [(fresh, 0, Code::InternalError), (tried, 1, Code::HttpError)] {
+    for (id, attempts, code) in [(fresh, 0, Code::InternalError), (tried, 1, Code::HttpError)] {
         let number = job(&w, id).await.id.to_string();
         let shown = crier(&w, &["jobs", "show", &number]);
         assert!(shown.done().contains(&format!("import {id} into brand {}, pending", w.world.brand)), "{shown:?}");
         assert!(crier(&w, &["jobs", "cancel", &number]).done().starts_with("Cancelled job"));
-        has_failed(&w, id, code, tries).await;
+        has_failed(&w, id, code, attempts).await;
         let message = found(&w, id).await.error.unwrap().message;
         assert!(message.contains("The operator cancelled"), "{message}");
     }
@@ -68,7 +68,7 @@ async fn a_dead_job_s_import_has_failed_and_may_be_run_again(w: TestWorker) {
     for _ in 0..4 {
         next_try(&w, id).await;
     }
-    assert_eq!(job_stands(&w, id).await, (State::Dead, 5), "what is ours to mend is the operator's");
+    assert_eq!(job_stands(&w, id).await, (State::Dead, 5), "internal errors end in a dead job for the operator");
     has_failed(&w, id, Code::InternalError, 5).await;
     let message = found(&w, id).await.error.unwrap().message;
     assert!(!message.contains("media") && !message.contains("torage"), "no internal cause: {message}");
@@ -78,7 +78,7 @@ async fn a_dead_job_s_import_has_failed_and_may_be_run_again(w: TestWorker) {
     is_kept_once(&w, id).await;
 }
 
-/// A newer version knows one more code.
+/// A newer version has another error code.
 async fn an_import_that_cannot_be_read_is_given_up_and_told(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
@@ -100,7 +100,7 @@ async fn an_import_that_ended_is_not_run_again(w: TestWorker) {
     let id = import_from(&w, &source).await;
     run(&w).await;
     let job_id = job(&w, id).await.id;
-    // Whatever made it so.
+    // Simulates an inconsistent state.
     w.sql(format!("UPDATE jobs SET state = 'dead' WHERE id = {job_id}")).await;
     assert!(crier(&w, &["jobs", "retry", &job_id.to_string()]).refused(1).contains("nothing left to do"));
     w.sql(format!("UPDATE jobs SET state = 'ready', finished_at = NULL WHERE id = {job_id}")).await;
@@ -144,7 +144,7 @@ async fn a_brand_that_is_deleted_takes_its_imports_along(w: TestWorker) {
     assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), 0);
 }
 
-/// A worker was frozen with the picture in its hands; another run was quicker.
+/// A worker was frozen with the picture; another run was faster.
 async fn of_two_runs_one_counts(w: TestWorker) {
     listen(&w).await;
     let (first, second) = (picture::png(9, 9), picture::png(12, 12));
@@ -157,7 +157,7 @@ async fn of_two_runs_one_counts(w: TestWorker) {
     w.advance(LEASE_OVER);
     w.run_jobs().await;
     assert_eq!(found(&w, id).await.status, Status::Completed);
-    // It wakes: its lease is gone, and so is what it would have written.
+    // It wakes: its lease is lost, so its result is discarded.
     let mut tx = w.begin().await.unwrap();
     let outcome = ending.write(&mut tx, &frozen).await.unwrap();
     assert!(matches!(outcome, crier_common::domain::job::Outcome::Cancelled(_)), "{outcome:?}");
@@ -169,7 +169,7 @@ async fn of_two_runs_one_counts(w: TestWorker) {
     is_kept_once(&w, id).await;
 }
 
-/// The grace is over in the middle of a download: nothing happened, so no try is used up.
+/// The grace period ends during a download: nothing happened, so no attempt is used up.
 async fn a_worker_that_stops_hands_the_import_back(w: TestWorker) {
     let gate = Gate::new();
     let good = ok(&picture::png(9, 9));
@@ -188,13 +188,13 @@ async fn a_worker_that_stops_hands_the_import_back(w: TestWorker) {
     is_kept_once(&w, id).await;
 }
 
-/// Its room is free at once, and not when the sweep comes.
+/// Its storage usage is released at once, not by the sweep.
 async fn what_was_brought_for_an_import_that_is_gone_is_given_up(w: TestWorker) {
     import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
     let job = w.claim(&[w.rung()], "worker").await.remove(0);
     let ending = w.handler(Kind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
     let file = w.number("SELECT id FROM files WHERE state = 'reserved'").await;
-    assert_eq!(ending.order(), file, "who keeps several files does so in one order");
+    assert_eq!(ending.order(), file, "several files are locked in a fixed order");
     w.sql("DELETE FROM media_jobs").await;
     let outcome = w.write(async |tx| ending.write(tx, &job).await).await;
     assert!(matches!(outcome, crier_common::domain::job::Outcome::Cancelled(_)), "{outcome:?}");
@@ -220,7 +220,7 @@ async fn only_an_import_that_failed_is_revived(w: TestWorker) {
     assert_eq!(stands(&w, id).await, (Status::Completed, None));
 }
 
-/// The oldest import that ended is as old as it may get at most.
+/// Advances the clock by the retention of ended imports, and cleans up.
 async fn after_thirty_days(w: &TestWorker) {
     w.clock.advance(TimeDelta::days(30));
     crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
@@ -241,15 +241,15 @@ async fn ended_imports_are_forgotten_after_thirty_days(w: TestWorker) {
     crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
     assert!(!there(completed).await && !there(failed).await);
     assert!(there(later).await && there(waiting).await, "it ended a day ago, or has not ended");
-    assert_eq!((assets(&w).await.len(), stored(&w).len()), (1, 2), "what was brought stays");
+    assert_eq!((assets(&w).await.len(), stored(&w).len()), (1, 2), "imported files are kept");
     after_thirty_days(&w).await;
     assert!(!there(later).await && there(waiting).await);
 }
 
-/// The operator's command holds the row when it is to be forgotten, and is quicker.
+/// The operator's command locks the row first, just before it would be purged.
 async fn an_import_that_is_revived_just_now_is_not_forgotten(w: TestWorker) {
     if !w.is_postgres() {
-        // One writer: the two cannot meet.
+        // One writer: the two cannot overlap.
         return;
     }
     let id = import_from(&w, &Source::with(status("404 Not Found")).await).await;

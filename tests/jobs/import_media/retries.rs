@@ -1,4 +1,4 @@
-//! What may pass: tried again after pauses, five times in all.
+//! Transient failures: retried after pauses, five attempts in total.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ worker_on_both!(
     a_file_that_was_swept_meanwhile_is_fetched_again,
 );
 
-/// The first try fails with this code, the second one goes well.
-async fn then_it_goes_well(w: &TestWorker, id: i64, code: Code, mend: impl FnOnce()) {
-    let (before, heard) = (assets(w).await.len(), told(w).await.len());
+/// Asserts that the first attempt fails with this code, and the second succeeds.
+async fn then_it_goes_well(w: &TestWorker, id: i64, code: Code, fix: impl FnOnce()) {
+    let (before, events) = (assets(w).await.len(), told(w).await.len());
     run(w).await;
     assert_eq!(stands(w, id).await, (Status::Pending, Some(code)));
     assert_eq!(job_stands(w, id).await, (State::Scheduled, 1));
-    assert_eq!((assets(w).await.len(), told(w).await.len()), (before, heard), "nothing is told of a try");
-    mend();
+    assert_eq!((assets(w).await.len(), told(w).await.len()), (before, events), "a failed attempt emits no event");
+    fix();
     run(w).await;
     assert_eq!(job_stands(w, id).await, (State::Scheduled, 1), "not before its time");
     next_try(w, id).await;
     assert_eq!((stands(w, id).await, job_stands(w, id).await), ((Status::Completed, None), (State::Done, 2)));
-    assert_eq!((assets(w).await.len(), told(w).await.len()), (before + 1, heard + 1));
+    assert_eq!((assets(w).await.len(), told(w).await.len()), (before + 1, events + 1));
     nothing_is_left_over(w).await;
 }
 
@@ -45,7 +45,7 @@ async fn what_may_pass_is_tried_again(w: TestWorker) {
         let id = import_from(&w, &source).await;
         then_it_goes_well(&w, id, Code::HttpError, || {}).await;
     }
-    // Nobody listens.
+    // Nothing listens there.
     let id = import(&w, "http://127.0.0.1:1/a.png").await;
     run(&w).await;
     assert_eq!(stands(&w, id).await, (Status::Pending, Some(Code::HttpError)));
@@ -64,13 +64,13 @@ async fn the_pauses_are_as_promised_and_the_fifth_try_is_the_last(w: TestWorker)
     let source = Source::with(status("503 Busy")).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
-    for (tries, pause) in (1..).zip([5, 30, 120, 600]) {
+    for (attempts, pause) in (1..).zip([5, 30, 120, 600]) {
         assert_eq!(
             (stands(&w, id).await, job_stands(&w, id).await),
-            ((Status::Pending, Some(Code::HttpError)), (State::Scheduled, tries))
+            ((Status::Pending, Some(Code::HttpError)), (State::Scheduled, attempts))
         );
         let waits = (job(&w, id).await.run_at - w.now()).num_milliseconds();
-        assert!((pause * 800..=pause * 1_200).contains(&waits), "{waits} ms after try {tries}");
+        assert!((pause * 800..=pause * 1_200).contains(&waits), "{waits} ms after attempt {attempts}");
         next_try(&w, id).await;
     }
     has_failed(&w, id, Code::HttpError, 5).await;
@@ -86,7 +86,7 @@ async fn a_storage_that_is_away_is_waited_for(w: TestWorker) {
     then_it_goes_well(&w, id, Code::InternalError, || w.set_storage_away(false)).await;
 }
 
-/// The file was in the storage, and the end of the run took so long that the sweep took it for abandoned.
+/// The file was stored, but the end of the run took so long that the sweep treated it as abandoned.
 async fn a_file_that_was_swept_meanwhile_is_fetched_again(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;

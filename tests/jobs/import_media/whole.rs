@@ -1,4 +1,4 @@
-//! An import that goes well, step by step.
+//! A successful import, step by step.
 
 use serde_json::json;
 

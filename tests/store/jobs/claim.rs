@@ -1,4 +1,4 @@
-//! Claims: who gets a job, and who does not.
+//! Claims: which jobs are claimed, and by which worker.
 
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ async fn a_claim_leaves_out_what_is_not_to_be_run(s: TestStore) {
     assert!(s.settle(&held[2], Outcome::Abort("no".to_owned())).await);
     s.write(async |tx| operate::cancel(tx, cancelled).await).await;
     s.write(async |tx| operate::pause_kind(tx, Kind::DeliverWebhook).await).await;
-    // The same id twice, and ids that nobody has.
+    // The same id twice, and unknown ids.
     let ids = [ready, ready, running, done, scheduled, cancelled, dead, paused, 0, -1, i64::MAX];
     let claimed = s.claim(&ids, "w").await;
     assert_eq!(claimed.iter().map(|job| job.id).collect::<Vec<_>>(), [ready]);
@@ -70,7 +70,7 @@ async fn claims_at_once_never_give_a_job_twice(s: TestStore) {
     let claimed = at_once(8, |worker| {
         let (store, mut ids) = (s.store.clone(), ids.clone());
         async move {
-            // Each begins elsewhere, and all want everything.
+            // Each starts at another position, and all want everything.
             ids.rotate_left(worker * 15);
             let mut mine = Vec::new();
             for some in ids.chunks(10) {
@@ -95,7 +95,7 @@ async fn a_claim_that_is_rolled_back_takes_nothing(s: TestStore) {
     assert_eq!((claimed[0].attempt, claimed[0].fence), (1, 1));
 }
 
-/// On Postgres it must not wait for the other's transaction; on SQLite there is never another.
+/// On Postgres it must not wait for the other transaction; on SQLite there is only one writer.
 async fn a_claim_passes_over_what_another_is_taking(s: TestStore) {
     if !s.is_postgres() {
         return;

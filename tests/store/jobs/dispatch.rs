@@ -1,4 +1,4 @@
-//! What the scheduler does with jobs: due, unheard, purge.
+//! The scheduler's operations on jobs: promotion, renotification, purge.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ async fn ring_due(s: &TestStore, limit: i64) -> usize {
     s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, limit).await).await
 }
 
-/// When the first no-op is due; nothing else is.
+/// Returns when the first no-op is due; asserts that no other kind is.
 async fn next_due(s: &TestStore) -> Option<DateTime<Utc>> {
     let mut firsts = dispatch::next_due(&mut s.conn().await).await.unwrap();
     let first = firsts.pop();
@@ -32,7 +32,7 @@ async fn next_due(s: &TestStore) -> Option<DateTime<Utc>> {
 
 async fn due_jobs_are_rung_for_in_their_order(s: TestStore) {
     let mut ids = Vec::new();
-    // Enqueued last to first, and others between them.
+    // Enqueued last to first.
     for subject in (1..=20).rev() {
         ids.push(s.job_at(Kind::Noop, subject, None, s.later(subject)).await);
     }
@@ -47,7 +47,7 @@ async fn due_jobs_are_rung_for_in_their_order(s: TestStore) {
     assert_eq!(ring_due(&s, 10).await, 0);
     assert_eq!(s.state(ids[15]).await, State::Scheduled);
     assert_eq!(s.claim(&ids, "w").await.len(), 15);
-    // Given up: nothing is ready, nothing rung.
+    // Rolled back: no job is ready, no job is notified.
     s.advance(5);
     assert_eq!(s.discard(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await, 5);
     assert_eq!((s.state(ids[15]).await, s.bell.take().len()), (State::Scheduled, 0));
@@ -97,7 +97,7 @@ async fn a_dispatcher_passes_over_what_another_holds(s: TestStore) {
     assert_eq!(s.bell.take(), ids[2..5]);
     first.commit().await.unwrap();
     assert_eq!(s.bell.take(), ids[..2]);
-    // The same of what is rung for again.
+    // The same for renotification.
     s.advance(60);
     let mut first = s.begin().await.unwrap();
     assert_eq!(dispatch::ring_unheard(&mut first, Kind::Noop, s.now(), 2).await.unwrap(), 2);
@@ -119,16 +119,16 @@ async fn what_nobody_heard_is_rung_for_again(s: TestStore) {
     }
     let scheduled = s.job_at(Kind::Noop, 9, None, s.later(3600)).await;
     s.bell.take();
-    assert_eq!(unheard(10).await, 0, "all were rung for just now");
+    assert_eq!(unheard(10).await, 0, "all were just notified");
     assert_eq!(first_rung().await, [(Kind::Noop, s.later(-4))]);
     s.advance(20);
     assert_eq!(s.claim(&[ids[0]], "w").await.len(), 1);
     assert_eq!(first_rung().await, [(Kind::Noop, s.later(-23))]);
     assert_eq!(unheard(2).await, 2, "no more than asked for");
-    assert_eq!(s.bell.take(), ids[1..3], "the longest unheard first");
+    assert_eq!(s.bell.take(), ids[1..3], "the longest waiting first");
     assert_eq!(unheard(10).await, 1);
     assert_eq!(s.bell.take(), ids[3..]);
-    assert_eq!(unheard(10).await, 0, "rung for anew, they have time again");
+    assert_eq!(unheard(10).await, 0, "they were just renotified");
     s.advance(10);
     assert_eq!(unheard(10).await, 3);
     assert_eq!(s.state(scheduled).await, State::Scheduled);
@@ -147,7 +147,7 @@ async fn each_kind_is_rung_for_by_itself(s: TestStore) {
     s.advance(60);
     assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, s.now(), 10).await).await, 1);
     assert_eq!(s.bell.take(), [noop]);
-    // A paused kind waits for nobody.
+    // Jobs of a paused kind are not considered.
     s.write(async |tx| operate::pause_kind(tx, Kind::PublishTarget).await).await;
     assert_eq!(dispatch::first_rung(&mut s.conn().await).await.unwrap(), [(Kind::Noop, s.now())]);
     s.write(async |tx| operate::resume_kind(tx, Kind::PublishTarget).await).await;
@@ -157,9 +157,9 @@ async fn each_kind_is_rung_for_by_itself(s: TestStore) {
 async fn the_next_due_time_is_known(s: TestStore) {
     assert_eq!(next_due(&s).await, None);
     s.job(Kind::Noop, 1, None).await;
-    assert_eq!(next_due(&s).await, None, "what is ready is not awaited");
+    assert_eq!(next_due(&s).await, None, "ready jobs are not counted");
     s.job_at(Kind::Noop, 2, None, s.later(50)).await;
-    // With a fraction of a second, and without one.
+    // With and without a fraction of a second.
     let soon = s.later(20) + TimeDelta::microseconds(1_500);
     s.job_at(Kind::Noop, 3, None, soon).await;
     assert_eq!(next_due(&s).await, Some(soon));
@@ -189,7 +189,7 @@ async fn ended_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) {
     ]) {
         assert!(s.settle(job, outcome).await);
     }
-    // What stands: 0 dead, 1 2 done, 3 cancelled, 4 scheduled, 5 running, 6 7 ready.
+    // States: 0 dead, 1 2 done, 3 cancelled, 4 scheduled, 5 running, 6 7 ready.
     assert_eq!(purge(10).await, 0);
     s.advance(7 * 86_400);
     assert_eq!(purge(2).await, 2);

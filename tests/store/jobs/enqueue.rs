@@ -1,4 +1,4 @@
-//! What a caller does inside its own transaction: enqueue, cancel, hasten.
+//! Operations in the caller's transaction: enqueue, cancel, run now.
 
 use crier_common::domain::job::{Kind, Lane, NewJob, Outcome, State};
 use crier_common::store::jobs::{self, Subject, id_list};
@@ -29,7 +29,7 @@ async fn a_due_job_is_ready_and_rung_for(s: TestStore) {
     let mut tx = s.begin().await.unwrap();
     let job = NewJob::new(Kind::PublishTarget, 7, s.now()).lane(Lane::Account(3)).trace(Some("req-1".to_owned()));
     let id = jobs::enqueue(&mut tx, &job).await.unwrap().unwrap();
-    assert!(s.bell.take().is_empty(), "rung before the commit");
+    assert!(s.bell.take().is_empty(), "notified before the commit");
     tx.commit().await.unwrap();
     assert_eq!(s.bell.take(), [id]);
 
@@ -51,7 +51,7 @@ async fn a_later_job_is_scheduled_and_not_rung_for(s: TestStore) {
 async fn a_rollback_leaves_no_job_and_no_ring(s: TestStore) {
     let job = NewJob::new(Kind::Noop, 1, s.now());
     s.discard(async |tx| jobs::enqueue(tx, &job).await).await.unwrap();
-    // Dropped, as on an error or a panic.
+    // Dropped, as after an error or a panic.
     let mut tx = s.begin().await.unwrap();
     jobs::enqueue(&mut tx, &job).await.unwrap().unwrap();
     drop(tx);
@@ -77,10 +77,10 @@ async fn jobs_that_are_alike_are_enqueued_together(s: TestStore) {
         assert_eq!((row.run_at, row.created_at), (s.now(), s.now()));
     }
     all().await;
-    assert!(s.bell.take().is_empty(), "each has its job");
+    assert!(s.bell.take().is_empty(), "each subject has a job");
     let later = NewJob { run_at: s.later(5), ..like.clone() };
     s.write(async |tx| jobs::enqueue_each(tx, &later, &[subject(900, Lane::Endpoint(1))]).await).await;
-    assert!(s.bell.take().is_empty(), "its time is to come");
+    assert!(s.bell.take().is_empty(), "it is not due yet");
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
 }
 
@@ -99,10 +99,10 @@ async fn a_subject_has_one_job_of_a_kind_at_a_time(s: TestStore) {
     assert_eq!(again(Kind::Noop, 1).await, None, "ready");
     let held = s.claim(&[first], "w").await.remove(0);
     assert_eq!(again(Kind::Noop, 1).await, None, "running");
-    assert_eq!(s.bell.take(), [first], "what was not enqueued is not rung for");
+    assert_eq!(s.bell.take(), [first], "only enqueued jobs are notified");
     assert!(s.settle(&held, Outcome::Done).await);
     for outcome in [Outcome::Abort("no".to_owned()), Outcome::Cancelled("gone".to_owned())] {
-        let next = again(Kind::Noop, 1).await.expect("the one before has ended");
+        let next = again(Kind::Noop, 1).await.expect("the previous job has ended");
         let held = s.claim(&[next], "w").await.remove(0);
         assert!(s.settle(&held, outcome).await);
     }
@@ -135,7 +135,7 @@ async fn cancelling_a_subject_spares_what_runs(s: TestStore) {
     assert!(!cancel(1).await);
     assert!(cancel(2).await, "it runs");
     assert!(!cancel(3).await);
-    assert!(!cancel(4).await, "there is none");
+    assert!(!cancel(4).await, "it has no job");
     for (id, state) in
         [(ready, State::Cancelled), (running, State::Running), (scheduled, State::Cancelled), (other, State::Ready)]
     {
@@ -153,36 +153,36 @@ async fn cancelling_a_subject_spares_what_runs(s: TestStore) {
 async fn hasten_brings_the_next_try_forward(s: TestStore) {
     let id = s.job_at(Kind::Noop, 1, None, s.later(3600)).await;
     s.advance(10);
-    let wish = NewJob::new(Kind::Noop, 1, s.now());
-    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    let job = NewJob::new(Kind::Noop, 1, s.now());
+    s.write(async |tx| jobs::hasten(tx, &job).await).await;
     assert_eq!(s.bell.take(), [id]);
     let row = s.show(id).await;
     assert_eq!((row.state, row.run_at), (State::Ready, s.now()));
-    // Ready already: rung for once more, and that is all.
-    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    // Already ready: it is only notified again.
+    s.write(async |tx| jobs::hasten(tx, &job).await).await;
     assert_eq!(s.bell.take(), [id]);
     let held = s.claim(&[id], "w").await;
     assert_eq!(held.len(), 1);
-    // Running: it goes on, and no second one is made.
-    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    // Running: it continues, and no second job is created.
+    s.write(async |tx| jobs::hasten(tx, &job).await).await;
     assert!(s.bell.take().is_empty());
     assert_eq!(s.number("SELECT count(*) FROM jobs").await, 1);
 }
 
 async fn hasten_enqueues_where_nothing_waits(s: TestStore) {
-    let wish = NewJob::new(Kind::Noop, 1, s.now());
-    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    let job = NewJob::new(Kind::Noop, 1, s.now());
+    s.write(async |tx| jobs::hasten(tx, &job).await).await;
     let made = s.bell.take();
     assert_eq!(made.len(), 1);
     let held = s.claim(&made, "w").await.remove(0);
     assert!(s.settle(&held, Outcome::Done).await);
-    s.write(async |tx| jobs::hasten(tx, &wish).await).await;
+    s.write(async |tx| jobs::hasten(tx, &job).await).await;
     let again = s.bell.take();
     assert_eq!(again.len(), 1);
     assert_ne!(again, made);
 }
 
-/// Law: however many there are, no more are rung for than the lane has places for, and the others follow one by one.
+/// Invariant: only as many jobs are notified as the lane has slots, and the others follow one by one.
 async fn many_that_share_a_lane_wait_for_it(s: TestStore) {
     let like = NewJob::new(Kind::PublishTarget, 0, s.now()).trace(Some("req-1".to_owned()));
     let lane = Lane::Account(3);
@@ -197,7 +197,7 @@ async fn many_that_share_a_lane_wait_for_it(s: TestStore) {
     let (made, rung) =
         (format!("SELECT count(*) FROM jobs WHERE id > {ended} AND kind = 'publish_target'"), s.bell.take());
     assert_eq!((s.number(made.clone()).await, rung.len()), (8, 4), "one each; the second has one already");
-    assert_eq!(s.show(there).await.lane, None, "what was there stays as it is");
+    assert_eq!(s.show(there).await.lane, None, "the existing job is unchanged");
     let row = s.show(rung[0]).await;
     assert_eq!((row.kind, row.state, row.waiting, row.attempt), (Kind::PublishTarget, State::Ready, false, 0));
     assert_eq!((row.lane.as_deref(), row.trace.as_deref()), (Some("account:3"), Some("req-1")));
@@ -207,7 +207,7 @@ async fn many_that_share_a_lane_wait_for_it(s: TestStore) {
     s.settle(&held[0], Outcome::Done).await;
     assert_eq!(s.bell.take().len(), 1);
     enqueue().await;
-    assert_eq!(s.number(made).await, 9, "one that has ended may come again");
+    assert_eq!(s.number(made).await, 9, "a finished subject can be enqueued again");
     s.discard(async |tx| jobs::enqueue_in_lane(tx, &like, lane, &[50, 51]).await).await;
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE subject_id >= 50").await, 0);
 }

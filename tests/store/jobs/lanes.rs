@@ -1,4 +1,5 @@
-//! Lanes: no more jobs of an account or an endpoint at once than its cap; the rest waits and is woken one by one.
+//! Lanes: an account or an endpoint runs at most as many jobs at once as its cap; the rest wait and are woken one by
+//! one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -55,18 +56,18 @@ async fn what_is_over_the_cap_waits_and_is_woken_one_by_one(s: TestStore) {
     assert_eq!(waiting(&s).await, 3);
     let row = s.show(ids[4]).await;
     assert!(row.waiting && row.state == State::Ready && row.attempt == 0);
-    assert!(s.claim(&ids[4..], "w").await.is_empty(), "what waits is not claimed");
+    assert!(s.claim(&ids[4..], "w").await.is_empty(), "a waiting job is not claimed");
     assert_eq!(
         s.write(async |tx| dispatch::ring_unheard(tx, Kind::PublishTarget, s.later(60), 10).await).await,
         0,
-        "nor polled"
+        "nor renotified"
     );
 
     assert!(s.settle(&held[0], Outcome::Done).await);
     assert_eq!(s.bell.take(), [ids[4]]);
     assert_eq!(waiting(&s).await, 2);
     assert_eq!(ids_of(&s.claim(&ids[4..], "w").await), [ids[4]]);
-    // Two in one transaction wake two.
+    // Two settles in one transaction wake two jobs.
     s.write(async |tx| {
         engine::settle(tx, &[(&held[1], Outcome::Done)]).await?;
         engine::settle(tx, &[(&held[2], Outcome::Done)]).await
@@ -87,7 +88,7 @@ async fn every_way_out_of_a_lane_wakes_the_next(s: TestStore) {
     assert_eq!(s.bell.take(), [ids[6]]);
     s.write(async |tx| engine::release(tx, &held[3]).await).await;
     assert_eq!(s.bell.take(), [ids[7]]);
-    // A release of what is no longer held frees no place.
+    // Releasing a job that is no longer held frees no slot.
     s.write(async |tx| engine::release(tx, &held[3]).await).await;
     assert!(s.bell.take().is_empty());
     let running = s.claim(&ids[4..8], "w").await;
@@ -110,7 +111,7 @@ async fn lanes_do_not_hold_each_other_up(s: TestStore) {
     let last = held.iter().find(|job| job.id == two[0]).unwrap();
     s.bell.take();
     assert!(s.settle(last, Outcome::Done).await);
-    assert!(s.bell.take().is_empty(), "nobody waits in the second lane");
+    assert!(s.bell.take().is_empty(), "no job waits in the second lane");
     assert_eq!(waiting(&s).await, 2);
 }
 
@@ -138,7 +139,7 @@ async fn a_cap_holds_under_claims_at_once(s: TestStore) {
     assert_eq!(waiting(&s).await, 36);
 }
 
-/// Many workers over two lanes, until all is done: what a worker is given is what the bell rings, as in life.
+/// Many workers on two lanes until all jobs are done. The workers take notified ids, as in production.
 async fn a_lane_never_overflows_and_runs_empty(s: TestStore) {
     let mut ids = publishes(&s, "account:1", 0..60).await;
     ids.extend(publishes(&s, "account:2", 60..90).await);
@@ -169,7 +170,7 @@ async fn a_lane_never_overflows_and_runs_empty(s: TestStore) {
                 }
                 for job in &mine {
                     tokio::task::yield_now().await;
-                    // Down first: the place counts as free as soon as the settle commits.
+                    // Decrement first: the slot counts as free as soon as the settle commits.
                     running[usize::from(job.lane.as_deref() == Some("account:2"))].fetch_sub(1, Ordering::SeqCst);
                     let mut tx = store.begin().await.unwrap();
                     assert!(engine::settle(&mut tx, &[(job, Outcome::Done)]).await.unwrap());
@@ -183,7 +184,7 @@ async fn a_lane_never_overflows_and_runs_empty(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'done' AND attempt = 1").await, 90);
 }
 
-/// Settles of several lanes in one transaction, each worker in another order, beside a sweep and claims.
+/// Settles of several lanes in one transaction, in a different order per worker, concurrent with a sweep and claims.
 async fn batches_that_cross_lanes_do_not_stand_still(s: TestStore) {
     const LANES: usize = 6;
     let mut ids = Vec::new();
@@ -210,7 +211,7 @@ async fn batches_that_cross_lanes_do_not_stand_still(s: TestStore) {
                     tx.commit().await.unwrap();
                 }
             } else {
-                // Worker n settles the n-th job of every lane, the odd ones from the last lane to the first.
+                // Worker n settles the n-th job of every lane; odd workers start at the last lane.
                 let mut mine: Vec<Claimed> = held.chunks(4).map(|lane| lane[worker].clone()).collect();
                 if worker % 2 == 1 {
                     mine.reverse();
@@ -237,7 +238,7 @@ async fn a_cancelled_job_that_was_woken_strands_nobody(s: TestStore) {
         assert!(s.settle(job, Outcome::Done).await);
     }
     assert_eq!(s.bell.take(), ids[4..]);
-    // Once more: the lane is full, two wait; the one that is woken is cancelled before it runs.
+    // Again: the lane is full, three wait; the woken job is cancelled before it runs.
     let more = publishes(&s, "account:1", 10..15).await;
     let held = s.claim(&[ids[4], ids[5], more[0], more[1], more[2], more[3], more[4]], "w").await;
     assert_eq!((held.len(), waiting(&s).await), (4, 3));
@@ -245,12 +246,12 @@ async fn a_cancelled_job_that_was_woken_strands_nobody(s: TestStore) {
     let woken = s.bell.take();
     assert_eq!(woken, [more[2]]);
     assert!(s.write(async |tx| operate::cancel(tx, woken[0]).await).await.is_some());
-    assert_eq!(waiting(&s).await, 2, "nobody wakes them by themselves");
+    assert_eq!(waiting(&s).await, 2, "only the sweep wakes them");
     sweep(&s).await;
     assert_eq!(s.bell.take(), [more[3]], "as many as there is room for");
     sweep(&s).await;
     assert_eq!(s.claim(&more[3..], "w").await.len(), 1);
-    // A waiting job can be cancelled as well.
+    // A waiting job can be cancelled too.
     assert!(s.write(async |tx| operate::cancel(tx, more[4]).await).await.is_some());
     assert_eq!(waiting(&s).await, 0);
 }
@@ -267,7 +268,7 @@ async fn a_paused_lane_rests_until_its_time(s: TestStore) {
     assert_eq!(s.claim(&other, "w").await.len(), 1);
     assert_eq!(waiting(&s).await, 2);
     assert!(s.settle(&held, Outcome::RetryAt(until, "limited".to_owned())).await);
-    assert!(s.bell.take().is_empty(), "a paused lane wakes nobody");
+    assert!(s.bell.take().is_empty(), "a paused lane wakes no job");
     s.advance(59);
     sweep(&s).await;
     assert!(s.bell.take().is_empty());
@@ -289,7 +290,7 @@ async fn the_longer_pause_stays(s: TestStore) {
     assert!(!engine::lane_is_paused(&mut conn, "account:1", s.later(90)).await.unwrap());
 }
 
-/// Full lanes must not hide a stranded one, whatever their number.
+/// Full lanes must not hide a stranded lane, whatever their number.
 async fn every_stranded_lane_is_swept_however_many_are_full(s: TestStore) {
     let now = if s.is_postgres() { "now()" } else { "'2026-01-01T00:00:00+00:00'" };
     let job = |subject: i64, lane: i64, state: &str, waiting: &str| {
@@ -317,13 +318,13 @@ async fn a_narrow_lane_lets_few_through_until_it_is_widened(s: TestStore) {
     assert!(s.claim(&ids, "w").await.is_empty(), "it is paused as well");
     s.advance(60);
     sweep(&s).await;
-    assert_eq!(s.bell.take(), ids[..2], "as many as it has places");
+    assert_eq!(s.bell.take(), ids[..2], "as many as it has slots");
     let held = s.claim(&ids, "w").await;
     assert_eq!((ids_of(&held).as_slice(), waiting(&s).await), (&ids[..2], 7));
     sweep(&s).await;
     assert!(s.bell.take().is_empty(), "it is full");
     let other = publishes(&s, "account:2", 20..26).await;
-    assert_eq!(s.claim(&other, "w").await.len(), 4, "another lane is as wide as ever");
+    assert_eq!(s.claim(&other, "w").await.len(), 4, "another lane keeps its cap");
     let lane = operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap();
     assert_eq!((lane.running, lane.waiting, lane.places), (2, 7, Some(2)));
     s.write(async |tx| engine::pause_lane(tx, "account:1", s.later(60)).await).await;

@@ -1,4 +1,4 @@
-//! The `jobs` table: what callers, workers, schedulers and operators do with it.
+//! The `jobs` table: the operations of callers, workers, schedulers and operators.
 
 mod claim;
 mod dispatch;

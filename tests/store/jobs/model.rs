@@ -1,6 +1,6 @@
-//! Random lives of jobs, held against a model of a few lines: whatever comes in whatever order (workers that die, rings that
-//! are lost, a clock that is set back, kinds that are paused), a job never runs twice at once, none is lost, none is tried
-//! more often than it may be, an end is final and stored once, no lane overflows, and nobody waits for a lane for ever.
+//! Random job histories, checked against a small model. In any order of steps (workers that die, lost notifications, a
+//! clock that is set back, paused kinds), a job never runs twice at once, no job is lost or attempted more often than
+//! allowed, a final state is permanent and stored once, no lane exceeds its cap, and no job waits for a lane forever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::support::store::TestStore;
 
-/// One step. Numbers choose among what there is.
+/// One step. Numbers select existing items.
 #[derive(Debug, Clone)]
 enum Step {
     Enqueue {
@@ -56,11 +56,11 @@ enum Step {
     ResumeKind {
         capped: bool,
     },
-    /// Whoever runs something dies: nothing of it is ever settled.
+    /// All workers die: their claims are never settled.
     Kill,
-    /// The bell forgets what was rung.
+    /// Notifications are lost.
     Forget,
-    /// The clock is set back.
+    /// Sets the clock back.
     SetBack {
         seconds: i64,
     },
@@ -91,7 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a job should be.
+/// The expected state of a job.
 #[derive(Debug, Clone)]
 struct Expected {
     kind: Kind,
@@ -107,9 +107,9 @@ struct Expected {
 struct Life {
     s: TestStore,
     jobs: BTreeMap<i64, Expected>,
-    /// What the bell brought and nobody has taken up yet.
+    /// Notified ids that no worker has taken yet.
     rung: Vec<i64>,
-    /// Every claim ever made: the frozen ones try to settle as well.
+    /// The claims so far; frozen workers try to settle as well.
     claims: Vec<Claimed>,
     paused: BTreeSet<Kind>,
 }
@@ -266,7 +266,7 @@ impl Life {
             _ => (Outcome::RetryAt(again, "busy".to_owned()), State::Scheduled),
         };
         let held = self.is_current(claim);
-        assert_eq!(self.s.settle(claim, outcome).await, held, "only who holds a job settles it");
+        assert_eq!(self.s.settle(claim, outcome).await, held, "only the current claim settles the job");
         if held {
             let job = self.jobs.get_mut(&claim.id).unwrap();
             job.state = state;
@@ -307,10 +307,10 @@ impl Life {
         operate::list(&mut self.s.conn().await, &Filter::default(), 10_000).await.unwrap()
     }
 
-    /// Every row is as the model says, and no lane is over its cap.
+    /// Asserts that every row matches the model and no lane exceeds its cap.
     async fn check(&self) {
         let rows = self.rows().await;
-        assert_eq!(rows.len(), self.jobs.len(), "a job was lost or came from nowhere");
+        assert_eq!(rows.len(), self.jobs.len(), "a job was lost or created unexpectedly");
         let mut running: BTreeMap<String, i64> = BTreeMap::new();
         for row in rows {
             let job = &self.jobs[&row.id];
@@ -327,7 +327,7 @@ impl Life {
         assert!(running.values().all(|n| *n <= cap), "{running:?}");
     }
 
-    /// After a sweep: whoever waits for a lane that is not paused waits behind one that runs, or that is about to.
+    /// After a sweep, a job that waits for an unpaused lane has a running or ready job ahead of it.
     async fn nobody_is_stranded(&self) {
         let rows = self.rows().await;
         for row in rows.iter().filter(|row| row.waiting) {
@@ -337,11 +337,11 @@ impl Life {
                 other.lane == row.lane
                     && (other.state == State::Running || other.state == State::Ready && !other.waiting)
             };
-            assert!(paused || rows.iter().any(|other| moves(&other)), "job {} waits for nobody", row.id);
+            assert!(paused || rows.iter().any(|other| moves(&other)), "job {} is stranded", row.id);
         }
     }
 
-    /// In the end all that was begun comes to an end, by the scheduler's ticks and honest workers alone.
+    /// Runs scheduler ticks and correct workers until every job has ended.
     async fn drain(&mut self) {
         for capped in [true, false] {
             self.take(Step::ResumeKind { capped }).await;
@@ -366,7 +366,7 @@ impl Life {
             }
             self.rung.extend(self.s.bell.take());
         }
-        panic!("some job never came to an end: {:?}", self.jobs.values().find(|job| !is_final(job.state)));
+        panic!("a job never ended: {:?}", self.jobs.values().find(|job| !is_final(job.state)));
     }
 }
 
@@ -378,7 +378,7 @@ fn is_final(state: State) -> bool {
 fn jobs_live_as_the_model_says() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: 24, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
-    // The same lives at each run.
+    // Deterministic: the same histories in each run.
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let lives = prop::collection::vec(step(), 40..120);
     let run = runner.run(&lives, |steps| {

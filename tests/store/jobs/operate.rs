@@ -1,4 +1,4 @@
-//! What an operator does with jobs.
+//! The operator's actions on jobs.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::job::{Kind, NewJob, Outcome, State};
@@ -74,7 +74,7 @@ async fn a_retry_stands_back_for_the_subjects_other_job(s: TestStore) {
         assert!(s.settle(&held, Outcome::Abort("no".to_owned())).await);
         dead.push(id);
     }
-    // Both in one transaction: the second has another job by then.
+    // Both in one transaction: by then the subject of the second has another job.
     let retried = s
         .write(async |tx| {
             let first = operate::retry(tx, dead[0]).await?;
@@ -113,14 +113,14 @@ async fn a_paused_kind_rests_until_it_is_resumed(s: TestStore) {
     pause(Kind::Noop).await;
     assert_eq!(operate::paused_kinds(&mut s.conn().await).await.unwrap(), [Kind::Noop, Kind::PublishTarget]);
     assert!(s.claim(&[two], "w").await.is_empty());
-    assert!(s.settle(&held, Outcome::Done).await, "what runs goes on");
+    assert!(s.settle(&held, Outcome::Done).await, "running jobs continue");
     assert!(resume(Kind::Noop).await);
     assert!(!resume(Kind::Noop).await);
     assert_eq!(operate::paused_kinds(&mut s.conn().await).await.unwrap(), [Kind::PublishTarget]);
     assert_eq!(s.claim(&[two], "w").await.len(), 1);
 }
 
-/// Kind, state, how many, and since when the oldest has been due.
+/// Returns kind, state, count, and since when the oldest has been due.
 async fn overview(s: &TestStore) -> Vec<(Kind, State, i64, DateTime<Utc>)> {
     let all = operate::overview(&mut s.conn().await).await.unwrap();
     let mut all: Vec<_> = all.into_iter().map(|one| (one.kind, one.state, one.jobs, one.oldest)).collect();
@@ -166,9 +166,12 @@ async fn what_waits_for_its_lane_stands_apart_in_the_overview(s: TestStore) {
     s.job(Kind::PublishTarget, 100, Some("account:2")).await;
     let mut all: Vec<_> = operate::overview(&mut s.conn().await).await.unwrap();
     all.sort_by_key(|s| (s.state, s.waiting));
-    let told: Vec<_> = all.iter().map(|s| (s.state, s.waiting, s.jobs, s.oldest)).collect();
+    let counts: Vec<_> = all.iter().map(|s| (s.state, s.waiting, s.jobs, s.oldest)).collect();
     let now = s.now();
-    assert_eq!(told, [(State::Ready, false, 1, now), (State::Ready, true, 2, due), (State::Running, false, cap, due)]);
+    assert_eq!(
+        counts,
+        [(State::Ready, false, 1, now), (State::Ready, true, 2, due), (State::Running, false, cap, due)]
+    );
     let until = s.later(60);
     s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
     let lane = operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap();
@@ -199,7 +202,7 @@ async fn going_through_all_jobs_meets_each_once(s: TestStore) {
     }
 }
 
-/// A worker claims while an operator cancels: the row's lock decides, and each job has one fate.
+/// A worker claims while an operator cancels: the row lock decides, and each job has one outcome.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_job_is_claimed_or_cancelled_and_never_both() {
     let s = TestStore::postgres().await;
@@ -228,7 +231,7 @@ async fn a_job_is_claimed_or_cancelled_and_never_both() {
     .await;
     let mut all: Vec<i64> = fates.iter().flat_map(|(_, mine)| mine.clone()).collect();
     all.sort_unstable();
-    assert_eq!(all, ids, "each has one fate");
+    assert_eq!(all, ids, "each has one outcome");
     for (claimed, mine) in fates {
         let state = if claimed { State::Running } else { State::Cancelled };
         for id in mine {

@@ -1,4 +1,4 @@
-//! What a dead worker held is taken back.
+//! Rescue: recovery of the jobs of dead workers.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ on_both![
     one_by_one_the_same_is_rescued,
 ];
 
-/// Lets the leases of all that runs run out.
+/// Lets the leases of all running jobs expire.
 fn lapse(s: &TestStore) {
     s.advance(LEASE.num_seconds() + 1);
 }
@@ -49,7 +49,7 @@ async fn the_third_crash_is_poison(s: TestStore) {
         let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
         let last = crash == MAX_CRASHES;
         assert_eq!(rescued[0].dead, last.then_some("poison"));
-        assert_eq!(s.bell.take().is_empty(), last, "a dead job is not rung for");
+        assert_eq!(s.bell.take().is_empty(), last, "a dead job is not notified");
     }
     let row = s.show(id).await;
     assert_eq!((row.state, row.last_error.as_deref(), row.crashes), (State::Dead, Some("poison"), MAX_CRASHES));
@@ -155,7 +155,7 @@ async fn one_by_one_the_same_is_rescued(s: TestStore) {
     let row = s.show(ids[1]).await;
     assert_eq!((row.state, row.crashes), (State::Ready, 1));
     if s.is_postgres() {
-        // Another is at it: it is left to that one, at once.
+        // A row locked by another rescuer is skipped without waiting.
         let mut first = s.begin().await.unwrap();
         assert!(dispatch::rescue_one(&mut first, ids[0]).await.unwrap().is_some());
         assert!(rescue(ids[0]).await.is_none());

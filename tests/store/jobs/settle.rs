@@ -1,4 +1,4 @@
-//! The end of a run: settle, give back, keep.
+//! The end of a run: settle, release, heartbeat.
 
 use crier_common::domain::job::{Kind, LEASE, Outcome, State};
 use crier_common::store::jobs::{dispatch, engine};
@@ -31,7 +31,7 @@ async fn each_outcome_has_its_state(s: TestStore) {
         let row = s.show(id).await;
         assert_eq!((row.state, row.last_error.as_deref()), (state, error));
         assert_eq!((row.finished_at, row.lease_until), (Some(s.now()), None));
-        assert!(!s.settle(&held, Outcome::Done).await, "an end is final");
+        assert!(!s.settle(&held, Outcome::Done).await, "a final state is permanent");
         assert_eq!(s.state(id).await, state);
         assert!(s.claim(&[id], "w").await.is_empty());
     }
@@ -85,7 +85,7 @@ async fn a_frozen_worker_changes_nothing_when_it_wakes(s: TestStore) {
     assert!(!s.write(async |tx| engine::still_held(tx, &frozen).await).await);
     let row = s.show(id).await;
     assert_eq!((row.state, row.attempt), (State::Running, 2));
-    // Its heartbeat, too, keeps nothing that is another's.
+    // Its heartbeat does not renew another worker's lease.
     assert_eq!(s.write(async |tx| engine::heartbeat(tx, &[id], "a").await).await, 0);
     assert!(s.settle(&second, Outcome::Done).await);
 }
@@ -97,12 +97,12 @@ async fn a_release_gives_the_attempt_back(s: TestStore) {
     s.write(async |tx| engine::release(tx, &held).await).await;
     let row = s.show(id).await;
     assert_eq!((row.state, row.attempt, row.crashes, row.lease_until), (State::Ready, 0, 0, None));
-    // Whoever looks for what was not heard finds it at once.
+    // Renotification finds it at once.
     let before = s.later(-10);
     assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, before, 10).await).await, 1);
     let again = s.claim(&s.bell.take(), "w").await.remove(0);
     assert_eq!((again.attempt, again.fence), (1, 2));
-    // The first claim is over: it can neither settle nor release the second one.
+    // The first claim has ended: it can neither settle nor release the second one.
     assert!(!s.settle(&held, Outcome::Done).await);
     s.write(async |tx| engine::release(tx, &held).await).await;
     assert_eq!(s.state(id).await, State::Running);
@@ -126,8 +126,8 @@ async fn a_heartbeat_renews_only_its_own_leases(s: TestStore) {
     assert_eq!(rescued.iter().map(|r| r.job.id).collect::<Vec<_>>(), [other]);
 }
 
-/// A row in another's hands (a settle, a rescue) is passed over: two that hold one row and want the other would stand
-/// still otherwise.
+/// A row locked by another transaction (a settle, a rescue) is skipped; waiting could deadlock two transactions that
+/// each hold a row the other wants.
 async fn a_heartbeat_waits_for_nobody(s: TestStore) {
     if !s.is_postgres() {
         return;

@@ -1,4 +1,5 @@
-//! The share of a workspace: no more of its jobs of a kind at once, and places that come free go to the lane with the fewest.
+//! Workspace caps: a workspace runs at most this many jobs of a kind, and free slots go to the lane with the fewest
+//! running jobs.
 
 use crier_common::domain::job::{Kind, LEASE, NewJob, Outcome};
 use crier_common::store::jobs::{self, dispatch};
@@ -20,14 +21,14 @@ fn share() -> i64 {
     Kind::PublishTarget.rules().workspace_cap.unwrap()
 }
 
-/// A publish of an account of the workspace.
+/// Enqueues a publish of an account of the workspace.
 async fn publish(s: &TestStore, workspace: i64, account: i64, subject: i64) -> i64 {
     let mut job = NewJob::new(Kind::PublishTarget, subject, s.now()).workspace(workspace);
     job.lane = Some(format!("account:{account:05}"));
     s.write(async |tx| jobs::enqueue(tx, &job).await).await.expect("the subject has no other job")
 }
 
-/// So many of its publishes run, two of each account, and never end by themselves. Gives one of them.
+/// Starts `count` publishes, two per account, that never end by themselves. Returns one of them.
 async fn hang(s: &TestStore, count: i64) -> i64 {
     let mut ids = Vec::new();
     for n in 0..count {
@@ -51,11 +52,15 @@ async fn a_workspace_has_no_more_running_than_its_share(s: TestStore) {
     hang(&s, share() - 1).await;
     let ids = [publish(&s, HANGING, 1, 1).await, publish(&s, HANGING, 2, 2).await, publish(&s, OTHER, 3, 3).await];
     let held = s.claim(&ids, "w").await;
-    assert_eq!(held.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[0], ids[2]], "the other has places of its own");
+    assert_eq!(
+        held.iter().map(|job| job.id).collect::<Vec<_>>(),
+        [ids[0], ids[2]],
+        "the other workspace has its own slots"
+    );
     assert_eq!(waiting(&s).await, 1);
     s.bell.take();
     assert!(s.settle(&held[1], Outcome::Done).await);
-    assert!(s.bell.take().is_empty(), "the other's end frees nothing");
+    assert!(s.bell.take().is_empty(), "the other workspace frees nothing here");
     assert!(s.settle(&held[0], Outcome::Done).await);
     assert_eq!(s.bell.take(), [ids[1]]);
     assert_eq!(s.claim(&ids[1..2], "w").await.len(), 1);
@@ -65,7 +70,7 @@ async fn a_place_goes_to_the_lane_of_which_the_fewest_run(s: TestStore) {
     hang(&s, share() - 1).await;
     let last = publish(&s, HANGING, 1_000, 1).await;
     let last = s.claim(&[last], "w").await.remove(0);
-    // The accounts whose sites hang have more to send, and asked first.
+    // The accounts with hanging sites have more jobs, which were enqueued first.
     let mut more = Vec::new();
     for n in 0..40 {
         more.push(publish(&s, HANGING, 1_000 + n, 5_000 + n).await);
@@ -89,7 +94,7 @@ async fn the_sweep_wakes_no_more_than_there_is_room_for(s: TestStore) {
     assert!(s.claim(&ids, "w").await.is_empty());
     s.bell.take();
     assert!(sweep(&s).await.is_empty(), "it is full");
-    // Three ended, and the process that was to wake others died.
+    // Three ended, and the process that should have woken others died.
     let ended =
         "UPDATE jobs SET state = 'done' WHERE id IN (SELECT id FROM jobs WHERE state = 'running' ORDER BY id LIMIT 3)";
     s.sql(ended).await;

@@ -1,4 +1,4 @@
-//! Coalescing: what comes while a transaction is under way goes into the next one together; a lone item goes at once.
+//! Batching: items submitted during a transaction share the next one; a single item starts at once.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -13,20 +13,20 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::jobs::{End, Registry};
 
-/// How many items share a transaction at most.
+/// The maximum number of items per transaction.
 const LARGEST: usize = 100;
-/// How long a claim waits when the database refused one: the id is rung for again anyway.
+/// The pause after a failed claim; the scheduler notifies for the ids again anyway.
 const CLAIM_PAUSE: Duration = Duration::from_millis(500);
-/// How often a claim is begun again that stood in another's way.
+/// How often a claim is attempted when it fails with a serialization error.
 const CLAIM_TRIES: usize = 3;
 
-/// Hands items to tasks, each of which works on all that are there at once.
+/// Passes items to tasks, each of which processes all waiting items as one batch.
 pub struct Batcher<I, O> {
     sender: mpsc::UnboundedSender<(I, oneshot::Sender<O>)>,
 }
 
 impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
-    /// `work` gives one answer for each item, in their order; so many batches are worked on at once.
+    /// `work` returns one result per item, in their order; at most `at_once` batches run concurrently.
     pub fn start<F, Fut>(at_once: usize, work: F) -> Self
     where
         F: Fn(Vec<I>) -> Fut + Send + Sync + 'static,
@@ -40,7 +40,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         Self { sender }
     }
 
-    /// Waits for the item's answer; `None` where the batch got none.
+    /// Waits for the item's result; returns `None` if its batch panicked.
     pub async fn submit(&self, item: I) -> Option<O> {
         let (to, answer) = oneshot::channel();
         self.sender.send((item, to)).ok()?;
@@ -50,7 +50,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
 
 type Waiting<I, O> = mpsc::UnboundedReceiver<(I, oneshot::Sender<O>)>;
 
-/// One batch after the other, until nobody submits any more.
+/// Runs batches one after the other, until the sender is dropped.
 async fn batches<I, O, F, Fut>(receiver: Arc<Mutex<Waiting<I, O>>>, work: Arc<F>)
 where
     F: Fn(Vec<I>) -> Fut,
@@ -59,7 +59,7 @@ where
     let mut batch = Vec::new();
     while receiver.lock().await.recv_many(&mut batch, LARGEST).await > 0 {
         let (items, answers): (Vec<I>, Vec<_>) = batch.drain(..).unzip();
-        // One batch that panics must not end all work for good.
+        // A panic in one batch must not end the task.
         match AssertUnwindSafe(async { work(items).await }).catch_unwind().await {
             Ok(done) => {
                 for (answer, to) in done.into_iter().zip(answers) {
@@ -71,24 +71,24 @@ where
     }
 }
 
-/// Claims ids together.
+/// Claims ids in one transaction.
 pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Option<Claimed>> {
-    let mut tries = 1;
+    let mut attempts = 1;
     let claimed = loop {
         match claim(&store, &worker, &ids).await {
-            Err(error) if error.is_serialization() && tries < CLAIM_TRIES => tries += 1,
+            Err(error) if error.is_serialization() && attempts < CLAIM_TRIES => attempts += 1,
             other => break other,
         }
     };
     let mut by_id: HashMap<i64, Claimed> = match claimed {
         Ok(claimed) => claimed.into_iter().map(|job| (job.id, job)).collect(),
         Err(error) => {
-            tracing::warn!(%error, "jobs could not be claimed; the scheduler rings for them again");
+            tracing::warn!(%error, "jobs could not be claimed; the scheduler notifies for them again");
             tokio::time::sleep(CLAIM_PAUSE).await;
             HashMap::new()
         }
     };
-    // The same id may stand in a batch twice: only the first one gets the job.
+    // The same id may occur twice in a batch: only the first one gets the job.
     ids.iter().map(|id| by_id.remove(id)).collect()
 }
 
@@ -99,12 +99,13 @@ async fn claim(store: &Store, worker: &str, ids: &[i64]) -> Result<Vec<Claimed>,
     Ok(claimed)
 }
 
-/// How a settle ended; `Ok(None)`: the lease was lost, nothing was written.
+/// The result of a settle; `Ok(None)`: the lease was lost, nothing was written.
 pub type Settled = Result<Option<Outcome>, Arc<StoreError>>;
 
-/// Settles together; where one of them spoils the transaction (a lost lease, an error, a panic), each goes alone.
+/// Settles jobs in one transaction; if one of them makes it fail (a lost lease, an error, a panic), settles each one
+/// alone.
 pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<End>) -> Vec<Settled> {
-    // One order for all workers: two batches that touch the same rows then queue instead of standing in each other's way.
+    // The same order in all workers prevents deadlocks: two batches that touch the same rows queue.
     let order: Vec<_> = ends.iter().map(|(job, _)| key(job)).collect();
     ends.sort_by_key(|(job, ending)| (job.kind, ending.order(), job.subject_id));
     let mut answers: HashMap<(i64, i64), Settled> = HashMap::new();
@@ -138,12 +139,12 @@ fn fitting(registry: &Registry, ends: &[End]) -> usize {
     ends.iter().take_while(fits).count().max(1)
 }
 
-/// A frozen run of a job and the one that was rescued may end together.
+/// Includes the fence, because a frozen run of a job and the rescued one may end together.
 fn key(job: &Claimed) -> (i64, i64) {
     (job.id, job.fence)
 }
 
-/// All in one transaction; `None` and nothing where a lease was lost.
+/// Settles all in one transaction; if a lease was lost, rolls back and returns `None`.
 async fn settle(store: &Store, registry: &Registry, ends: &[End]) -> Result<Option<Vec<Outcome>>, StoreError> {
     let settled = AssertUnwindSafe(async {
         let mut tx = store.begin().await?;
@@ -161,11 +162,11 @@ async fn settle(store: &Store, registry: &Registry, ends: &[End]) -> Result<Opti
     });
     let panicked = || StoreError::Decode("the end of a job panicked".into());
     let settled = settled.catch_unwind().await.unwrap_or_else(|_| Err(panicked()))?;
-    // Counted once, whatever was tried before.
+    // Counted only once, after the commit.
     for ((_, ending), outcome) in ends.iter().zip(settled.iter().flatten()) {
-        // Committed already: a count that panics must not keep the others' ends from being stored.
+        // Already committed: a panic while counting must not prevent the other jobs from being settled.
         if std::panic::catch_unwind(AssertUnwindSafe(|| ending.observe(outcome))).is_err() {
-            tracing::error!("the end of a job could not be counted");
+            tracing::error!("a settled job could not be counted");
         }
     }
     Ok(settled)

@@ -1,9 +1,9 @@
-//! The engine: claims what was rung for, runs it, settles it.
+//! The engine: claims notified jobs, runs them, settles them.
 //!
-//! A run is three steps, each a transaction or none: *claim* (the row becomes ours, with a lease and a fence), *run* (the
-//! kind's own code, no transaction held while it waits for others), *settle* (what the run brought about and the job's
-//! new state, together). Claims and settles of jobs that come at the same time share a transaction; a lone one waits for
-//! nobody. A crash between any two steps leaves the lease to run out, and the job to whoever rescues it.
+//! A run has three steps: *claim* (takes the row with a lease and a fence), *run* (the kind's own code; no transaction
+//! is open while it waits for external services), *settle* (writes the result of the run and the job's new state in one
+//! transaction). Concurrent claims and settles share a transaction; a single one starts at once. After a crash between
+//! two steps the lease expires, and the scheduler rescues the job.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
@@ -36,16 +36,16 @@ pub use run::Run;
 use run::{Active, Place, Queued, Slot};
 use turns::Turns;
 
-/// How many batches of claims, and of settles, are under way at once: what comes meanwhile makes the next one larger, and
-/// one large transaction costs the database less than several small ones beside each other.
+/// How many batches of claims, and of settles, run concurrently: jobs that arrive meanwhile enlarge the next batch, and
+/// one large transaction costs the database less than several small concurrent ones.
 const CLAIMS: usize = 1;
 const SETTLES: usize = 1;
-/// Between two tries to store the end of a run.
+/// The pause between attempts to settle a run.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
-/// How many runs of a kind that wait for others may have given their places back: what they take is memory, some 20 kB
-/// each. Each kind has its own, so that endpoints which hang hold up no publish.
+/// How many runs of a kind may wait for external services without a slot: each takes about 20 kB of memory. The limit
+/// is per kind, so that hanging webhook endpoints do not block publishes.
 const WAITING: usize = 2_048;
-/// How often the end of a run is tried that cannot be stored, rather than not for the moment.
+/// How often a settle is attempted that fails with a permanent error.
 const SETTLE_TRIES: usize = 3;
 
 /// Runs jobs. Cheap to clone.
@@ -56,30 +56,30 @@ struct Inner {
     store: Store,
     registry: Registry,
     worker: String,
-    /// The jobs that run here, each with its fence.
+    /// The running jobs, each with its fence.
     held: Mutex<HashSet<(i64, i64)>>,
     slots: usize,
     busy: AtomicUsize,
-    /// By kind, one for each run that waits without a place.
+    /// By kind: one permit for each run that waits without a slot.
     waiting: HashMap<Kind, Arc<Semaphore>>,
     turns: Turns,
-    /// Calls of [`Engine::run`] that have not ended: claims under way, too.
+    /// Calls of [`Engine::run`] that have not ended, including claims in progress.
     active: AtomicUsize,
-    /// Read by a run among others, written by one that must be alone.
+    /// Read-locked by normal runs, write-locked by a run that must be alone.
     gate: Arc<RwLock<()>>,
     queued: Mutex<HashSet<i64>>,
-    /// No new claims.
+    /// Stops new claims.
     draining: CancellationToken,
-    /// The grace is over: runs are broken off.
+    /// The drain timeout is over: running jobs are aborted.
     abort: CancellationToken,
     claims: Batcher<i64, Option<Claimed>>,
     settles: Batcher<End, Settled>,
 }
 
 impl Engine {
-    /// `slots` is for the metric of free and busy ones alone; the caller bounds the concurrency.
+    /// `slots` is only for the metric of free and busy slots; the caller limits the concurrency.
     pub fn new(store: Store, registry: Registry, slots: usize) -> Self {
-        // A fresh name at each start: a lease is never taken for that of an earlier process.
+        // A new name at each start, so that a lease is never mistaken for that of an earlier process.
         let worker = format!("{:016x}", crier_common::random::u64());
         let kinds = registry.kinds();
         let share = descriptors::for_waiting_runs(WAITING * kinds.len().max(1)) / kinds.len().max(1);
@@ -121,18 +121,18 @@ impl Engine {
         self.0.registry.kinds()
     }
 
-    /// The ids of the jobs that run now, for the heartbeat.
+    /// Returns the ids of the running jobs, for the heartbeat.
     pub fn held(&self) -> Vec<i64> {
         self.0.held.lock().map(|held| held.iter().map(|(id, _)| *id).collect()).unwrap_or_default()
     }
 
-    /// Claims no more; what runs goes on.
+    /// Stops claiming; running jobs continue.
     pub fn drain(&self) {
         self.0.draining.cancel();
     }
 
-    /// Breaks off what still runs: a job that is not in the middle of a call is handed back without using up an attempt,
-    /// one that is is left to its lease, as after a crash.
+    /// Aborts running jobs: a job that is not in a call is released without using up an attempt; a job in a call is
+    /// left to its lease, as after a crash.
     pub fn abort(&self) {
         self.0.abort.cancel();
     }
@@ -144,19 +144,19 @@ impl Engine {
         }
     }
 
-    /// Runs the job of an id that was rung, if it is still to be run. Gives whether it was.
+    /// Claims and runs the job with a notified id. Returns whether it could be claimed.
     pub async fn run(&self, id: i64) -> bool {
         self.spawn(id, Arc::default()).await.unwrap_or(false)
     }
 
-    /// The same, until the run is at its end or gives its place back.
+    /// The same, but returns when the run ends or gives its slot back.
     pub async fn run_in_place(&self, id: i64) {
         let left = Arc::<Notify>::default();
         let run = self.spawn(id, left.clone());
         tokio::select! { _ended = run => {}, () = left.notified() => {} }
     }
 
-    /// A task of its own: whoever waits for it may go away, and the job that was claimed is run to its end all the same.
+    /// Runs in a separate task, so that a claimed job runs to its end even if the caller is dropped.
     fn spawn(&self, id: i64, left: Arc<Notify>) -> JoinHandle<bool> {
         let (engine, active) = (self.clone(), Active::enter(&self.0));
         tokio::spawn(async move {
@@ -176,21 +176,21 @@ impl Engine {
         true
     }
 
-    /// Claims a job, and finds it a place to run. One that was there at two crashes runs alone: at the third it is
-    /// poison, and its neighbours, of whom a crash makes suspects as well, are not to pay for it.
+    /// Claims a job, and waits until it may run. A job that was running at two crashes runs alone: at the third crash
+    /// it is poison, and the jobs beside it, which a crash makes suspects as well, must not be affected.
     async fn claim(&self, id: i64) -> Option<(Claimed, Place)> {
         let others = self.0.gate.clone().read_owned().await;
         let job = self.claim_row(id).await?;
         if !job.is_suspect() {
             return Some((job, Place::Among { _others: others }));
         }
-        // Not held while it waits for its turn: another's crash would count against it.
+        // Release it while it waits for its turn: another job's crash would count against it.
         self.release(&job).await;
         drop(others);
         let _queued = Queued::enter(&self.0, id)?;
-        let nobody = self.0.gate.clone().write_owned().await;
+        let alone = self.0.gate.clone().write_owned().await;
         let job = self.claim_row(id).await?;
-        Some((job, Place::Alone { _nobody: nobody }))
+        Some((job, Place::Alone { _nobody: alone }))
     }
 
     async fn claim_row(&self, id: i64) -> Option<Claimed> {
@@ -230,9 +230,9 @@ impl Engine {
         self.settle(&job, ending, started).await;
     }
 
-    /// Settles, and goes on trying while the database is away: the effect is out, only its record is missing. Where the
-    /// lease runs out meanwhile and another run finds out what became of it, the fence makes this one write nothing. Where
-    /// the database refuses this end, a smaller one is stored.
+    /// Settles, and retries while the database is unavailable: the external effect has happened, only its record is
+    /// missing. If the lease expires meanwhile and another run takes over, the fence prevents this one from writing. If
+    /// the database rejects the result, a smaller one is stored.
     async fn settle(&self, job: &Claimed, whole: Arc<dyn Ending>, started: Instant) {
         let (mut ending, mut smaller, mut refused) = (whole.clone(), Smaller::Whole, 0);
         let outcome = loop {
@@ -243,16 +243,16 @@ impl Engine {
             };
             refused += usize::from(!error.is_passing());
             if self.0.abort.is_cancelled() {
-                tracing::error!(job = job.id, %error, "the end of a job could not be stored; it will be rescued");
+                tracing::error!(job = job.id, %error, "could not settle a job; it will be rescued");
                 return;
             }
             if refused >= SETTLE_TRIES || error.is_rejected() {
-                tracing::error!(job = job.id, %error, "the end of a job is refused; less of it is stored");
+                tracing::error!(job = job.id, %error, "the database rejects the result of a job; storing less of it");
                 let Some(next) = smaller.next(&*whole) else { return };
                 (ending, refused) = (next, 0);
                 continue;
             }
-            tracing::warn!(job = job.id, %error, "the end of a job could not be stored yet");
+            tracing::warn!(job = job.id, %error, "could not settle a job yet; retrying");
             tokio::select! { () = tokio::time::sleep(SETTLE_PAUSE) => {}, () = self.0.abort.cancelled() => {} }
         };
         let word = match &outcome {
@@ -265,7 +265,7 @@ impl Engine {
         metrics::job_finished(job.kind.as_str(), word, started.elapsed());
     }
 
-    /// Gives a job back that was not begun.
+    /// Releases a job that was not started.
     async fn release(&self, job: &Claimed) {
         let released = async {
             let mut tx = self.0.store.begin().await?;
@@ -277,12 +277,12 @@ impl Engine {
         }
     }
 
-    /// Gives a job back whose run was broken off, as if it had not begun.
+    /// Releases a job whose run was aborted, as if it had not started.
     async fn hand_back(&self, run: &Run, handler: &dyn Job) {
         let handed_back = async {
             let mut tx = self.0.store.begin().await?;
             handler.hand_back(&mut tx, run).await?;
-            // Where the lease was lost, what the handler wrote is rolled back.
+            // If the lease was lost, what the handler wrote is rolled back.
             if rows::release(&mut tx, &run.job).await? { tx.commit().await } else { tx.rollback().await }
         };
         if let Err(error) = handed_back.await {
@@ -292,11 +292,11 @@ impl Engine {
 }
 
 fn not_handed_back(job: &Claimed, error: &StoreError) {
-    tracing::warn!(job = job.id, %error, "a job could not be handed back; it will be rescued");
+    tracing::warn!(job = job.id, %error, "could not release a job; it will be rescued");
 }
 
-/// The end of a run that had none of its own: an error of the database, a panic. Where no attempt is left, the job is dead
-/// and its subject is told.
+/// The result of a run that failed with a database error or a panic. If no attempt is left, the job is dead and its
+/// subject is notified.
 struct Broken {
     run: Run,
     handler: Arc<dyn Job>,

@@ -1,5 +1,5 @@
-//! What is stored of a run whose end the database refuses: less and less, until it takes it. So the job ends with what is
-//! known, and its worker counts no crash for it.
+//! Fallbacks for a run whose result the database rejects: less and less of it is stored, until the database accepts it.
+//! So the job settles with what is known, and the run does not count as a crash.
 
 use std::sync::Arc;
 
@@ -9,23 +9,24 @@ use crier_common::store::{Result, Tx};
 
 use crate::jobs::Ending;
 
-/// What an operator reads of such a job.
+/// The reason that an operator sees.
 const WHY: &str = "the end of its run could not be stored";
 
-/// The next smaller end, and the one after that.
+/// The sequence of smaller results.
 pub(super) enum Smaller {
-    /// As the run gave it.
+    /// As the run returned it.
     Whole,
-    /// Without what came from outside.
+    /// Without external data.
     Reduced,
-    /// The job is dead, and its subject is told.
+    /// The job is dead, and its subject is notified.
     Dead,
-    /// The job is dead.
+    /// The job is dead; its subject is not notified.
     Untold,
 }
 
 impl Smaller {
-    /// The end to be tried instead of the last one; `whole` is the run's own. `None` where there is none.
+    /// Returns the result to store instead of the last one; `whole` is the run's own. `None` if there is no smaller
+    /// one.
     pub fn next(&mut self, whole: &dyn Ending) -> Option<Arc<dyn Ending>> {
         if let Self::Whole = self {
             *self = Self::Reduced;
@@ -43,7 +44,7 @@ impl Smaller {
     }
 }
 
-/// The end of a run that has no other.
+/// The result of a run of which nothing else can be stored.
 struct GivenUp {
     tells: bool,
 }

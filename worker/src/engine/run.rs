@@ -1,4 +1,4 @@
-//! What one run shares with the engine: whether it is in the middle of a call, its slot, its place beside the others.
+//! What a run shares with the engine: whether a call is in progress, its slot, its place among the other runs.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +14,12 @@ use super::Inner;
 #[derive(Clone)]
 pub struct Run {
     pub job: Claimed,
-    /// Set while a call with an effect outside is under way: a run that is broken off then is like a crash in its middle.
+    /// Set during a call with an external effect: aborting the run then is like a crash.
     in_call: Arc<AtomicBool>,
     counted: Arc<AtomicBool>,
-    /// It stored that a call with an effect outside begins.
+    /// A marker for a call with an external effect was stored.
     marked: Arc<AtomicBool>,
-    /// That call may have reached the other side, and its end is not known.
+    /// That call may have reached the external service, and its outcome is unknown.
     in_doubt: Arc<AtomicBool>,
     slot: Option<Arc<Slot>>,
 }
@@ -41,7 +41,7 @@ impl Run {
         Self { slot: Some(Arc::new(slot)), ..Self::new(job) }
     }
 
-    /// Runs a call with an effect outside.
+    /// Runs a call with an external effect.
     pub async fn call<T>(&self, call: impl Future<Output = T>) -> T {
         self.in_call.store(true, Ordering::SeqCst);
         let out = call.await;
@@ -49,8 +49,8 @@ impl Run {
         out
     }
 
-    /// The same for a call that only waits for others: it needs nothing of ours meanwhile, so its place goes to another job,
-    /// as long as not too many wait so.
+    /// The same for a call that only waits for an external service: its slot goes to another job meanwhile, unless too
+    /// many runs wait already.
     pub async fn call_and_wait<T>(&self, call: impl Future<Output = T>) -> T {
         if let Some(slot) = &self.slot {
             slot.give_back();
@@ -58,7 +58,7 @@ impl Run {
         self.call(call).await
     }
 
-    /// The same without an effect outside: a run that is broken off meanwhile is handed back.
+    /// The same without an external effect: a run that is aborted meanwhile is released.
     pub async fn wait<T>(&self, waiting: impl Future<Output = T>) -> T {
         if let Some(slot) = &self.slot {
             slot.give_back();
@@ -66,14 +66,14 @@ impl Run {
         waiting.await
     }
 
-    /// Waits until few other runs of its workspace are in a transaction; the turn ends when it is dropped. A run that has to
-    /// wait gives its place back.
+    /// Waits until few other runs of the workspace are in a transaction. The turn ends when the permit is dropped. A run
+    /// that has to wait releases its slot.
     pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         let (slot, lane) = (self.slot.as_ref()?, self.job.workspace_lane.as_deref()?);
         slot.inner.turns.take(lane, || slot.give_back()).await
     }
 
-    /// The subject has counted this run among its tries.
+    /// Records that the subject has counted this attempt.
     pub fn count(&self) {
         self.counted.store(true, Ordering::SeqCst);
     }
@@ -82,17 +82,17 @@ impl Run {
         self.counted.load(Ordering::SeqCst)
     }
 
-    /// The transaction that stores the beginning of a call is about to be committed.
+    /// Records that the transaction with the call's marker is about to be committed.
     pub fn mark(&self) {
         self.marked.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the call that was marked may have reached the other side.
+    /// Sets whether the marked call may have reached the external service.
     pub fn set_in_doubt(&self, in_doubt: bool) {
         self.in_doubt.store(in_doubt, Ordering::SeqCst);
     }
 
-    /// A call was marked as begun that was never made, or that the other side turned away.
+    /// Returns whether there is a marker of a call that was never made, or that was rejected.
     pub fn has_idle_mark(&self) -> bool {
         self.marked.load(Ordering::SeqCst) && !self.in_doubt.load(Ordering::SeqCst)
     }
@@ -102,19 +102,19 @@ impl Run {
     }
 }
 
-/// Whether a run has neighbours; held as long as it runs.
+/// Whether a run may have others beside it; the guard is held as long as it runs.
 #[derive(Debug)]
 pub(super) enum Place {
     Among {
         _others: OwnedRwLockReadGuard<()>,
     },
-    /// For a job that crashed its process before: nobody else is to die with it.
+    /// For a job that crashed its process before: no other job should crash with it.
     Alone {
         _nobody: OwnedRwLockWriteGuard<()>,
     },
 }
 
-/// One of something that is counted until it is dropped: work that the drain waits for.
+/// Counts work that the drain waits for, until it is dropped.
 pub(super) struct Active(pub Arc<Inner>);
 
 impl Active {
@@ -130,16 +130,16 @@ impl Drop for Active {
     }
 }
 
-/// A job held: in the heartbeat's set, and counted as a busy slot until it ends or gives its place back.
+/// A claimed job: in the heartbeat's set, and counted as a busy slot until it ends or gives its slot back.
 pub(super) struct Slot {
     inner: Arc<Inner>,
-    /// With the fence, as a frozen run of a job may end while the one that was rescued goes on.
+    /// With the fence, because a frozen run of a job may end while the rescued one continues.
     key: (i64, i64),
     kind: Kind,
     busy: AtomicBool,
-    /// Instead of its place, until it has been settled: a database that is slow to settle must slow down the claims.
+    /// Replaces the slot until the job is settled: a database that settles slowly must slow down the claims.
     waiting: OnceLock<OwnedSemaphorePermit>,
-    /// Told when the place is given back.
+    /// Notified when the slot is given back.
     left: Arc<Notify>,
 }
 
@@ -151,7 +151,7 @@ impl Slot {
         Self { inner: inner.clone(), key, kind: job.kind, busy: AtomicBool::new(true), waiting: OnceLock::new(), left }
     }
 
-    /// The place goes to another, unless too many wait without one.
+    /// Gives the slot to another job, unless too many runs wait without one.
     fn give_back(&self) {
         if let Some(Ok(permit)) = self.inner.waiting.get(&self.kind).map(|waiting| waiting.clone().try_acquire_owned())
             && self.waiting.set(permit).is_ok()
@@ -179,7 +179,7 @@ fn count(inner: &Inner, busy: usize) {
     metrics::worker_slots(busy, inner.slots.saturating_sub(busy));
 }
 
-/// An id that waits until it can run alone; once, however often it is rung for meanwhile.
+/// An id that waits until it can run alone; at most once, however often it is notified meanwhile.
 pub(super) struct Queued(Arc<Inner>, i64);
 
 impl Queued {
@@ -194,7 +194,7 @@ impl Drop for Queued {
     }
 }
 
-/// No code panics while it holds one of these sets, so a poisoned lock is as good as any.
+/// No code panics while it holds one of these locks, so a poisoned lock is safe to use.
 fn insert<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: T) -> bool {
     set.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(value)
 }

@@ -1,7 +1,7 @@
-//! One file a kind: what a job does when it runs.
+//! The job kinds, one file each.
 //!
-//! **To add a kind:** its line in `domain::job::Kind` (with its rules) and in `common::subjects`, a file here with a [`Job`],
-//! one line in [`Registry::new`], and its tests in `tests/jobs/`.
+//! **To add a kind:** its line in `domain::job::Kind` (with its rules) and in `common::subjects`, a file here with a
+//! [`Job`], one line in [`Registry::new`], and its tests in `tests/jobs/`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -29,17 +29,17 @@ mod send_mail;
 
 pub use import_media::IMPORT_TIMEOUT;
 
-/// What a kind does. `run` holds no transaction while it waits for others; what it brought about is written by the
-/// [`Ending`] that it gives.
+/// The handler of a job kind. `run` holds no transaction while it waits for external services; the [`Ending`] that it
+/// returns writes the result.
 #[async_trait]
 pub trait Job: Send + Sync {
     fn kind(&self) -> Kind;
 
-    /// An error is one of the database: the job is tried again.
+    /// An error means a database error: the job is retried.
     async fn run(&self, run: &Run) -> Result<Box<dyn Ending>>;
 
-    /// Writes the ends of several runs, in the transaction that settles them; one outcome each. A kind that ends often
-    /// does so in a few statements for all of them.
+    /// Writes the results of several runs in the transaction that settles them; returns one outcome each. A kind with
+    /// many runs overrides this to use a few statements for all of them.
     async fn end(&self, tx: &mut Tx, ends: &[End]) -> Result<Vec<Outcome>> {
         let mut outcomes = Vec::with_capacity(ends.len());
         for (job, ending) in ends {
@@ -48,29 +48,30 @@ pub trait Job: Send + Sync {
         Ok(outcomes)
     }
 
-    /// How many ends of this kind share a transaction at most; more where [`Job::end`] takes a few statements for all.
+    /// The maximum number of ends of this kind in one transaction. A kind whose [`Job::end`] is a few statements for all
+    /// returns more.
     fn ends_at_once(&self) -> usize {
         12
     }
 
-    /// Takes back what a run counted that a stop broke off outside of a call, in the transaction that hands its job back.
+    /// Undoes what a run counted before it was aborted outside of a call, in the transaction that releases its job.
     async fn hand_back(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
         Ok(())
     }
 
-    /// Takes back what a run marked that ended in an error or a panic, in the transaction that settles it.
+    /// Undoes the marker of a run that ended with an error or a panic, in the transaction that settles it.
     async fn take_back(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
         Ok(())
     }
 
-    /// After how long a run is tried again that ended in an error or a panic; `attempt` from 1.
+    /// Returns the backoff after an error or a panic; `attempt` starts at 1.
     fn pause(&self, attempt: i32) -> TimeDelta {
         TimeDelta::seconds(10) * attempt.clamp(1, 60)
     }
 }
 
-/// The pause after an attempt (from 1) by a kind's table of seconds, whose last one holds for all that follow; ± 20 %, by a
-/// `jitter` in `[0, 1)`.
+/// Returns the backoff after an attempt (from 1) from a kind's table of seconds, whose last entry applies to all later
+/// attempts; ± 20 %, by a `jitter` in `[0, 1)`.
 fn pause_of(seconds: &[i64], attempt: i32, jitter: f64) -> TimeDelta {
     let index = usize::try_from(attempt - 1).unwrap_or(0).min(seconds.len().saturating_sub(1));
     let pause = seconds.get(index).copied().unwrap_or_default();
@@ -79,19 +80,19 @@ fn pause_of(seconds: &[i64], attempt: i32, jitter: f64) -> TimeDelta {
     TimeDelta::milliseconds(millis)
 }
 
-/// How a run ends, as a value: it is written in the transaction that settles the job, and may be written again when that
-/// transaction failed.
+/// The result of a run, written in the transaction that settles the job. `write` may be called again if that
+/// transaction fails.
 #[async_trait]
 pub trait Ending: Any + Send + Sync {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome>;
 
-    /// The same end without what came from outside, for a database that refuses the whole. `None`: nothing of the kind's own
-    /// is left then, and its subject is told that it could not be finished.
+    /// Returns the same result without external data, for a database that rejects the whole. `None`: there is no
+    /// smaller result, and the subject is notified that it could not be finished.
     fn reduced(&self) -> Option<Arc<dyn Ending>> {
         None
     }
 
-    /// What is locked first: ends that share a transaction are written in this order, in every worker.
+    /// The sort key of results that share a transaction. The same lock order in every worker prevents deadlocks.
     fn order(&self) -> i64 {
         0
     }
@@ -100,7 +101,7 @@ pub trait Ending: Any + Send + Sync {
     fn observe(&self, _outcome: &Outcome) {}
 }
 
-/// A run and how it ended.
+/// A job and the result of its run.
 pub type End = (Claimed, Arc<dyn Ending>);
 
 /// A run that changed nothing but its job.
@@ -111,33 +112,33 @@ impl Ending for Outcome {
     }
 }
 
-/// What the kinds need.
+/// The dependencies of the kinds.
 #[derive(Clone)]
 pub struct Deps {
     pub store: Store,
     pub platforms: Arc<Platforms>,
     pub library: Library,
     pub plans: Arc<Plans>,
-    /// Judges the addresses that users choose.
+    /// Checks the URLs that users enter.
     pub guard: Guard,
     pub webhooks: Arc<Sender>,
     pub feeds: Arc<fetch_feed::Fetcher>,
     /// `None`: no mail is sent.
     pub mailer: Option<Arc<Mailer>>,
-    /// A post that is later than this is not published any more.
+    /// A post that is late by more than this is not published.
     pub latest_publish: TimeDelta,
-    /// The longest that a call to a platform takes.
+    /// The maximum duration of a call to a platform.
     pub platform_timeout: TimeDelta,
-    /// The longest that the download of an import takes.
+    /// The maximum duration of an import's download.
     pub import_timeout: Duration,
 }
 
-/// The kinds that this worker takes.
+/// The kinds that this worker runs.
 #[derive(Clone)]
 pub struct Registry(Arc<Vec<Arc<dyn Job>>>);
 
 impl Registry {
-    /// Every kind, one line each; `only` narrows it to the kinds named.
+    /// Registers the kinds, one line each; `only` selects the enabled ones.
     pub fn new(deps: &Deps, only: &[Kind]) -> Self {
         let all: Vec<Arc<dyn Job>> = vec![
             Arc::new(publish_target::PublishTarget::new(deps)),
@@ -150,7 +151,7 @@ impl Registry {
         Self::of(all.into_iter().filter(|job| only.contains(&job.kind())))
     }
 
-    /// These kinds, and no others.
+    /// Registers exactly these kinds.
     pub fn of(jobs: impl IntoIterator<Item = Arc<dyn Job>>) -> Self {
         Self(Arc::new(jobs.into_iter().collect()))
     }
@@ -159,7 +160,7 @@ impl Registry {
         self.0.iter().find(|job| job.kind() == kind).cloned()
     }
 
-    /// Writes the ends of runs of one kind.
+    /// Writes the results of runs of one kind.
     pub async fn end(&self, tx: &mut Tx, ends: &[End]) -> Result<Vec<Outcome>> {
         match ends.first().and_then(|(job, _)| self.get(job.kind)) {
             Some(kind) => kind.end(tx, ends).await,

@@ -1,10 +1,11 @@
-//! `send_mail`: one try to bring a mail of the outbox to the mail server.
+//! `send_mail`: one attempt to send a mail of the outbox.
 //!
-//! At least once: a worker that dies between the server's yes and the end of the job leaves the mail to another, who sends it
-//! again. The Message-ID was stored with the mail and is the same at every try, so that mail programs show it once.
+//! Mails are sent at least once: if a worker dies after the server accepted the mail and before the job is settled,
+//! another worker sends it again. The Message-ID is stored with the mail and the same at every attempt, so that mail
+//! programs show it once.
 //!
-//! A mail that has to wait is tried eight times over a day, like a webhook; one that the server refuses for good is dead at
-//! once. Its row says why, and an operator can run the job again.
+//! A deferred mail is attempted eight times over a day, like a webhook; one that the server rejects permanently is dead
+//! at once. Its row contains the reason, and an operator can run the job again.
 
 use std::sync::Arc;
 
@@ -56,13 +57,13 @@ impl Job for SendMail {
     }
 }
 
-/// What is told where the mail server's own words cannot be stored.
+/// The reason that is stored if the mail server's own text cannot be stored.
 const UNSTORABLE: &str = "the mail server did not take it, in words that cannot be stored";
 
-/// How a try ended.
+/// The result of an attempt.
 enum Ended {
     Sent,
-    /// With the jitter of the pause until the next.
+    /// With the jitter of the backoff.
     Deferred(String, f64),
     Refused(String),
     NotConfigured,
@@ -106,7 +107,7 @@ impl Ending for Ended {
     }
 }
 
-/// Nobody tries it any more.
+/// Marks the mail as failed, without further attempts.
 async fn refused(tx: &mut Tx, mail_id: i64, why: &str) -> Result<Outcome> {
     mails::failed(tx, mail_id, why).await?;
     Ok(Outcome::Abort(why.to_owned()))

@@ -1,4 +1,4 @@
-//! Text that is sent often: packed once, named by its bytes, and shared by all who get it.
+//! A response body that is sent often: compressed once, tagged by its hash, and shared by all responses.
 
 use std::io::Write as _;
 
@@ -17,7 +17,7 @@ use crate::pages::is_known;
 pub struct Body {
     plain: Bytes,
     packed: Bytes,
-    /// Weak: it names both.
+    /// Weak, because it covers both encodings.
     tag: HeaderValue,
 }
 
@@ -26,7 +26,7 @@ impl Body {
         let text = text.into();
         let hash: String = Sha256::digest(&text).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
         let tag = HeaderValue::try_from(format!("W/\"{hash}\"")).unwrap_or(HeaderValue::from_static("W/\"\""));
-        // To size: they are kept.
+        // Shrink to size, because they stay in memory.
         let kept = |bytes: Vec<u8>| Bytes::from(bytes.into_boxed_slice());
         Self { packed: kept(pack(&text)), plain: kept(text), tag }
     }
@@ -41,12 +41,12 @@ impl Body {
         &self.packed
     }
 
-    /// What it takes in memory.
+    /// Returns its size in memory.
     pub fn size(&self) -> usize {
         self.plain.len() + self.packed.len()
     }
 
-    /// Answers with it, or says that the client has it already.
+    /// Sends it, or a 304 if the client has it already.
     pub fn send(&self, asked: &HeaderMap, res: &mut Response) {
         let headers = res.headers_mut();
         headers.insert(ETAG, self.tag.clone());
@@ -60,14 +60,14 @@ impl Body {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
         let body = if packed { &self.packed } else { &self.plain };
-        // For HEAD too, whose answer has no body.
+        // Also for HEAD, whose response has no body.
         headers.insert(CONTENT_LENGTH, body.len().into());
         res.status_code(StatusCode::OK);
         res.body(ResBody::Once(body.clone()));
     }
 }
 
-/// Into a `Vec` nothing can fail.
+/// Compresses the text; writing to a `Vec` cannot fail.
 fn pack(text: &[u8]) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
     let _ = packer.write_all(text);

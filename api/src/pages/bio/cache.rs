@@ -1,8 +1,8 @@
-//! Rendered pages in memory, by slug, and slugs that nobody has.
+//! A cache of rendered pages in memory, by slug, and of unknown slugs.
 //!
-//! What was looked up is trusted for [`TRUSTED`]; then the first visitor has it looked up again, and others are shown the
-//! old one meanwhile. Whoever changes a page has it forgotten; a look-up that began before that is not kept
-//! ([`Cache::turn`]). Bounded by the bytes that it holds: where there are more, those not seen for longest go.
+//! An entry is fresh for [`TRUSTED`]; then the first visitor looks it up again, and others get the stale page
+//! meanwhile. A change of a page removes its entry; a lookup that began before the change is not cached
+//! ([`Cache::turn`]). The size in bytes is limited: beyond the limit, the least recently seen pages are evicted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,24 +13,24 @@ use http::HeaderValue;
 
 use super::body::Body;
 
-/// For how long a page is shown without another look.
+/// How long an entry is used without another lookup.
 pub const TRUSTED: TimeDelta = TimeDelta::seconds(2);
-/// How much all pages may take, with the addresses of their links.
+/// The maximum size of all pages, with the URLs of their links.
 const MOST_BYTES: usize = 64 << 20;
-/// How many slugs are remembered that nobody has. They are kept apart, so that who tries slugs drives no page out.
+/// How many unknown slugs are cached. They are stored separately, so that guessing slugs evicts no pages.
 const MOST_MISSING: usize = 4_096;
 
-/// A page as it is sent.
+/// A rendered page.
 #[derive(Debug)]
 pub struct Shown {
     pub version: Version,
     pub html: Body,
-    /// Where each link leads, by its id.
+    /// The URL of each link, by its id.
     pub links: HashMap<i64, HeaderValue>,
 }
 
 impl Shown {
-    /// What it takes, near enough.
+    /// Returns its approximate size in memory.
     fn size(&self) -> usize {
         const ENTRY: usize = 64;
         let links: usize = self.links.values().map(|to| to.len() + ENTRY).sum();
@@ -38,12 +38,12 @@ impl Shown {
     }
 }
 
-/// What is known of a slug.
+/// The result of a cache lookup.
 #[derive(Debug)]
 pub enum Looked {
-    /// The page, or that there is none.
+    /// The page, or `None` if the slug is unknown.
     Fresh(Option<Arc<Shown>>),
-    /// What was shown last; the caller is the one who is to ask whether it is still true.
+    /// A stale page; this caller must check it in the database.
     Stale(Arc<Shown>),
     Unknown,
 }
@@ -51,9 +51,9 @@ pub enum Looked {
 #[derive(Debug)]
 struct Entry {
     shown: Arc<Shown>,
-    /// When it was last looked up, or somebody set out to do so.
+    /// When it was last looked up, or a lookup was started.
     checked: DateTime<Utc>,
-    /// Grows with each visit to any page.
+    /// The value of [`State::seen`] at the last visit.
     seen: u64,
 }
 
@@ -63,14 +63,14 @@ struct State {
     missing: HashMap<String, DateTime<Utc>>,
     bytes: usize,
     seen: u64,
-    /// How often anything was forgotten.
+    /// How often any entry was invalidated.
     turn: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Cache(Mutex<State>);
 
-/// A clock that was set back makes everything old, not fresh for longer.
+/// If the clock was set back, all entries are stale, not fresh for longer.
 fn is_fresh(checked: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     (TimeDelta::zero()..TRUSTED).contains(&(now - checked))
 }
@@ -89,7 +89,7 @@ impl Cache {
             if is_fresh(entry.checked, now) {
                 return Looked::Fresh(Some(entry.shown.clone()));
             }
-            // The others need not ask as well.
+            // Other callers need not look it up as well.
             entry.checked = now;
             return Looked::Stale(entry.shown.clone());
         }
@@ -99,12 +99,12 @@ impl Cache {
         }
     }
 
-    /// To be asked for before the database is, and given to [`Cache::keep`].
+    /// Returns the number of invalidations. Read it before the database, and pass it to [`Cache::keep`].
     pub fn turn(&self) -> u64 {
         self.state().turn
     }
 
-    /// Keeps what a look-up found that began at `now`, unless something was forgotten since.
+    /// Caches the result of a lookup that began at `now`, unless any entry was invalidated since.
     pub fn keep(&self, slug: &str, found: Option<Arc<Shown>>, turn: u64, now: DateTime<Utc>) {
         let mut state = self.state();
         state.remove(slug);
@@ -146,7 +146,7 @@ impl State {
         }
     }
 
-    /// Lets go of those not seen for longest, until a quarter is free: the sorting is then seldom.
+    /// Evicts the least recently seen pages until a quarter is free, so that sorting is rare.
     fn make_room(&mut self) {
         let mut oldest: Vec<(u64, String)> =
             self.pages.iter().map(|(slug, entry)| (entry.seen, slug.clone())).collect();

@@ -1,4 +1,4 @@
-//! Views and clicks: counted in memory, written together every few seconds, so that a visit is no write.
+//! Counts views and clicks in memory, and writes them in batches every few seconds, so that a visit needs no write.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crier_common::store::{Result, Store, bio_pages};
 use tokio_util::sync::CancellationToken;
 
-/// How often they are written; so much is lost where a process dies.
+/// How often they are written; this much is lost if the process dies.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(3);
 /// How long the last write may take when the process stops.
 const LAST: Duration = Duration::from_secs(5);
@@ -36,13 +36,13 @@ impl Counts {
         *self.pending().clicks.entry(link_id).or_default() += 1;
     }
 
-    /// Writes what was counted since the last time. What cannot be written is written next time.
+    /// Writes the counts since the last write. Counts that cannot be written are included in the next write.
     pub async fn write(&self, store: &Store) -> Result<()> {
         let taken = std::mem::take(&mut *self.pending());
         if taken.views.is_empty() && taken.clicks.is_empty() {
             return Ok(());
         }
-        // Dropped in the middle, as by the end of the process's patience, it puts everything back.
+        // If this future is dropped, for example by the shutdown timeout, the counts are put back.
         let mut taken = PutBack { counts: self, taken };
         let list = |counts: &ById| counts.iter().map(|(id, n)| (*id, *n)).collect::<Vec<_>>();
         let mut tx = store.begin().await?;
@@ -52,22 +52,22 @@ impl Counts {
         Ok(())
     }
 
-    /// Writes again and again until `stop`, and a last time then.
+    /// Writes periodically until `stop`, then once more.
     pub async fn keep_writing(&self, store: &Store, stop: CancellationToken) {
-        let tell = |written: Result<()>| {
+        let log_error = |written: Result<()>| {
             if let Err(error) = written {
-                tracing::warn!(%error, "views and clicks were not written; they will be with the next");
+                tracing::warn!(%error, "views and clicks were not written; the next write includes them");
             }
         };
         loop {
             tokio::select! {
-                () = tokio::time::sleep(WRITTEN_EVERY) => tell(self.write(store).await),
+                () = tokio::time::sleep(WRITTEN_EVERY) => log_error(self.write(store).await),
                 () = stop.cancelled() => break,
             }
         }
         match tokio::time::timeout(LAST, self.write(store)).await {
-            Ok(written) => tell(written),
-            Err(_) => tracing::warn!("views and clicks of the last seconds were not written before the stop"),
+            Ok(written) => log_error(written),
+            Err(_) => tracing::warn!("views and clicks of the last seconds were not written before shutdown"),
         }
     }
 }

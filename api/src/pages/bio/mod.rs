@@ -1,19 +1,19 @@
-//! `/@{slug}`: a link-in-bio page as the world sees it, and `/@{slug}/l/{id}`, the way to one of its links.
+//! `/@{slug}`: a public link-in-bio page, and `/@{slug}/l/{id}`, the redirect to one of its links.
 //!
-//! A page is rendered once and kept in memory ([`cache`]); most visits cost no look at the database. How stale a page can
-//! be: on the replica that changed it, not at all (but for its picture's alt text); on the others it is looked up again once
-//! what they know is [two seconds](cache::TRUSTED) old, so at most that and the time of the look-up itself. While the
-//! database does not answer, what is known is shown on.
+//! A page is rendered once and cached in memory ([`cache`]); most visits need no database query. How stale a page can
+//! be: on the replica that changed it, not at all (except for its picture's alt text); the others look it up again when
+//! their entry is [two seconds](cache::TRUSTED) old, so at most that plus the time of the lookup. While the database is
+//! unavailable, cached pages are still served.
 //!
-//! A page is packed when it is rendered, and has a tag: who comes again gets no more than that nothing changed, and is counted
-//! as any visitor.
+//! A page is compressed when it is rendered, and has an ETag: a returning visitor gets only a 304, and is counted like
+//! any visitor.
 //!
-//! Views and clicks are counted in memory and written every few seconds ([`counts`]): at an orderly stop none is lost, at
-//! `kill -9` or a crash those of the last [few seconds](counts::WRITTEN_EVERY). A view is a GET of the page by anything that
-//! does not call itself a bot, a click the same of a link.
+//! Views and clicks are counted in memory and written every few seconds ([`counts`]): a graceful shutdown loses no
+//! counts, `kill -9` or a crash those of the last [few seconds](counts::WRITTEN_EVERY). A view is a GET of the page by
+//! a client whose user agent is not that of a bot, a click the same of a link.
 //!
-//! **To add a theme:** its word in `common/src/domain/bio_page.rs` (and in the table's `CHECK`, by a migration), its colours
-//! in `api/templates/bio.css`, where a test holds them to readable contrasts.
+//! **To add a theme:** its word in `common/src/domain/bio_page.rs` (and in the table's `CHECK`, by a migration), its
+//! colours in `api/templates/bio.css`; a test checks that their contrasts are readable.
 
 use std::sync::{Arc, LazyLock};
 
@@ -37,7 +37,7 @@ use cache::{Cache, Looked, Shown};
 use counts::Counts;
 use view::Missing;
 
-/// What this process knows of pages and their visitors.
+/// The page cache and the counters of this process.
 #[derive(Debug, Default)]
 pub struct Bio {
     cache: Cache,
@@ -45,7 +45,7 @@ pub struct Bio {
 }
 
 impl Bio {
-    /// The page of this slug was changed, made or deleted by this process.
+    /// Invalidates a page that this process created, changed or deleted.
     pub fn forget(&self, slug: &str) {
         self.cache.forget(slug);
     }
@@ -63,7 +63,7 @@ async fn styles(req: &mut Request, res: &mut Response) {
     static BODY: LazyLock<Body> = LazyLock::new(|| Body::new(view::STYLES));
     let headers = res.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
-    // Pages name it with its version.
+    // Pages refer to it by its version.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     BODY.send(req.headers(), res);
@@ -97,10 +97,10 @@ async fn follow(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
 }
 
-/// The page that is asked for; where there is none, the visitor has been told.
+/// Returns the requested page; if there is no page, an error page was sent.
 async fn shown(req: &Request, depot: &Depot, res: &mut Response) -> Option<(Arc<App>, Arc<Shown>)> {
     let app = depot.get_typed::<Arc<App>>().ok()?.clone();
-    // Phones begin what is typed with a capital.
+    // Phones capitalize the first letter that is typed.
     let slug = req.param::<String>("slug").unwrap_or_default().to_ascii_lowercase();
     if !is_slug(&slug) {
         missing(res);
@@ -125,7 +125,7 @@ fn missing(res: &mut Response) {
     html(res, StatusCode::NOT_FOUND, &Missing::default());
 }
 
-/// From memory where that is fresh.
+/// Returns the page from memory if it is fresh, otherwise from the database.
 async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<Shown>>> {
     let looked = app.bio.cache.look(&slug, app.store.now());
     let known = match looked {
@@ -134,12 +134,12 @@ async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<Shown>>> {
         Looked::Unknown => None,
     };
     let (asking, before) = (app.clone(), known.clone());
-    // A task of its own: a visitor who goes away in the middle must not leave the page unchecked for the next.
+    // Runs as a separate task, so that the lookup completes even if the visitor disconnects.
     let asked = tokio::spawn(async move { ask(&asking, &slug, before).await }).await;
     match (asked, known) {
         (Ok(Ok(found)), _) => Ok(found),
         (Ok(Err(error)), Some(shown)) => {
-            tracing::warn!(%error, "a link-in-bio page is shown as it was last known");
+            tracing::warn!(%error, "serving a stale link-in-bio page");
             Ok(Some(shown))
         }
         (Ok(Err(error)), None) => Err(error),
@@ -148,7 +148,7 @@ async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<Shown>>> {
     }
 }
 
-/// Asks the database: whether the page is still the one that is known, and if not, for the whole.
+/// Checks in the database whether the known page is current, and loads it if not.
 async fn ask(app: &App, slug: &str, known: Option<Arc<Shown>>) -> Result<Option<Arc<Shown>>> {
     let turn = app.bio.cache.turn();
     let now = app.store.now();
@@ -171,13 +171,13 @@ async fn ask(app: &App, slug: &str, known: Option<Arc<Shown>>) -> Result<Option<
     Ok(shown)
 }
 
-/// Whether a client calls itself something that is no visitor.
+/// Returns whether the user agent is that of a bot.
 fn is_bot(req: &Request) -> bool {
     let agent = req.headers().get(USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
     calls_itself_a_bot(&String::from_utf8_lossy(agent).to_ascii_lowercase())
 }
 
-/// What the fetchers of search engines, of previews and of watchdogs have in their names.
+/// Words in the user agents of search engines, link previews and uptime monitors.
 const BOTS: &[&str] = &[
     "bot",
     "crawl",
@@ -197,7 +197,7 @@ const BOTS: &[&str] = &[
 ];
 
 fn calls_itself_a_bot(agent: &str) -> bool {
-    // Cubot makes telephones.
+    // Cubot is a phone maker.
     let agent = agent.replace("cubot", "");
     BOTS.iter().any(|word| agent.contains(word))
 }

@@ -1,4 +1,4 @@
-//! What a page looks like: its template, its colours, its size.
+//! Renders a page: its template, its colours, its preview text.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -16,13 +16,13 @@ use super::cache::Shown;
 
 pub const STYLES: &str = include_str!("../../../templates/bio.css");
 
-/// Changes with the styles, so that browsers may keep them for ever.
+/// Changes with the styles, so that browsers may cache them forever.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let hash = Sha256::digest(STYLES);
     hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 });
 
-/// As much of the bio as previews show.
+/// How many characters of the bio previews show.
 const PREVIEW: usize = 200;
 
 #[derive(Template)]
@@ -31,18 +31,18 @@ struct Page<'a> {
     page: &'a BioPage,
     links: &'a [BioLink],
     avatar: Option<&'a Asset>,
-    /// Of the avatar, whole.
+    /// The absolute URL of the avatar.
     picture: String,
-    /// What stands in the place of a picture.
+    /// Shown in place of a picture.
     initial: String,
     description: String,
     url: String,
-    /// The colour of the browser's frame.
+    /// The theme colour of the browser's interface.
     frame: &'static str,
     version: &'static str,
 }
 
-/// There is no page here.
+/// The page for an unknown slug.
 #[derive(Template)]
 #[template(path = "bio_missing.html")]
 pub struct Missing {
@@ -55,7 +55,7 @@ impl Default for Missing {
     }
 }
 
-/// The page as it is sent.
+/// Renders the page as it is sent.
 pub fn render(public_url: &str, page: &BioPage, links: &[BioLink], avatar: Option<&Asset>) -> askama::Result<Shown> {
     let view = Page {
         page,
@@ -74,7 +74,7 @@ pub fn render(public_url: &str, page: &BioPage, links: &[BioLink], avatar: Optio
     Ok(Shown { version: Version::of(page, avatar), html, links })
 }
 
-/// A URL as a header has it: as it was written, or where that has other letters than ASCII's, as browsers write it.
+/// Converts a URL to a header value: unchanged if it is ASCII, otherwise encoded as browsers do.
 fn location(url: &str) -> Option<HeaderValue> {
     if url.is_ascii() {
         return HeaderValue::from_str(url).ok();
@@ -82,13 +82,13 @@ fn location(url: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(Url::parse(url).ok()?.as_str()).ok()
 }
 
-/// The first letter or digit of the title, else its first character.
+/// Returns the first letter or digit of the title, else its first character.
 fn initial(title: &str) -> String {
     let first = title.chars().find(|c| c.is_alphanumeric()).or_else(|| title.chars().next());
     first.map(|c| c.to_uppercase().collect()).unwrap_or_default()
 }
 
-/// What previews say of the page, in one line.
+/// Returns the preview text of the page, in one line.
 fn description(page: &BioPage) -> String {
     let bio = page.bio.as_deref().unwrap_or_default();
     let line = bio.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -99,7 +99,7 @@ fn description(page: &BioPage) -> String {
     }
 }
 
-/// The top colour of a theme, from the styles.
+/// Returns the top colour of a theme, from the styles.
 fn frame(theme: &str) -> Option<&'static str> {
     let block = STYLES.split_once(&format!("[data-theme={theme}]"))?.1.split_once('}')?.0;
     let value = block.split_once("--top:")?.1.split_once(';')?.0;

@@ -1,6 +1,6 @@
 //! `POST /brands/{brand}/social-accounts/authorize`
 //!
-//! The browser flow itself is not there yet: no platform that needs it is configured, and each answers so.
+//! The browser flow is not implemented yet: no platform that needs it is configured, so each returns an error.
 
 use std::sync::Arc;
 
@@ -61,9 +61,9 @@ fn read(f: &Fields<'_>) -> Option<NewAuthorization> {
     Some(NewAuthorization { platform: platform?, target })
 }
 
-async fn authorize(cx: &Context, _: &mut Tx, said: Arc<Said<Option<NewAuthorization>>>) -> Result<Answer> {
-    let &NewAuthorization { platform, target } = said.valid()?;
-    tracing::debug!(%platform, target = target.unwrap_or(Target::Default).as_str(), "an authorization is asked for");
+async fn authorize(cx: &Context, _: &mut Tx, parsed: Arc<Said<Option<NewAuthorization>>>) -> Result<Answer> {
+    let &NewAuthorization { platform, target } = parsed.valid()?;
+    tracing::debug!(%platform, target = target.unwrap_or(Target::Default).as_str(), "authorization requested");
     match cx.app.platforms.descriptor(platform).mode {
         Mode::SelfConnect => {
             let message = format!("{platform} is connected by credentials: use POST social-accounts.");

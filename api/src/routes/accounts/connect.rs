@@ -17,7 +17,7 @@ use crate::error::{ApiError, Code, Result};
 use crate::fields::{Fields, Problems};
 use crate::openapi::schema::request;
 
-/// No platform's key or address is longer.
+/// The maximum length of a credential; no platform's key or address is longer.
 const LONGEST_CREDENTIAL: usize = 2048;
 
 request! {
@@ -74,7 +74,7 @@ async fn prepare(cx: &Context) -> Result<Finish> {
     }))
 }
 
-/// The form's fields as the descriptor lists them.
+/// Validates the form against the descriptor's credential fields and returns its values.
 fn filled_in(form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secrets> {
     let problems = Problems::default();
     let within = Fields::new(form, &problems).within("credentials", form);
@@ -106,8 +106,8 @@ fn is_full(count: i64, cap: u64) -> bool {
     count >= i64::try_from(cap).unwrap_or(i64::MAX)
 }
 
-/// No platform is asked for an account for which there is no room. Where the brand has accounts of the platform, only the
-/// platform's answer says whether it is one of them.
+/// Fails before the platform is called if the account limit is reached. Passes if the brand has accounts of the
+/// platform: only the platform's response shows whether this is one of them.
 async fn check_room(cx: &Context, platform: Platform) -> Result<()> {
     let Some(cap) = cx.plan.social_accounts else { return Ok(()) };
     let (mut conn, brand) = (cx.app.store.read().await?, cx.brand()?.id);
@@ -119,8 +119,8 @@ async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connect
     let brand = cx.brand()?.id;
     if let Some(cap) = cx.plan.social_accounts {
         brands::lock_workspace(tx, cx.caller.workspace_id).await?;
-        let known = accounts::has_external(tx, brand, platform, &connected.external_id).await?;
-        if !known && is_full(accounts::count(tx, brand).await?, cap) {
+        let is_reconnect = accounts::has_external(tx, brand, platform, &connected.external_id).await?;
+        if !is_reconnect && is_full(accounts::count(tx, brand).await?, cap) {
             return Err(full(cap));
         }
     }

@@ -17,7 +17,7 @@ use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::record;
 
-/// Taking the grant back is a courtesy to the platform.
+/// Timeout for revoking the grant at the platform, which is best effort.
 const REVOKE: Duration = Duration::from_secs(5);
 
 record! {
@@ -54,19 +54,21 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     Answer::ok(Disconnected { result, account_id: id })
 }
 
-/// The account with its secrets, as they go with it. One whose secrets cannot be read goes as well.
+/// Loads the account with its secrets before they are deleted. `None` if they cannot be read; this does not prevent the
+/// disconnect.
 async fn stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<Account> {
     let found = match accounts::with_secrets(tx, cx.app.store.cipher(), id).await {
         Ok(found) => found.map(|(account, secrets)| Account::stored(&account, &secrets)).transpose(),
         Err(error) => Err(error),
     };
     found.unwrap_or_else(|error| {
-        tracing::warn!(account = id, %error, "the secrets of an account cannot be read");
+        tracing::warn!(account = id, %error, "failed to read the secrets of an account");
         None
     })
 }
 
-/// Once it is certain that no brand has the account any more. Best effort: the tokens are deleted here in any case.
+/// Revokes the grant after the commit, when no brand has the account any more. Best effort: our copy of the tokens is
+/// deleted in any case.
 fn revoke_later(cx: &Context, tx: &mut Tx, platform: Platform, account: Account) {
     let platforms = cx.app.platforms.clone();
     tx.after_commit(move || {
@@ -74,8 +76,8 @@ fn revoke_later(cx: &Context, tx: &mut Tx, platform: Platform, account: Account)
             let Some(connector) = platforms.get(platform) else { return };
             match tokio::time::timeout(REVOKE, connector.revoke(&account)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::info!(account = account.id, %error, "a platform's grant was not taken back"),
-                Err(_) => tracing::info!(account = account.id, "a platform's grant was not taken back in time"),
+                Ok(Err(error)) => tracing::info!(account = account.id, %error, "failed to revoke a grant"),
+                Err(_) => tracing::info!(account = account.id, "timed out revoking a grant"),
             }
         });
     });

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Finish, Shape};
 use crate::error::{ApiError, Code, Result};
 
-/// How long a process that dies in the middle keeps others from refreshing; longer than a request waits.
+/// The lease of a refresh: a process that dies blocks other refreshes for this long. Longer than the request timeout.
 const LEASE: TimeDelta = TimeDelta::seconds(30);
 const TURN: Duration = Duration::from_millis(200);
 
@@ -40,12 +40,12 @@ async fn prepare(cx: &Context) -> Result<Finish> {
     let mut conn = cx.app.store.read().await?;
     accounts::find(&mut conn, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
-    let turn = take_turn(cx, id).await?;
-    let asked = ask(cx, id).await;
-    if !matches!(asked, Ok((_, Ok(_)))) {
-        end_turn(cx, id, turn).await?;
+    let version = take_turn(cx, id).await?;
+    let result = ask(cx, id).await;
+    if !matches!(result, Ok((_, Ok(_)))) {
+        end_turn(cx, id, version).await?;
     }
-    let (account, refreshed) = asked?;
+    let (account, refreshed) = result?;
     let refreshed = match refreshed {
         Ok(refreshed) => Some(refreshed),
         Err(CallError::AuthExpired(failure) | CallError::Reauth(failure)) => {
@@ -54,7 +54,7 @@ async fn prepare(cx: &Context) -> Result<Finish> {
             }
             None
         }
-        // A passing failure never expires an account.
+        // A transient failure never expires an account.
         Err(error) => return Err(unavailable(error.failure().message.clone())),
     };
     Ok(Finish::with((account, refreshed), |cx, tx, found| {
@@ -62,15 +62,15 @@ async fn prepare(cx: &Context) -> Result<Finish> {
     }))
 }
 
-/// Waits for the account's refresh to be ours: a worker may be at it, and a token that rotates is good for one of us alone.
-/// Gives the version of the credentials that the turn is for.
+/// Waits for the lease on the account's refresh: a worker may be refreshing, and a rotating refresh token works only
+/// once. Returns the version of the credentials that the lease covers.
 async fn take_turn(cx: &Context, account_id: i64) -> Result<i64> {
-    // The request's own patience ends the waiting.
+    // The request timeout ends the loop.
     loop {
         let mut tx = cx.app.store.begin().await?;
-        let ours = accounts::begin_refresh(&mut tx, account_id, LEASE).await?;
+        let acquired = accounts::begin_refresh(&mut tx, account_id, LEASE).await?;
         tx.commit().await?;
-        if let Some(version) = ours {
+        if let Some(version) = acquired {
             return Ok(version);
         }
         tokio::time::sleep(TURN).await;
@@ -83,7 +83,7 @@ async fn end_turn(cx: &Context, account_id: i64, version: i64) -> Result<()> {
     Ok(tx.commit().await?)
 }
 
-/// Asks the platform, with the secrets as they are now that it is our turn.
+/// Refreshes at the platform, with the secrets read under the lease.
 async fn ask(cx: &Context, id: i64) -> Result<(account::SocialAccount, std::result::Result<Refreshed, CallError>)> {
     let mut conn = cx.app.store.read().await?;
     let found = accounts::with_secrets(&mut conn, cx.app.store.cipher(), id).await?;
@@ -94,8 +94,8 @@ async fn ask(cx: &Context, id: i64) -> Result<(account::SocialAccount, std::resu
     Ok((account, refreshed))
 }
 
-/// The platform refuses the token: that is so whatever becomes of this request. Gives whether the account was connected
-/// again meanwhile: what was refused is then no business of its any more.
+/// Records that the platform rejected the token, in a transaction of its own, so that it persists if the request fails.
+/// Returns whether the account was reconnected meanwhile, which makes the rejection obsolete.
 async fn outdated(cx: &Context, account: &account::SocialAccount, failure: Failure) -> Result<bool> {
     let (id, version) = (account.id, account.credentials_version);
     let mut tx = cx.app.store.begin().await?;
@@ -106,13 +106,13 @@ async fn outdated(cx: &Context, account: &account::SocialAccount, failure: Failu
     Ok(outdated)
 }
 
-/// Stores what is new, unless the account was connected again while the platform was asked: what was stored then stays.
+/// Stores the new tokens, unless the account was reconnected during the platform call: the newer ones stay.
 async fn save(cx: &Context, tx: &mut Tx, account: &account::SocialAccount, new: Option<&Refreshed>) -> Result<Answer> {
     if let Some(new) = new {
         let secrets = new.secrets.as_ref().map(|s| SecretString::from(s.expose_json()));
         accounts::renew(tx, account, secrets.as_ref(), new.token_expires_at).await?;
     }
-    // It may have been disconnected, too.
+    // The account may also have been disconnected.
     let found = accounts::find(tx, cx.brand()?.id, account.id).await?;
     Answer::ok(SocialAccount::from(found.ok_or_else(|| ApiError::not_found("social account"))?))
 }

@@ -74,15 +74,15 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn prepare(cx: &Context) -> Result<Finish> {
-    let wish = cx.read(|f| read(cx, f))?;
+    let request = cx.read(|f| read(cx, f))?;
     let writer = cx.app.ai.writer().ok_or_else(not_configured)?;
     let spending = Spending::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
-    let asked = ask(cx, Operation::Captions, "prompt", writer.captions(&wish)).await;
-    let captions = spending.or_back(asked).await?;
+    let result = ask(cx, Operation::Captions, "prompt", writer.captions(&request)).await;
+    let captions = spending.or_back(result).await?;
     let spending = Arc::new(spending);
-    let learned = (spending.clone(), captions, writer.model.to_owned());
-    let finish = Finish::with(learned, |cx, tx, learned| {
-        Box::pin(async move { write(cx, tx, &learned.0, &learned.1, &learned.2).await })
+    let output = (spending.clone(), captions, writer.model.to_owned());
+    let finish = Finish::with(output, |cx, tx, output| {
+        Box::pin(async move { write(cx, tx, &output.0, &output.1, &output.2).await })
     });
     Ok(finish.or_undo(move |_| {
         let spending = spending.clone();
@@ -92,9 +92,9 @@ async fn prepare(cx: &Context) -> Result<Finish> {
 
 fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionWish> {
     let prompt = f.required("prompt", f.text("prompt", 1..=LONGEST));
-    let none = serde_json::Map::new();
-    let given = f.object("options").value();
-    let o = f.within("options", given.unwrap_or(&none));
+    let empty = serde_json::Map::new();
+    let options = f.object("options").value();
+    let o = f.within("options", options.unwrap_or(&empty));
     let platform = descriptor(cx, o.word("platform").value());
     let count = o.number("count", COUNTS).value().unwrap_or(3);
     let tone = o.text("tone", 1..=LONGEST_TONE).value();
@@ -113,7 +113,7 @@ fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionWish> {
     })
 }
 
-/// A tag of the shape that BCP 47 gives them: letters, then parts of letters and digits.
+/// Parses a language tag of the BCP 47 shape: letters, then subtags of letters and digits.
 fn language(f: &Fields<'_>) -> Option<String> {
     let Given::Value(tag) = f.text("language", 1..=LONGEST_LANGUAGE) else { return None };
     let mut parts = tag.split('-');

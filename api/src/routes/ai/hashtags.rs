@@ -59,13 +59,13 @@ async fn prepare(cx: &Context) -> Result<Finish> {
     })?;
     let writer = cx.app.ai.writer().ok_or_else(not_configured)?;
     let spending = Spending::begin(cx, Operation::Hashtags, ai::HASHTAGS).await?;
-    let work = writer.hashtags(&content, descriptor(cx, platform));
-    let asked = ask(cx, Operation::Hashtags, "content", work).await;
-    let hashtags = spending.or_back(asked).await?;
+    let call = writer.hashtags(&content, descriptor(cx, platform));
+    let result = ask(cx, Operation::Hashtags, "content", call).await;
+    let hashtags = spending.or_back(result).await?;
     let spending = Arc::new(spending);
-    let learned = (spending.clone(), hashtags, writer.model.to_owned());
-    let finish = Finish::with(learned, |cx, tx, learned| {
-        Box::pin(async move { write(cx, tx, &learned.0, &learned.1, &learned.2).await })
+    let output = (spending.clone(), hashtags, writer.model.to_owned());
+    let finish = Finish::with(output, |cx, tx, output| {
+        Box::pin(async move { write(cx, tx, &output.0, &output.1, &output.2).await })
     });
     Ok(finish.or_undo(move |_| {
         let spending = spending.clone();

@@ -20,7 +20,8 @@ use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::{described, record};
 use crate::routes::media::{LONGEST_ALT, MediaAsset, owner, storage_full};
 
-/// How long the storage has; together with the provider's time less than a key is held.
+/// Timeout for storing the picture. Together with the provider's timeout it is shorter than the lease of the
+/// idempotency key.
 const STORING: Duration = Duration::from_secs(8);
 
 described! {
@@ -73,7 +74,7 @@ pub fn endpoint() -> Endpoint {
         .spends_then_writes(prepare)
 }
 
-/// A picture that is in the storage and paid for, or not yet.
+/// A generated picture in storage, with the reservation of its credits.
 struct Made {
     spending: Arc<Spending>,
     taken: TakenIn,
@@ -82,26 +83,26 @@ struct Made {
 }
 
 async fn prepare(cx: &Context) -> Result<Finish> {
-    let wish = cx.read(|f| {
+    let request = cx.read(|f| {
         let prompt = f.required("prompt", f.text("prompt", 1..=LONGEST));
-        let none = serde_json::Map::new();
-        let given = f.object("options").value();
-        let o = f.within("options", given.unwrap_or(&none));
+        let empty = serde_json::Map::new();
+        let options = f.object("options").value();
+        let o = f.within("options", options.unwrap_or(&empty));
         let size = o.word("size").value().unwrap_or(Size::Auto);
         let quality = o.word("quality").value().unwrap_or(Quality::Auto);
         Some(PictureWish { prompt: prompt?, size, quality })
     })?;
     let painter = cx.app.ai.painter().ok_or_else(not_configured)?;
     check_room(cx).await?;
-    let spending = Spending::begin(cx, Operation::Images, wish.quality.credits()).await?;
-    let asked = ask(cx, Operation::Images, "prompt", painter.picture(&wish)).await;
-    let picture = spending.or_back(asked).await?;
-    let kept = keep_bytes(cx, picture).await;
-    let taken = spending.or_back(kept).await?;
+    let spending = Spending::begin(cx, Operation::Images, request.quality.credits()).await?;
+    let result = ask(cx, Operation::Images, "prompt", painter.picture(&request)).await;
+    let picture = spending.or_back(result).await?;
+    let stored = keep_bytes(cx, picture).await;
+    let taken = spending.or_back(stored).await?;
     let spending = Arc::new(spending);
-    let alt_text = wish.prompt.chars().take(LONGEST_ALT).collect();
-    let made = Made { spending: spending.clone(), taken: taken.clone(), alt_text, model: painter.model.to_owned() };
-    let finish = Finish::with(made, |cx, tx, made| Box::pin(async move { write(cx, tx, &made).await }));
+    let alt_text = request.prompt.chars().take(LONGEST_ALT).collect();
+    let image = Made { spending: spending.clone(), taken: taken.clone(), alt_text, model: painter.model.to_owned() };
+    let finish = Finish::with(image, |cx, tx, image| Box::pin(async move { write(cx, tx, &image).await }));
     Ok(finish.or_undo(move |cx| {
         let (spending, taken) = (spending.clone(), taken.clone());
         Box::pin(async move {
@@ -111,14 +112,14 @@ async fn prepare(cx: &Context) -> Result<Finish> {
     }))
 }
 
-/// Nobody is asked for a picture for which there is no room, however small it is.
+/// Fails before the provider is called if the storage quota is used up.
 async fn check_room(cx: &Context) -> Result<()> {
     let Some(cap) = cx.plan.storage_bytes() else { return Ok(()) };
     let used = files::used(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?;
     if u64::try_from(used).is_ok_and(|used| used >= cap) { Err(storage_full(cx.plan.storage_mib)) } else { Ok(()) }
 }
 
-/// Puts the picture into the storage; what is no picture is the provider's fault.
+/// Stores the picture. Bytes that are not a valid picture count as a provider error.
 async fn keep_bytes(cx: &Context, picture: Bytes) -> Result<TakenIn> {
     let work = async {
         let spooled = spooled(cx, picture).await.map_err(|e| ApiError::storage(e.to_string()))?;
@@ -131,11 +132,11 @@ async fn keep_bytes(cx: &Context, picture: Bytes) -> Result<TakenIn> {
             TakeInError::Machine(why) => ApiError::storage(why),
         })
     };
-    let slow = |_| ApiError::storage("the storage did not take a picture in time");
-    tokio::time::timeout(STORING, work).await.unwrap_or_else(|elapsed| Err(slow(elapsed)))
+    let timed_out = |_| ApiError::storage("the storage did not take a picture in time");
+    tokio::time::timeout(STORING, work).await.unwrap_or_else(|elapsed| Err(timed_out(elapsed)))
 }
 
-/// Out of the memory: it may wait for its turn.
+/// Spools the picture, so that a large one does not stay in memory while `take_in` waits for its turn.
 async fn spooled(cx: &Context, picture: Bytes) -> std::result::Result<Spooled, SpoolError> {
     let mut spool = cx.app.library.spools().open(cx.caller.workspace_id, picture.len() as u64).await?;
     spool.write(&picture).await?;
@@ -143,20 +144,20 @@ async fn spooled(cx: &Context, picture: Bytes) -> std::result::Result<Spooled, S
     Ok(spool.finish().await?)
 }
 
-async fn write(cx: &Context, tx: &mut Tx, made: &Made) -> Result<Answer> {
+async fn write(cx: &Context, tx: &mut Tx, image: &Made) -> Result<Answer> {
     let brand_id = cx.brand()?.id;
-    let credits_remaining = made.spending.end(cx, tx).await?;
-    let name = format!("ai-{}.{}", cx.now.format("%Y%m%d-%H%M%S"), made.taken.kind.extension());
+    let credits_remaining = image.spending.end(cx, tx).await?;
+    let name = format!("ai-{}.{}", cx.now.format("%Y%m%d-%H%M%S"), image.taken.kind.extension());
     let described =
-        Described { asset_type: AssetType::Image, filename: &name, alt_text: Some(&made.alt_text), source_url: None };
-    let Some(id) = media::keep(tx, brand_id, &made.taken, &described).await? else {
+        Described { asset_type: AssetType::Image, filename: &name, alt_text: Some(&image.alt_text), source_url: None };
+    let Some(id) = media::keep(tx, brand_id, &image.taken, &described).await? else {
         return Err(ApiError::storage("a file was swept away before it was kept"));
     };
     let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("an asset made just now is gone"))?;
     let result = ImageResult {
         media: MediaAsset::new(&cx.app.library, asset),
-        model: made.model.clone(),
-        credits_used: made.spending.want.credits,
+        model: image.model.clone(),
+        credits_used: image.spending.want.credits,
         credits_remaining,
     };
     Answer::created(&format!("/brands/{brand_id}/media/{id}"), result)

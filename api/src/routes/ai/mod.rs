@@ -1,8 +1,8 @@
-//! What the AI makes: captions, hashtags, pictures. The models and the provider are [`crier_common::ai`].
+//! AI endpoints: captions, hashtags, pictures. The models and the provider are in [`crier_common::ai`].
 //!
-//! Each request takes its credits first, in a transaction of its own ([`Spending::begin`]), asks the provider, and uses the
-//! credits up in the transaction that stores its answer ([`Spending::end`]). Whatever else happens, they are given back: at
-//! once where the request fails, by the scheduler where the process dies.
+//! Each request reserves its credits in a transaction of its own ([`Spending::begin`]), calls the provider, and
+//! consumes the credits in the transaction that stores the response ([`Spending::end`]). Otherwise the credits are
+//! refunded: at once if the request fails, by the scheduler if the process dies.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -23,14 +23,14 @@ mod hashtags;
 mod images;
 
 pub const TAG: &str = "AI";
-/// The longest text that is told to a model, in characters.
+/// The maximum length of a prompt, in characters.
 pub const LONGEST: usize = 8_000;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![captions::endpoint(), hashtags::endpoint(), images::endpoint()]
 }
 
-/// What those that write can answer beyond the common codes.
+/// The error codes of the text endpoints, beyond the common ones.
 pub const REFUSES: &[Code] =
     &[Code::ValidationFailed, Code::PlatformNotConfigured, Code::InsufficientCredits, Code::AiProviderUnavailable];
 
@@ -52,28 +52,28 @@ fn descriptor(cx: &Context, platform: Option<Platform>) -> Option<&'static Descr
     platform.map(|platform| cx.app.platforms.descriptor(platform))
 }
 
-/// Asks the provider within its time, and counts how that ended. `field` is the one that a refusal is told at.
+/// Calls the provider with its timeout and records the outcome in the metrics. Reports a refused prompt at `field`.
 async fn ask<T>(
     cx: &Context,
     operation: Operation,
     field: &str,
     work: impl Future<Output = std::result::Result<T, AiError>>,
 ) -> Result<T> {
-    let began = Instant::now();
-    let asked = tokio::time::timeout(cx.app.ai.patience(), work).await;
-    let (outcome, answer) = match asked {
-        Ok(Ok(found)) => (AiOutcome::Done, Ok(found)),
+    let started = Instant::now();
+    let result = tokio::time::timeout(cx.app.ai.patience(), work).await;
+    let (outcome, answer) = match result {
+        Ok(Ok(value)) => (AiOutcome::Done, Ok(value)),
         Ok(Err(error)) => told(&error, field),
         Err(_) => (AiOutcome::TimedOut, Err(ApiError::ai_unavailable("the provider did not answer in time"))),
     };
-    metrics::ai_request(operation, outcome, began.elapsed());
+    metrics::ai_request(operation, outcome, started.elapsed());
     answer
 }
 
 fn told<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
     match error {
         AiError::Refused(_) => {
-            tracing::info!(%error, "the AI's provider refused a prompt");
+            tracing::info!(%error, "the AI provider refused a prompt");
             let problem = "The AI does not answer this; it may break the rules of its provider. Say it in other words.";
             (AiOutcome::Refused, Err(ApiError::field(field, problem)))
         }
@@ -82,7 +82,7 @@ fn told<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
     }
 }
 
-/// Credits that this request holds. A panic gives them back as well.
+/// The credits reserved by this request. A panic refunds them too.
 struct Spending {
     store: Store,
     want: Want,
@@ -91,7 +91,7 @@ struct Spending {
 }
 
 impl Spending {
-    /// Takes the credits; refused where too few are left.
+    /// Reserves the credits; fails if too few are left.
     async fn begin(cx: &Context, operation: Operation, credits: u64) -> Result<Self> {
         let want = Want {
             workspace_id: cx.caller.workspace_id,
@@ -109,32 +109,32 @@ impl Spending {
         Ok(Self { store: cx.app.store.clone(), want, id, held: true.into() })
     }
 
-    /// Uses the credits up, in the transaction of the answer; gives how many are left of this month's.
+    /// Consumes the credits in the transaction of the response. Returns how many remain this month.
     async fn end(&self, cx: &Context, tx: &mut Tx) -> Result<Option<u64>> {
         if !ai_credits::consume(tx, self.want.workspace_id, self.id).await? {
-            // The scheduler took this request for dead. What it made is paid all the same.
-            let again = ai_credits::reserve(tx, &self.want).await?.ok_or_else(|| insufficient(&self.want))?;
-            ai_credits::consume(tx, self.want.workspace_id, again).await?;
+            // The scheduler considered this request dead and refunded the credits. The result is charged all the same.
+            let new_id = ai_credits::reserve(tx, &self.want).await?.ok_or_else(|| insufficient(&self.want))?;
+            ai_credits::consume(tx, self.want.workspace_id, new_id).await?;
         }
-        // Of the month that it is now: the credits may have been taken in the last minute of another.
+        // Report the current month: the credits may have been reserved in the last minute of the previous one.
         let now = tx.now;
         let used = ai_credits::used(tx, self.want.workspace_id, now).await?;
         Ok(cx.plan.credits_left(used))
     }
 
-    /// Nothing came of it.
+    /// Refunds the credits, at most once.
     async fn give_back(&self) {
         if self.held.swap(false, Ordering::SeqCst) {
             give_back(&self.store, self.want.workspace_id, self.id).await;
         }
     }
 
-    /// What was asked for is here, or its credits are given back.
-    async fn or_back<T>(&self, asked: Result<T>) -> Result<T> {
-        if asked.is_err() {
+    /// Returns `result`; refunds the credits if it is an error.
+    async fn or_back<T>(&self, result: Result<T>) -> Result<T> {
+        if result.is_err() {
             self.give_back().await;
         }
-        asked
+        result
     }
 }
 
@@ -154,6 +154,6 @@ async fn give_back(store: &Store, workspace_id: i64, id: i64) {
         tx.commit().await
     };
     if let Err(error) = write.await {
-        tracing::warn!(%error, reservation = id, "credits were not given back; the scheduler does it");
+        tracing::warn!(%error, reservation = id, "failed to refund credits; the scheduler will do it");
     }
 }

@@ -48,8 +48,8 @@ fn read(fields: &Fields<'_>) -> Option<NewBrand> {
     Some(NewBrand { name: name?, description, website, timezone })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewBrand>>>) -> Result<Answer> {
-    let new = said.valid()?;
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewBrand>>>) -> Result<Answer> {
+    let new = parsed.valid()?;
     let brand = brands::NewBrand {
         name: &new.name,
         description: new.description.as_deref(),

@@ -1,4 +1,4 @@
-//! Brands: what nearly everything else is nested under.
+//! Brands, the parent of nearly every other resource.
 
 use crier_common::domain::brand;
 

@@ -60,9 +60,9 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
     Some(NewContentPlan { name: name?, description, starts_on, ends_on, items })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewContentPlan>>>) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewContentPlan>>>) -> Result<Answer> {
     let brand = cx.brand()?;
-    let new = said.valid()?;
+    let new = parsed.valid()?;
     let plan = NewPlan {
         name: &new.name,
         description: new.description.as_deref(),

@@ -29,25 +29,25 @@ pub fn endpoint() -> Endpoint {
         .renders_again("item", show)
 }
 
-async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewPlanItem>>>) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewPlanItem>>>) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let brand = cx.brand()?;
-    let there = content_plans::size(tx, plan.id).await?;
-    let problems = said.problems();
-    limits::check_size(&problems, "items", there, items::with(there, said.value.as_slice()));
+    let current = content_plans::size(tx, plan.id).await?;
+    let problems = parsed.problems();
+    limits::check_size(&problems, "items", current, items::with(current, parsed.value.as_slice()));
     problems.done()?;
-    let new = said.valid()?.clone();
+    let new = parsed.valid()?.clone();
     limits::check_items(cx, tx, 1).await?;
     let made = content_plans::add_items(tx, plan.id, &[new.into()]).await?;
     let id = made.first().copied().ok_or_else(|| ApiError::bug("an item was not made"))?;
     let item = content_plans::find_item(tx, brand.id, plan.id, id).await?;
     let item = item.ok_or_else(|| ApiError::bug("an item just made is gone"))?;
-    // An item is read with its plan, so that is where it is.
+    // Items have no read endpoint of their own, so `Location` is the plan.
     let path = format!("/brands/{}/content-plans/{}", brand.id, plan.id);
     Ok(Answer::created(&path, PlanItem::from(item))?.showing([id]))
 }
 
-/// One item, as its creation and its changes answer it.
+/// Returns one item, in the form of the create and update responses.
 pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let item = content_plans::find_item(conn, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await?;
     Answer::ok(PlanItem::from(item.ok_or_else(|| ApiError::not_found("plan item"))?))

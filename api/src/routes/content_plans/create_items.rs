@@ -47,15 +47,15 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItems> {
     Some(NewPlanItems { items: list })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewPlanItems>>>) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewPlanItems>>>) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let brand = cx.brand()?;
-    let there = content_plans::size(tx, plan.id).await?;
-    let problems = said.problems();
-    let items = said.value.as_ref().map_or(&[][..], |new| &new.items);
-    limits::check_size(&problems, "items", there, items::with(there, items));
+    let current = content_plans::size(tx, plan.id).await?;
+    let problems = parsed.problems();
+    let items = parsed.value.as_ref().map_or(&[][..], |new| &new.items);
+    limits::check_size(&problems, "items", current, items::with(current, items));
     problems.done()?;
-    let new = said.valid()?;
+    let new = parsed.valid()?;
     limits::check_items(cx, tx, new.items.len()).await?;
     let rows: Vec<_> = new.items.iter().cloned().map(Into::into).collect();
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;
@@ -64,7 +64,7 @@ async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<NewPlanItems>>>
     Ok(Answer::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)?.showing(ids))
 }
 
-/// Those of the items that are still there.
+/// Returns the created items that still exist.
 async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let ids: Vec<i64> = cx.ids.iter().filter(|(name, _)| *name == "item").map(|(_, id)| *id).collect();
     let found = content_plans::find_items(conn, cx.brand()?.id, cx.id("plan")?, &ids).await?;

@@ -1,4 +1,4 @@
-//! Items as bodies have them.
+//! Items in request bodies.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use crate::openapi::schema::request;
 use crate::routes::posts::edit::LONGEST_CONTENT;
 
 pub const TITLE: RangeInclusive<usize> = 1..=200;
-/// How many items one request makes at most.
+/// The maximum number of items created by one request.
 pub const MOST_NEW: usize = 500;
 
 request! {
@@ -31,7 +31,7 @@ impl From<NewPlanItem> for content_plans::NewItem {
     }
 }
 
-/// Reads one; `zone` is the brand's.
+/// Parses one item; `zone` is the brand's time zone.
 pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
     let title = f.required("title", f.text("title", TITLE));
     let content = f.text("content", 0..=LONGEST_CONTENT).value();
@@ -39,12 +39,12 @@ pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
     Some(NewPlanItem { title: title?, content, planned_at })
 }
 
-/// Reads the `items` of a body; too many in one request are refused.
+/// Parses `items`; rejects too many in one request.
 pub fn read_all(f: &Fields<'_>, zone: &str) -> Given<Vec<NewPlanItem>> {
     f.objects("items", MOST_NEW, |item| read(item, zone))
 }
 
-/// The size of a plan of this size with these items more.
+/// Returns the plan's size after the new items are added.
 pub fn with(size: PlanSize, new: &[NewPlanItem]) -> PlanSize {
     let new = PlanSize::of(new.iter().map(|item| (item.title.as_str(), item.content.as_deref())));
     PlanSize { items: size.items + new.items, text: size.text + new.text }

@@ -23,7 +23,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let brand = cx.brand()?.id;
     let plans = content_plans::list(conn, brand).await?;
     let mut items = content_plans::items_of_brand(conn, brand).await?.into_iter().peekable();
-    // Both come by the plan, newest first. Items of a plan that was made between the two looks belong to none.
+    // Both lists are ordered by plan, newest first. Items of a plan created between the two queries are skipped.
     let shown = plans.into_iter().map(|plan| {
         while items.next_if(|item| item.plan_id > plan.id).is_some() {}
         let own: Vec<_> = std::iter::from_fn(|| items.next_if(|item| item.plan_id == plan.id)).collect();

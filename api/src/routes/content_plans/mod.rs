@@ -1,8 +1,8 @@
-//! Content plans: what is to be posted, before it is a post.
+//! Content plans: items from which posts are created later.
 //!
-//! `items.rs` reads items from bodies, `limits.rs` checks how many there are and how large they are; `schedule.rs` makes a post of one by the rules of
-//! posts (`routes/posts`). What was made is a post like any other: later changes of the item do not change it, and it stays
-//! when the item or the plan goes.
+//! `items.rs` parses items from request bodies, `limits.rs` checks their number and size, `schedule.rs` creates a post
+//! from an item by the rules of `routes/posts`. The post is independent of the item: it does not change with the item,
+//! and it stays when the item or the plan is deleted.
 
 use chrono::NaiveDate;
 use crier_common::domain::content_plan::{self, ItemStatus};
@@ -163,7 +163,7 @@ impl ContentPlan {
     }
 }
 
-/// A plan ends on the day that it starts, or later.
+/// Rejects a plan that ends before it starts.
 fn check_days(problems: &Problems, starts_on: Option<NaiveDate>, ends_on: Option<NaiveDate>) {
     if let (Some(starts), Some(ends)) = (starts_on, ends_on)
         && ends < starts
@@ -172,13 +172,13 @@ fn check_days(problems: &Problems, starts_on: Option<NaiveDate>, ends_on: Option
     }
 }
 
-/// The plan in the path, its row held; 404 where it is not there.
+/// Locks and returns the plan in the path; 404 if it does not exist.
 async fn hold(cx: &Context, tx: &mut Tx) -> Result<content_plan::ContentPlan> {
     let found = content_plans::find_for_update(tx, cx.brand()?.id, cx.id("plan")?).await?;
     found.ok_or_else(|| ApiError::not_found("content plan"))
 }
 
-/// The item in the path, its row held; 404 where it is not there.
+/// Locks and returns the item in the path; 404 if it does not exist.
 async fn hold_item(cx: &Context, tx: &mut Tx) -> Result<content_plan::PlanItem> {
     let found = content_plans::find_item_for_update(tx, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await?;
     found.ok_or_else(|| ApiError::not_found("plan item"))

@@ -1,7 +1,7 @@
 //! `POST /brands/{brand}/content-plans/{plan}/items/{item}/schedule`
 //!
-//! A create of a post that takes its content and its time from the item. The item's row is held from the first look to the
-//! end, so of two requests at once one makes the post and the other finds it.
+//! Creates a post with the item's content and time. The item's row stays locked for the whole transaction, so of two
+//! concurrent requests one creates the post and the other finds it.
 
 use std::sync::Arc;
 
@@ -77,20 +77,20 @@ pub fn endpoint() -> Endpoint {
     .renders_again("post", show)
 }
 
-async fn schedule(cx: &Context, tx: &mut Tx, said: Arc<Said<Asked>>) -> Result<Answer> {
+async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Asked>>) -> Result<Answer> {
     check_feature(cx)?;
     let item = hold_item(cx, tx).await?;
     let post = post_of(cx, tx, &item)?;
-    let (asked, problems) = (&said.value, said.problems());
-    if asked.destination == Destination::Calendar && item.planned_at.is_none() {
+    let (request, problems) = (&parsed.value, parsed.problems());
+    if request.destination == Destination::Calendar && item.planned_at.is_none() {
         problems.add("planned_at", "The item has no time. Give it one, or choose another destination.");
     }
     let wanted =
-        Wanted { submits: asked.destination == Destination::Approval, ..Wanted::of(&post, &[], &asked.change) };
-    // With a destination that nobody knows it is not known either what of the rest is wrong.
+        Wanted { submits: request.destination == Destination::Approval, ..Wanted::of(&post, &[], &request.change) };
+    // Without a valid destination the other fields cannot be checked.
     if !problems.has("destination") {
-        let of_post = apply::gather(cx, tx, &post, &wanted, &asked.change, Problems::default()).await?;
-        problems.absorb(of_post, name_here);
+        let post_problems = apply::gather(cx, tx, &post, &wanted, &request.change, Problems::default()).await?;
+        problems.absorb(post_problems, name_here);
     }
     problems.done()?;
     if let Some(post) = item.post_id {
@@ -104,22 +104,22 @@ async fn schedule(cx: &Context, tx: &mut Tx, said: Arc<Said<Asked>>) -> Result<A
     Ok(Answer::created(&path, ScheduledPost::of(item.id, PostDetail::load(tx, post).await?))?.showing([id]))
 }
 
-/// The post that was made of the item.
+/// Returns the post created from the item.
 async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let post = posts::find(cx, conn).await?;
     Answer::ok(ScheduledPost::of(cx.id("item")?, PostDetail::load(conn, post).await?))
 }
 
-/// The one destination that needs a feature of its own is told of before the item is looked for, as features are.
+/// Checks the feature that `approval` needs. Like every feature check, it runs before the item is looked up.
 fn check_feature(cx: &Context) -> Result<()> {
-    let wants = cx.body.get("destination").and_then(|word| word.as_str()) == Some(Destination::Approval.as_str());
-    if wants && !cx.plan.has(Feature::Approvals) {
+    let is_approval = cx.body.get("destination").and_then(|word| word.as_str()) == Some(Destination::Approval.as_str());
+    if is_approval && !cx.plan.has(Feature::Approvals) {
         return Err(ApiError::feature(&[Feature::Approvals]));
     }
     Ok(())
 }
 
-/// The item as an empty draft has it.
+/// Returns an empty draft with the item's content and time.
 fn post_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
     Ok(Post {
         content: item.content.clone().unwrap_or_default(),
@@ -130,7 +130,7 @@ fn post_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
     })
 }
 
-/// What the request asks of the post.
+/// The parsed request.
 struct Asked {
     change: PostChange,
     destination: Destination,
@@ -147,7 +147,7 @@ fn read(f: &Fields<'_>) -> Asked {
     Asked { change, destination }
 }
 
-/// What a field of a post is called here.
+/// Maps a field of a post to its name in this request.
 fn name_here(path: &str) -> String {
     match path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest))) {
         ("accounts", None) => "account_ids".to_owned(),

@@ -67,7 +67,7 @@ fn read(f: &Fields<'_>, zone: &str) -> ContentPlanChange {
     }
 }
 
-/// An unreadable entry keeps its place, so that the places of the others are those of the request.
+/// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
 fn read_entry(f: &Fields<'_>, zone: &str) -> PlanItemEntry {
     let (id, title) = (f.id("id"), f.text("title", items::TITLE));
     let is_new = matches!(id, Given::Absent | Given::Null) && !f.problems.has(&f.path("id"));
@@ -86,17 +86,17 @@ fn size_of(items: &[PlanItem]) -> PlanSize {
     PlanSize::of(items.iter().map(|item| (item.title.as_str(), item.content.as_deref())))
 }
 
-/// The size of a plan that has these items: what an entry leaves out is that of the item that it names.
-fn size_after(entries: &[PlanItemEntry], there: &HashMap<i64, &PlanItem>) -> PlanSize {
+/// Returns the plan's size after the change. Fields absent from an entry keep the value of the item with its id.
+fn size_after(entries: &[PlanItemEntry], by_id: &HashMap<i64, &PlanItem>) -> PlanSize {
     PlanSize::of(entries.iter().map(|entry| {
-        let was = entry.id.and_then(|id| there.get(&id));
+        let old = entry.id.and_then(|id| by_id.get(&id));
         let title = match &entry.title {
             Given::Value(title) => title.as_str(),
-            Given::Absent | Given::Null => was.map_or("", |item| item.title.as_str()),
+            Given::Absent | Given::Null => old.map_or("", |item| item.title.as_str()),
         };
         let content = match &entry.content {
             Given::Value(content) => Some(content.as_str()),
-            Given::Absent => was.and_then(|item| item.content.as_deref()),
+            Given::Absent => old.and_then(|item| item.content.as_deref()),
             Given::Null => None,
         };
         (title, content)
@@ -104,15 +104,15 @@ fn size_after(entries: &[PlanItemEntry], there: &HashMap<i64, &PlanItem>) -> Pla
 }
 
 fn check_entries(problems: &Problems, entries: &[PlanItemEntry], items: &[PlanItem]) {
-    let there: HashMap<i64, &PlanItem> = items.iter().map(|item| (item.id, item)).collect();
-    limits::check_size(problems, "items", size_of(items), size_after(entries, &there));
+    let by_id: HashMap<i64, &PlanItem> = items.iter().map(|item| (item.id, item)).collect();
+    limits::check_size(problems, "items", size_of(items), size_after(entries, &by_id));
     if problems.has("items") {
         return;
     }
     let mut seen = HashSet::with_capacity(entries.len());
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
         steps::step();
-        if !there.contains_key(&id) {
+        if !by_id.contains_key(&id) {
             problems.add(format!("items.{i}.id"), format!("There is no item {id} in this plan."));
         } else if !seen.insert(id) {
             problems.add(format!("items.{i}.id"), format!("{id} is there already; name each once."));
@@ -120,16 +120,16 @@ fn check_entries(problems: &Problems, entries: &[PlanItemEntry], items: &[PlanIt
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<ContentPlanChange>>) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<ContentPlanChange>>) -> Result<Answer> {
     let mut plan = hold(cx, tx).await?;
-    let there = content_plans::items(tx, plan.id).await?;
-    let (change, problems) = (said.value.clone(), said.problems());
+    let current = content_plans::items(tx, plan.id).await?;
+    let (change, problems) = (parsed.value.clone(), parsed.problems());
     let days = (change.starts_on.clone().map(Some), change.ends_on.clone().map(Some));
     check_days(&problems, days.0.over(plan.starts_on, None), days.1.over(plan.ends_on, None));
     let mut more = 0;
     if let Given::Value(entries) = &change.items {
-        check_entries(&problems, entries, &there);
-        more = entries.len().saturating_sub(there.len());
+        check_entries(&problems, entries, &current);
+        more = entries.len().saturating_sub(current.len());
     }
     problems.done()?;
     limits::check_items(cx, tx, more).await?;
@@ -141,28 +141,28 @@ async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<ContentPlanChange>>) -
     content_plans::update(tx, &plan).await?;
     match change.items {
         Given::Absent => {}
-        Given::Null => replace(cx, tx, plan.id, there, Vec::new()).await?,
-        Given::Value(entries) => replace(cx, tx, plan.id, there, entries).await?,
+        Given::Null => replace(cx, tx, plan.id, current, Vec::new()).await?,
+        Given::Value(entries) => replace(cx, tx, plan.id, current, entries).await?,
     }
     let items = content_plans::items(tx, plan.id).await?;
     Answer::ok(ContentPlan::new(plan, items))
 }
 
-/// Makes the items of the plan those of the entries.
+/// Replaces the plan's items with the entries.
 async fn replace(
     cx: &Context,
     tx: &mut Tx,
     plan_id: i64,
-    there: Vec<PlanItem>,
+    current: Vec<PlanItem>,
     entries: Vec<PlanItemEntry>,
 ) -> Result<()> {
     let brand = cx.brand()?.id;
     let mut new = Vec::new();
-    let mut kept = Vec::new();
-    let mut there: BTreeMap<i64, PlanItem> = there.into_iter().map(|item| (item.id, item)).collect();
+    let mut updates = Vec::new();
+    let mut current: BTreeMap<i64, PlanItem> = current.into_iter().map(|item| (item.id, item)).collect();
     for entry in entries {
-        match entry.id.and_then(|id| there.remove(&id)) {
-            Some(item) => kept.push((item, entry)),
+        match entry.id.and_then(|id| current.remove(&id)) {
+            Some(item) => updates.push((item, entry)),
             None => new.push(NewItem {
                 title: entry.title.value().unwrap_or_default(),
                 content: entry.content.value(),
@@ -170,10 +170,10 @@ async fn replace(
             }),
         }
     }
-    for gone in there.into_keys() {
-        content_plans::delete_item(tx, brand, plan_id, gone).await?;
+    for removed_id in current.into_keys() {
+        content_plans::delete_item(tx, brand, plan_id, removed_id).await?;
     }
-    for (item, entry) in kept {
+    for (item, entry) in updates {
         let changed = super::update_item::changed(item.clone(), entry.title, entry.content, entry.planned_at);
         if (&changed.title, &changed.content, changed.planned_at) != (&item.title, &item.content, item.planned_at) {
             content_plans::update_item(tx, &changed).await?;

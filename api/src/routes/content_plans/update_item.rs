@@ -40,7 +40,7 @@ pub fn endpoint() -> Endpoint {
         .renders_again("item", create_item::show)
 }
 
-/// The item as it would be.
+/// Returns the item with the change applied.
 pub fn changed(
     item: content_plan::PlanItem,
     title: Given<String>,
@@ -67,15 +67,15 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<PlanItemChange> {
     })
 }
 
-async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<PlanItemChange>>>) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<PlanItemChange>>>) -> Result<Answer> {
     let plan = hold(cx, tx).await?;
     let item = hold_item(cx, tx).await?;
-    let change = said.valid()?.clone();
-    let there = content_plans::size(tx, plan.id).await?;
-    let others = there.text.saturating_sub(text_of(&item));
+    let change = parsed.valid()?.clone();
+    let current = content_plans::size(tx, plan.id).await?;
+    let others = current.text.saturating_sub(text_of(&item));
     let item = changed(item, change.title, change.content, change.planned_at);
-    let problems = said.problems();
-    limits::check_size(&problems, "content", there, PlanSize { text: others + text_of(&item), ..there });
+    let problems = parsed.problems();
+    limits::check_size(&problems, "content", current, PlanSize { text: others + text_of(&item), ..current });
     problems.done()?;
     content_plans::update_item(tx, &item).await?;
     Answer::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))

@@ -32,7 +32,7 @@ async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     posts::create_draft(cx, tx, content(&article)).await
 }
 
-/// An article without any text has its guid.
+/// Returns the content of the draft; the guid for an article without text.
 fn content(article: &Article) -> String {
     let summary = article.summary.as_deref().map(plain_text);
     let parts = [article.title.clone(), summary, article.url.clone()];

@@ -1,4 +1,4 @@
-//! Feeds that a brand reads, and what stands in them. They are fetched by the worker (`docs/feeds.md`).
+//! The feeds of a brand and their articles. The worker fetches them (`docs/feeds.md`).
 
 use std::ops::RangeInclusive;
 
@@ -25,7 +25,7 @@ mod update;
 
 pub const TAG: &str = "Feeds";
 const FEATURES: &[Feature] = &[Feature::FeedReader];
-/// How long a URL may be. An empty one is text, so it is refused as what it is: no public address.
+/// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
 const URL: RangeInclusive<usize> = 0..=2048;
 
 pub fn endpoints() -> Vec<Endpoint> {
@@ -79,13 +79,13 @@ impl From<feed::Feed> for Feed {
     }
 }
 
-/// The feed in the path, of the brand in the path; 404 where it is not there.
+/// Returns the feed in the path, of the brand in the path; 404 if it does not exist.
 async fn find(cx: &Context, conn: &mut Conn) -> Result<feed::Feed> {
     let found = feeds::find(conn, cx.brand()?.id, cx.id("feed")?).await?;
     found.ok_or_else(|| ApiError::not_found("feed"))
 }
 
-/// The name in the body. There is always one, so that null is none.
+/// Parses the name. A feed always has a name, so null is rejected.
 fn name(f: &Fields<'_>) -> Given<String> {
     let given = f.text("name", 1..=LONGEST_NAME);
     if given == Given::Null {
@@ -94,7 +94,7 @@ fn name(f: &Fields<'_>) -> Given<String> {
     given
 }
 
-/// The URL in the body, if there is one, once the guard has let it through.
+/// Checks the URL in the body, if present, with the guard.
 async fn check_url(cx: &Context, url: &Given<String>) -> Result<()> {
     let Given::Value(url) = url else { return Ok(()) };
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpOrHttps).await;
@@ -106,7 +106,7 @@ async fn check_url(cx: &Context, url: &Given<String>) -> Result<()> {
     })
 }
 
-/// The name of a feed that nobody named and that was not fetched yet: its host.
+/// Returns the default name of a feed before its first fetch: the host of its URL.
 fn name_of(url: &str) -> String {
     let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     host.unwrap_or_else(|| url.to_owned()).chars().take(LONGEST_NAME).collect()

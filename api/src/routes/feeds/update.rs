@@ -36,7 +36,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn prepare(cx: &Context) -> Result<Finish> {
-    // The resource comes before validation, and is looked at again when it is written.
+    // 404 takes precedence over validation errors. The transaction reads the resource again.
     let mut conn = cx.app.store.read().await?;
     find(cx, &mut conn).await?;
     drop(conn);
@@ -46,8 +46,8 @@ async fn prepare(cx: &Context) -> Result<Finish> {
 }
 
 async fn update(cx: &Context, tx: &mut Tx, change: &FeedChange) -> Result<Answer> {
-    let held = feeds::find_for_update(tx, cx.brand()?.id, cx.id("feed")?).await?;
-    let feed = held.ok_or_else(|| ApiError::not_found("feed"))?;
+    let found = feeds::find_for_update(tx, cx.brand()?.id, cx.id("feed")?).await?;
+    let feed = found.ok_or_else(|| ApiError::not_found("feed"))?;
     if let Some(name) = &change.name {
         feeds::rename(tx, feed.id, name).await?;
     }

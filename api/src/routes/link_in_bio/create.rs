@@ -18,9 +18,9 @@ use crate::error::{ApiError, Code, Result};
 use crate::fields::{Fields, Said};
 use crate::openapi::schema::request;
 
-/// How much of a title a slug takes, so that there is room for a number behind it.
+/// The maximum length of the part of a slug made from the title; leaves room for a number suffix.
 const FROM_TITLE: usize = 56;
-/// How many slugs with a number are tried before a random one.
+/// The last number suffix tried (the first is 2) before a random one.
 const NUMBERED: u32 = 5;
 const RANDOM: usize = 8;
 
@@ -60,7 +60,7 @@ fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
     Some(NewBioLink { title: title?, url: url? })
 }
 
-/// The title is required; without a readable one what else is wrong is told all the same.
+/// Parses the body. Continues without a valid title, so that all problems are reported together.
 fn read(f: &Fields<'_>) -> NewLinkInBioPage {
     let links = f.objects("links", MOST_LINKS, read_link).value();
     let texts = links.iter().flatten().map(|link| (link.title.as_str(), link.url.as_str()));
@@ -75,14 +75,14 @@ fn read(f: &Fields<'_>) -> NewLinkInBioPage {
     }
 }
 
-async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<NewLinkInBioPage>>) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<NewLinkInBioPage>>) -> Result<Answer> {
     let brand = cx.brand()?.id;
-    let (new, problems) = (&said.value, said.problems());
+    let (new, problems) = (&parsed.value, parsed.problems());
     rows(cx, tx, new.slug.as_deref(), new.avatar, None).await?.check(new.slug.as_deref(), new.avatar, &problems);
     problems.done()?;
     brands::hold(tx, brand).await?;
-    let there = bio_pages::count_of_brand(tx, brand).await?;
-    ApiError::check_cap("A brand", MAX_PAGES, "link-in-bio pages", there, 1)?;
+    let count = bio_pages::count_of_brand(tx, brand).await?;
+    ApiError::check_cap("A brand", MAX_PAGES, "link-in-bio pages", count, 1)?;
     let page = make(tx, brand, new).await?;
     let links: Vec<LinkEntry> = new.links.iter().flatten().cloned().map(Into::into).collect();
     bio_pages::set_links(tx, page.id, &links).await?;
@@ -92,7 +92,7 @@ async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<NewLinkInBioPage>>) ->
     Ok(Answer::created(&path, LinkInBioPage::load(cx, tx, page).await?)?.showing([id]))
 }
 
-/// Makes the page under the slug that is asked for, or under the first that is free of those that suit its title.
+/// Creates the page with the requested slug, or with the first free slug derived from its title.
 async fn make(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) -> Result<BioPage> {
     let page = NewPage {
         title: &new.title,
@@ -111,7 +111,7 @@ async fn make(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) -> Result<BioPage
     Err(ApiError::bug("a random slug was taken"))
 }
 
-/// `fresh-bread`, `fresh-bread-2`, … and one that nobody has.
+/// Returns the slugs to try: `fresh-bread`, `fresh-bread-2`, … and a random one.
 fn slugs_of(title: &str) -> Result<Vec<String>> {
     let random = random::text(RANDOM).map_err(|e| ApiError::bug(format!("no random slug: {e}")))?;
     let base = bio_page::slug_of(title, FROM_TITLE);
@@ -120,7 +120,7 @@ fn slugs_of(title: &str) -> Result<Vec<String>> {
         slugs.push(base.clone());
         slugs.extend((2..=NUMBERED).map(|n| format!("{base}-{n}")));
     }
-    // With the number's room: 54 letters are left of a long title.
+    // A hyphen and the random part leave room for 54 characters of a long title.
     let short = base.as_deref().map_or("page", |base| base.get(..54).unwrap_or(base).trim_end_matches('-'));
     slugs.push(format!("{short}-{}", random.to_ascii_lowercase()));
     Ok(slugs)

@@ -1,4 +1,4 @@
-//! Fields of pages as bodies have them.
+//! Fields of pages in request bodies.
 
 use std::ops::RangeInclusive;
 
@@ -40,7 +40,7 @@ pub fn slug(f: &Fields<'_>) -> Given<String> {
     }
 }
 
-/// A URL that a page may link to, as it was written.
+/// Parses a URL that a page may link to; returns it unchanged.
 pub fn link_url(f: &Fields<'_>) -> Given<String> {
     match f.text("url", 1..=LONGEST_URL) {
         Given::Value(url) if !is_link(&url) => {
@@ -51,10 +51,10 @@ pub fn link_url(f: &Fields<'_>) -> Given<String> {
     }
 }
 
-/// Refuses links whose titles and URLs are too large together, unless they were as large before.
-pub fn check_size<'t>(problems: &Problems, was: usize, links: impl Iterator<Item = (&'t str, &'t str)>) {
+/// Rejects links whose titles and URLs are too large together, unless they were at least as large before.
+pub fn check_size<'t>(problems: &Problems, before: usize, links: impl Iterator<Item = (&'t str, &'t str)>) {
     let size = size_of(links);
-    if size > MAX_LINKS_TEXT && size > was {
+    if size > MAX_LINKS_TEXT && size > before {
         let message = format!(
             "The titles and URLs of a page's links have at most {MAX_LINKS_TEXT} bytes together; these have {size}."
         );
@@ -62,16 +62,16 @@ pub fn check_size<'t>(problems: &Problems, was: usize, links: impl Iterator<Item
     }
 }
 
-/// The bytes of links' titles and URLs.
+/// Returns the total size of the titles and URLs, in bytes.
 pub fn size_of<'t>(links: impl Iterator<Item = (&'t str, &'t str)>) -> usize {
     links.map(|(title, url)| title.len() + url.len()).sum()
 }
 
-/// Whether it can be linked to just as it stands: browsers mend much (they drop line ends, turn `\` into `/`, add slashes),
-/// and nobody is to be shown one address and led to another.
+/// Returns whether the URL is safe to link to unchanged. Browsers repair URLs (they drop line ends, turn `\` into `/`,
+/// add slashes), so a malformed one could lead to another address than the one shown.
 fn is_link(url: &str) -> bool {
-    let odd = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '\\' | '"' | '<' | '>');
-    if url.chars().any(odd) {
+    let is_forbidden = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '\\' | '"' | '<' | '>');
+    if url.chars().any(is_forbidden) {
         return false;
     }
     let Ok(parsed) = Url::parse(url) else { return false };
@@ -84,15 +84,15 @@ fn is_link(url: &str) -> bool {
     }
 }
 
-/// Whether the slug is taken, and the picture that a request names, where it is there.
+/// The stored data that the checks of a request need.
 pub struct Rows {
     pub slug_is_taken: bool,
-    /// What the brand has under the id of the picture above the title.
+    /// The requested avatar, if the brand has it.
     pub avatar: Option<Asset>,
 }
 
 impl Rows {
-    /// Tells what does not go with them.
+    /// Adds a problem for a taken slug and for an unknown avatar.
     pub fn check(&self, slug: Option<&str>, avatar: Option<i64>, problems: &Problems) {
         if self.slug_is_taken && slug.is_some() {
             problems.add("slug", TAKEN);

@@ -24,7 +24,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let mut links = bio_pages::links_of_brand(conn, brand).await?.into_iter().peekable();
     let avatars: Vec<i64> = pages.iter().filter_map(|page| page.avatar_id).collect();
     let avatars = media::find_many(conn, brand, &avatars).await?;
-    // Both come by the page, newest first. Links of a page that was made between the two looks belong to none.
+    // Both lists are ordered by page, newest first. Links of a page created between the two queries are skipped.
     let shown = pages.into_iter().map(|page| {
         while links.next_if(|link| link.page_id > page.id).is_some() {}
         let own: Vec<_> = std::iter::from_fn(|| links.next_if(|link| link.page_id == page.id)).collect();

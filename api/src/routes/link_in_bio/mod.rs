@@ -1,4 +1,4 @@
-//! Link-in-bio pages, as their owners see them. What visitors see is in `pages/bio`.
+//! Endpoints to manage link-in-bio pages. The public pages are in `pages/bio`.
 
 use crier_common::domain::bio_page::{self, Theme};
 use crier_common::domain::media::Asset;
@@ -87,7 +87,7 @@ impl LinkInBioPage {
         }
     }
 
-    /// With the links as they are stored.
+    /// Loads the page's links and avatar.
     async fn load(cx: &Context, conn: &mut Conn, page: bio_page::BioPage) -> Result<Self> {
         let links = bio_pages::links(conn, page.id).await?;
         let avatar = bio_pages::avatar(conn, &page).await?;
@@ -95,14 +95,14 @@ impl LinkInBioPage {
     }
 }
 
-/// What this process shows under the slug is looked up anew once the transaction is committed.
+/// Evicts the slug from this process's page cache after the commit.
 fn forget_later(cx: &Context, tx: &mut Tx, slug: &str) {
     let (app, slug) = (cx.app.clone(), slug.to_owned());
     tx.after_commit(move || app.bio.forget(&slug));
 }
 
-/// What there is of what a request names. The picture is held, so that it is not deleted before this is written; `page` is the
-/// one that may have the slug.
+/// Loads what the request refers to. Locks the picture, so that it is not deleted before the commit. The page with the
+/// id `page` may keep its slug.
 async fn rows(
     cx: &Context,
     tx: &mut Tx,

@@ -54,7 +54,7 @@ pub fn endpoint() -> Endpoint {
         .renders_again("linkInBio", show::show)
 }
 
-/// An unreadable entry keeps its place, so that the places of the others are those of the request.
+/// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
 fn read_entry(f: &Fields<'_>) -> BioLinkEntry {
     let (id, title, url) = (f.id("id"), f.text("title", fields::TITLE), fields::link_url(f));
     let is_new = matches!(id, Given::Absent | Given::Null) && !f.problems.has(&f.path("id"));
@@ -65,17 +65,17 @@ fn read_entry(f: &Fields<'_>) -> BioLinkEntry {
     BioLinkEntry { id: id.value(), title, url }
 }
 
-fn check_entries(problems: &Problems, entries: &[BioLinkEntry], there: &[BioLink]) {
-    let was = fields::size_of(there.iter().map(|link| (link.title.as_str(), link.url.as_str())));
-    fields::check_size(problems, was, entries.iter().map(|entry| texts(entry, there)));
+fn check_entries(problems: &Problems, entries: &[BioLinkEntry], current: &[BioLink]) {
+    let before = fields::size_of(current.iter().map(|link| (link.title.as_str(), link.url.as_str())));
+    fields::check_size(problems, before, entries.iter().map(|entry| texts(entry, current)));
     if problems.has("links") {
         return;
     }
-    let there: HashSet<i64> = there.iter().map(|link| link.id).collect();
+    let ids: HashSet<i64> = current.iter().map(|link| link.id).collect();
     let mut seen = HashSet::with_capacity(entries.len());
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
         steps::step();
-        if !there.contains(&id) {
+        if !ids.contains(&id) {
             problems.add(format!("links.{i}.id"), format!("There is no link {id} on this page."));
         } else if !seen.insert(id) {
             problems.add(format!("links.{i}.id"), format!("{id} is there already; name each once."));
@@ -94,15 +94,15 @@ fn read(f: &Fields<'_>) -> LinkInBioPageChange {
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<LinkInBioPageChange>>) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<LinkInBioPageChange>>) -> Result<Answer> {
     let page = bio_pages::find_for_update(tx, cx.brand()?.id, cx.id("linkInBio")?).await?;
     let mut page = page.ok_or_else(no_such_page)?;
-    let there = bio_pages::links(tx, page.id).await?;
-    let (change, problems) = (said.value.clone(), said.problems());
+    let current = bio_pages::links(tx, page.id).await?;
+    let (change, problems) = (parsed.value.clone(), parsed.problems());
     let (slug, avatar) = (change.slug.clone().value(), change.avatar.clone().value());
     rows(cx, tx, slug.as_deref(), avatar, Some(page.id)).await?.check(slug.as_deref(), avatar, &problems);
     if let Given::Value(entries) = &change.links {
-        check_entries(&problems, entries, &there);
+        check_entries(&problems, entries, &current);
     }
     problems.done()?;
     forget_later(cx, tx, &page.slug);
@@ -120,31 +120,31 @@ async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<LinkInBioPageChange>>)
         Given::Absent => {}
         Given::Null => bio_pages::set_links(tx, page.id, &[]).await?,
         Given::Value(entries) => {
-            let entries: Vec<LinkEntry> = entries.into_iter().map(|entry| merged(entry, &there)).collect();
+            let entries: Vec<LinkEntry> = entries.into_iter().map(|entry| merged(entry, &current)).collect();
             bio_pages::set_links(tx, page.id, &entries).await?;
         }
     }
     Answer::ok(LinkInBioPage::load(cx, tx, page).await?)
 }
 
-/// The title and the URL that an entry's link would have.
-fn texts<'t>(entry: &'t BioLinkEntry, there: &'t [BioLink]) -> (&'t str, &'t str) {
-    let was = there.iter().find(|link| entry.id == Some(link.id));
+/// Returns the title and the URL of the entry's link after the change.
+fn texts<'t>(entry: &'t BioLinkEntry, current: &'t [BioLink]) -> (&'t str, &'t str) {
+    let existing = current.iter().find(|link| entry.id == Some(link.id));
     let title = match &entry.title {
         Given::Value(title) => title.as_str(),
-        Given::Absent | Given::Null => was.map_or("", |link| link.title.as_str()),
+        Given::Absent | Given::Null => existing.map_or("", |link| link.title.as_str()),
     };
     let url = match &entry.url {
         Given::Value(url) => url.as_str(),
-        Given::Absent | Given::Null => was.map_or("", |link| link.url.as_str()),
+        Given::Absent | Given::Null => existing.map_or("", |link| link.url.as_str()),
     };
     (title, url)
 }
 
-/// What an entry leaves out is that of the link that it names.
-fn merged(entry: BioLinkEntry, there: &[BioLink]) -> LinkEntry {
-    let was = there.iter().find(|link| entry.id == Some(link.id));
-    let old = |field: fn(&BioLink) -> &String| was.map(|link| field(link).clone()).unwrap_or_default();
+/// Fills fields absent from the entry with those of the link with its id.
+fn merged(entry: BioLinkEntry, current: &[BioLink]) -> LinkEntry {
+    let existing = current.iter().find(|link| entry.id == Some(link.id));
+    let old = |field: fn(&BioLink) -> &String| existing.map(|link| field(link).clone()).unwrap_or_default();
     LinkEntry {
         id: entry.id,
         title: entry.title.value().unwrap_or_else(|| old(|link| &link.title)),

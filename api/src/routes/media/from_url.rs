@@ -18,7 +18,7 @@ use crate::endpoint::{Endpoint, Finish, Shape};
 use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::request;
 
-/// How long a URL may be. An empty one is text, so it is refused as what it is: no public address.
+/// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
 const URL: RangeInclusive<usize> = 0..=2048;
 
 request! {

@@ -53,7 +53,7 @@ impl MediaImport {
     }
 }
 
-/// Where an import is, relative to the API's base.
+/// Returns the path of an import, relative to the API's base.
 pub fn path(brand_id: i64, job_id: i64) -> String {
     format!("/brands/{brand_id}/jobs/{job_id}")
 }
@@ -73,7 +73,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     Answer::ok(shown(cx, conn, import).await?)
 }
 
-/// The import with its asset.
+/// Returns the import with its asset.
 pub async fn shown(cx: &Context, conn: &mut Conn, import: MediaJob) -> Result<MediaImport> {
     let asset = match import.media_id {
         Some(id) => assets::find(conn, import.brand_id, id).await?,

@@ -13,7 +13,7 @@ use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, FieldProblems, Result};
 use crate::pagination;
 
-/// The longest text that is looked for.
+/// The maximum length of a search text, in characters.
 const LONGEST_SEARCH: usize = 200;
 
 pub fn endpoint() -> Endpoint {
@@ -36,8 +36,8 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let page = pagination::wanted(&cx.query, &mut problems);
     let asset_type = pagination::word::<AssetType>(&cx.query, "asset_type", &mut problems);
     let search: Option<String> = cx.query.get("search").map(|text| text.nfc().collect());
-    if let Some(wrong) = search.as_deref().and_then(unfit) {
-        problems.insert("search".to_owned(), vec![wrong]);
+    if let Some(problem) = search.as_deref().and_then(unfit) {
+        problems.insert("search".to_owned(), vec![problem]);
     }
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));

@@ -1,7 +1,7 @@
 //! The media library.
 //!
-//! Bytes go into the storage before the request's transaction begins ([`crier_common::media`] says how nothing of them is
-//! lost or left behind); the asset that shows them is written in it.
+//! Bytes are stored before the request's transaction begins; the transaction writes the asset that refers to them.
+//! [`crier_common::media`] explains how no bytes are lost or left behind.
 
 use crier_common::domain::media::{Asset, AssetType, ImageType};
 use crier_common::media::{Library, Owner, Refusal, TakeInError};
@@ -93,12 +93,12 @@ described! {
 
 pub const LONGEST_ALT: usize = 2_000;
 
-/// Whose a picture of this request is to be.
+/// Returns the owner of pictures stored by this request.
 pub fn owner(cx: &Context) -> Result<Owner> {
     Ok(Owner { workspace_id: cx.caller.workspace_id, brand_id: cx.brand()?.id, cap: cx.plan.storage_bytes() })
 }
 
-/// Why a picture was not taken in, for the client.
+/// Returns the response for a picture that could not be stored.
 fn refused(cx: &Context, error: TakeInError) -> ApiError {
     match error {
         TakeInError::Refused(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),

@@ -19,7 +19,7 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-/// The asset in the path; 404 where it is not there.
+/// Returns the asset in the path; 404 if it does not exist.
 pub async fn find(cx: &Context, conn: &mut Conn) -> Result<Asset> {
     let found = media::find(conn, cx.brand()?.id, cx.id("media")?).await?;
     found.ok_or_else(missing)

@@ -48,10 +48,10 @@ fn read(f: &Fields<'_>) -> Option<MediaChange> {
     })
 }
 
-async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<MediaChange>>>) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<MediaChange>>>) -> Result<Answer> {
     assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
     let mut asset = show::find(cx, tx).await?;
-    let change = said.valid()?.clone();
+    let change = parsed.valid()?.clone();
     asset.alt_text = change.alt_text.map(Some).over(asset.alt_text, None).filter(|text| !text.is_empty());
     if let Some(name) = change.filename.value() {
         asset.filename = media::filename(Some(&name), asset.mime_type);

@@ -27,7 +27,7 @@ pub fn endpoint() -> Endpoint {
         .takes_then_writes(upload)
 }
 
-/// What is to be kept.
+/// A stored file and the fields of its asset.
 struct Upload {
     taken: TakenIn,
     asset_type: AssetType,

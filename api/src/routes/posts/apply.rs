@@ -1,4 +1,4 @@
-//! Carrying out what was decided, in the request's transaction.
+//! Carries out the decisions of `edit.rs` in the request's transaction.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::error::{ApiError, Code, Result};
 use crate::fields::{Given, Problems};
 
-/// The targets of a post with what the queue knows of each. The post's row is held.
+/// Returns the targets of a post with the state of their jobs. The caller holds the lock on the post's row.
 pub async fn standing(conn: &mut Conn, post_id: i64) -> Result<Vec<Standing>> {
     let all = targets::list(conn, post_id).await?;
     let ids: Vec<i64> = all.iter().map(|t| t.id).collect();
@@ -23,13 +23,13 @@ pub async fn standing(conn: &mut Conn, post_id: i64) -> Result<Vec<Standing>> {
     Ok(all.into_iter().map(|target| Standing { running: running.contains(&target.id), target }).collect())
 }
 
-/// The post in the path, its row held; 404 where it is not there.
+/// Locks and returns the post in the path; 404 if it does not exist.
 pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
     let found = posts::find_for_update(tx, cx.brand()?.id, cx.id("post")?).await?;
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-/// What of the brand's a post names.
+/// The accounts and assets of the brand that a post refers to.
 pub struct Named {
     accounts: Vec<SocialAccount>,
     assets: Vec<Asset>,
@@ -54,18 +54,18 @@ impl Named {
     }
 }
 
-/// Every picture that the post would show or that the request names.
+/// Returns all pictures of the resulting post and of the request.
 fn media_named(wanted: &Wanted, change: &PostChange) -> Vec<i64> {
     let mut ids = wanted.all_media();
     if let Given::Value(list) = &change.overrides {
-        ids.extend(list.iter().flat_map(|one| one.media.iter().flatten()));
+        ids.extend(list.iter().flat_map(|entry| entry.media.iter().flatten()));
         ids.sort_unstable();
         ids.dedup();
     }
     ids
 }
 
-/// Checks what is wanted: 422 with everything that is wrong.
+/// Validates the resulting post; fails with 422 and all problems.
 pub async fn validate(
     cx: &Context,
     tx: &mut Tx,
@@ -77,8 +77,8 @@ pub async fn validate(
     gather(cx, tx, post, wanted, change, problems).await?.done()
 }
 
-/// Checks what is wanted, and adds what is wrong of it to the problems. The pictures are held: none is deleted before this
-/// is written.
+/// Validates the resulting post and adds its problems to `problems`. Locks the pictures, so that they are not deleted
+/// before the commit.
 pub async fn gather(
     cx: &Context,
     tx: &mut Tx,
@@ -88,21 +88,20 @@ pub async fn gather(
     problems: Problems,
 ) -> Result<Problems> {
     post_media::hold(tx, cx.brand()?.id, &media_named(wanted, change)).await?;
-    let named = Named::find(cx, tx, wanted, change).await?;
-    check::check(post, wanted, change, &named.known(cx), &problems);
+    let records = Named::find(cx, tx, wanted, change).await?;
+    check::check(post, wanted, change, &records.known(cx), &problems);
     Ok(problems)
 }
 
-/// Decides (409), counts (402), and writes. `post` has its row: for a new one, it was inserted just now. Gives the post as
-/// it is stored.
-pub async fn carry_out(cx: &Context, tx: &mut Tx, post: Post, there: &[Standing], wanted: &Wanted) -> Result<Post> {
-    let decision = edit::decide(&post, there, wanted, cx.now)
+/// Decides (409), counts (402), and writes. The row of `post` must exist, even for a new post. Returns the stored post.
+pub async fn carry_out(cx: &Context, tx: &mut Tx, post: Post, current: &[Standing], wanted: &Wanted) -> Result<Post> {
+    let decision = edit::decide(&post, current, wanted, cx.now)
         .map_err(|conflict| ApiError::new(Code::PostNotEditable, conflict.to_string()))?;
     if decision.counts {
         count(cx, tx).await?;
     }
     if decision.cancel || !decision.remove.is_empty() {
-        take_back(tx, there, &decision).await?;
+        take_back(tx, current, &decision).await?;
     }
     write_targets(cx, tx, post.id, &decision).await?;
     if let Some(media) = &decision.media {
@@ -134,10 +133,10 @@ pub async fn count(cx: &Context, tx: &mut Tx) -> Result<()> {
     Err(ApiError::limit_reached("posts a month", cap.unwrap_or_default()))
 }
 
-/// Takes the jobs back that have not begun. One that begins in this very moment is too late to be taken back.
-async fn take_back(tx: &mut Tx, there: &[Standing], decision: &Decision) -> Result<()> {
-    let concerned = there.iter().filter(|s| decision.cancel || decision.remove.contains(&s.target.id));
-    for standing in concerned {
+/// Cancels the jobs that have not started; fails if one has started meanwhile.
+async fn take_back(tx: &mut Tx, current: &[Standing], decision: &Decision) -> Result<()> {
+    let to_cancel = current.iter().filter(|s| decision.cancel || decision.remove.contains(&s.target.id));
+    for standing in to_cancel {
         if jobs::cancel_subject(tx, Kind::PublishTarget, standing.target.id).await? {
             return Err(busy());
         }
@@ -178,7 +177,7 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
     Ok(())
 }
 
-/// A job for every pending target.
+/// Enqueues a job for every pending target.
 pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: chrono::DateTime<chrono::Utc>) -> Result<()> {
     for target in pending(targets::list(tx, post_id).await?) {
         let job = NewJob::new(Kind::PublishTarget, target.id, at)
@@ -186,7 +185,8 @@ pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: chrono::DateTi
             .workspace(cx.caller.workspace_id)
             .trace(cx.trace().map(str::to_owned));
         if jobs::enqueue(tx, &job).await?.is_none() {
-            // An earlier job that was taken back is still in a worker's hands; a new one would be lost behind it.
+            // A worker still runs an earlier, cancelled job of this target, and a target has at most one unfinished
+            // job.
             return Err(busy());
         }
     }

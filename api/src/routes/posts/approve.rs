@@ -24,7 +24,7 @@ pub fn endpoint() -> Endpoint {
         .renders_again("post", show::show)
 }
 
-/// Only an owner or an admin of the brand approves and rejects.
+/// Fails unless the key's user is an owner or an admin of the brand.
 pub fn check_role(cx: &Context) -> Result<()> {
     if cx.role()?.approves() {
         return Ok(());
@@ -33,7 +33,7 @@ pub fn check_role(cx: &Context) -> Result<()> {
     Err(ApiError::new(Code::InsufficientScope, message))
 }
 
-/// The post in the path, which must wait for approval; its row is held.
+/// Locks and returns the post in the path; fails unless it is pending approval.
 pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
     let post = apply::lock(cx, tx).await?;
     if post.status == PostStatus::PendingApproval {
@@ -46,13 +46,13 @@ pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
 async fn approve(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     check_role(cx)?;
     let post = lock_pending(cx, tx).await?;
-    let to_come = post.scheduled_at.filter(|at| *at > tx.now);
-    let (status, schedule_type) = match to_come {
+    let future_time = post.scheduled_at.filter(|at| *at > tx.now);
+    let (status, schedule_type) = match future_time {
         Some(_) => (PostStatus::Scheduled, ScheduleType::Scheduled),
         None => (PostStatus::Publishing, ScheduleType::Now),
     };
-    let post = Post { status, schedule_type, scheduled_at: to_come, updated_at: tx.now, ..post };
+    let post = Post { status, schedule_type, scheduled_at: future_time, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
-    apply::publish(cx, tx, post.id, to_come.unwrap_or(tx.now)).await?;
+    apply::publish(cx, tx, post.id, future_time.unwrap_or(tx.now)).await?;
     Answer::ok(PostDetail::load(tx, post).await?)
 }

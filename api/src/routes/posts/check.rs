@@ -1,4 +1,4 @@
-//! Whether a post as it would be is valid (422). All problems are told at once.
+//! Validates the resulting post (422). All problems are reported at once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,19 +13,19 @@ use crier_common::platforms::{pictures, text};
 use super::edit::{PostChange, Wanted, WantedTarget};
 use crate::fields::{Given, Problems, steps};
 
-/// How far ahead a post may be scheduled.
+/// The maximum time ahead for which a post may be scheduled.
 const FURTHEST: Months = Months::new(60);
 
-/// What the checks look things up in.
+/// The records that the checks look up.
 pub struct Known<'a> {
-    /// Those of the wanted accounts that are the brand's, by their ids.
+    /// The wanted accounts that belong to the brand, by id.
     pub accounts: HashMap<i64, &'a SocialAccount>,
-    /// Those of the wanted pictures that are the brand's, by their ids.
+    /// The wanted pictures that belong to the brand, by id.
     pub assets: HashMap<i64, &'a Asset>,
     pub now: DateTime<Utc>,
 }
 
-/// What the post's own text counts on each platform: it is measured once for all accounts of one.
+/// The length of the post's own text on each platform, measured once for all accounts of the platform.
 #[derive(Default)]
 pub struct Measures(HashMap<Platform, text::Measure>);
 
@@ -42,7 +42,7 @@ impl Measures {
     }
 }
 
-/// One thing that a platform would refuse.
+/// A violation of a platform's rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub field: String,
@@ -50,7 +50,7 @@ pub struct Problem {
     pub message: String,
 }
 
-/// How a target stands to its platform's rules.
+/// The result of checking a target against its platform's rules.
 #[derive(Clone, Debug)]
 pub struct Checked {
     pub account_id: i64,
@@ -60,26 +60,26 @@ pub struct Checked {
     pub problems: Vec<Problem>,
 }
 
-/// Adds what is wrong with the post as it would be. Fields that could not be read are told of already.
-pub fn check(post: &Post, wanted: &Wanted, change: &PostChange, known: &Known<'_>, problems: &Problems) {
+/// Adds the problems of the resulting post. Fields that could not be parsed are already reported.
+pub fn check(post: &Post, wanted: &Wanted, change: &PostChange, lookup: &Known<'_>, problems: &Problems) {
     let status = wanted.status(post.status).unwrap_or(post.status);
-    let goes_out = status != PostStatus::Draft;
+    let will_publish = status != PostStatus::Draft;
     content(wanted, problems);
-    media(change, known, problems);
-    if goes_out {
-        media_that_stays(wanted, change, known, problems);
+    media(change, lookup, problems);
+    if will_publish {
+        media_that_stays(wanted, change, lookup, problems);
     }
     overrides(wanted, change, problems);
-    time(wanted, change, status, known.now, problems);
-    // A post that has begun keeps its accounts, also those that are gone; they fail at their time.
-    let leaves_draft = post.status == PostStatus::Draft && goes_out;
+    time(wanted, change, status, lookup.now, problems);
+    // A post that has left draft keeps its accounts, even disconnected ones; their targets fail when they are due.
+    let leaves_draft = post.status == PostStatus::Draft && will_publish;
     if change.accounts != Given::Absent || leaves_draft {
-        accounts(wanted, known, goes_out, problems);
+        accounts(wanted, lookup, will_publish, problems);
     }
-    if goes_out && !problems.has("content") {
+    if will_publish && !problems.has("content") {
         let mut measures = Measures::default();
         for target in wanted.targets.iter().take_while(|_| !problems.is_full()) {
-            let Some(checked) = on_platform(wanted, target, known, &mut measures) else { continue };
+            let Some(checked) = on_platform(wanted, target, lookup, &mut measures) else { continue };
             for problem in checked.problems {
                 problems.add(problem.field, problem.message);
             }
@@ -93,39 +93,39 @@ fn content(wanted: &Wanted, problems: &Problems) {
     }
 }
 
-/// The pictures that the request names.
-fn media(change: &PostChange, known: &Known<'_>, problems: &Problems) {
+/// Checks the pictures in the request.
+fn media(change: &PostChange, lookup: &Known<'_>, problems: &Problems) {
     if let Given::Value(ids) = &change.media {
-        unknown("media", ids, known, problems);
+        unknown("media", ids, lookup, problems);
     }
     if let Given::Value(list) = &change.overrides {
-        for (i, one) in list.iter().enumerate() {
-            unknown(&format!("overrides.{i}.media"), one.media.as_deref().unwrap_or_default(), known, problems);
+        for (i, entry) in list.iter().enumerate() {
+            unknown(&format!("overrides.{i}.media"), entry.media.as_deref().unwrap_or_default(), lookup, problems);
         }
     }
 }
 
-/// The pictures that are still to go out and that the request does not name: one may have been deleted since.
-fn media_that_stays(wanted: &Wanted, change: &PostChange, known: &Known<'_>, problems: &Problems) {
-    let to_come = || wanted.targets.iter().filter(|target| !target.published);
-    if change.media == Given::Absent && to_come().any(|target| target.wish.media.is_none()) {
-        unknown("media", &wanted.media, known, problems);
+/// Checks the unpublished pictures that the request does not name: one may have been deleted since.
+fn media_that_stays(wanted: &Wanted, change: &PostChange, lookup: &Known<'_>, problems: &Problems) {
+    let unpublished = || wanted.targets.iter().filter(|target| !target.published);
+    if change.media == Given::Absent && unpublished().any(|target| target.wish.media.is_none()) {
+        unknown("media", &wanted.media, lookup, problems);
     }
     if matches!(change.overrides, Given::Absent) {
-        for media in to_come().filter_map(|target| target.wish.media.as_deref()) {
-            unknown("overrides.media", media, known, problems);
+        for media in unpublished().filter_map(|target| target.wish.media.as_deref()) {
+            unknown("overrides.media", media, lookup, problems);
         }
     }
 }
 
-fn unknown(place: &str, ids: &[i64], known: &Known<'_>, problems: &Problems) {
-    // What could not be read is left out of the ids: their places are not those of the request.
+fn unknown(place: &str, ids: &[i64], lookup: &Known<'_>, problems: &Problems) {
+    // Ids that could not be parsed are left out, so the indexes do not match the request.
     if problems.has(place) {
         return;
     }
     for (i, id) in ids.iter().enumerate() {
         steps::step();
-        if !known.assets.contains_key(id) {
+        if !lookup.assets.contains_key(id) {
             problems.add(format!("{place}.{i}"), format!("There is no such media asset as {id} in this brand."));
         }
     }
@@ -138,15 +138,15 @@ fn overrides(wanted: &Wanted, change: &PostChange, problems: &Problems) {
     }
     let wanted: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
     let mut seen = HashSet::with_capacity(list.len());
-    for (i, one) in list.iter().enumerate() {
+    for (i, entry) in list.iter().enumerate() {
         let path = format!("overrides.{i}.account_id");
         if problems.has(&path) {
             continue;
         }
-        if !wanted.contains(&one.account_id) {
-            problems.add(path, format!("Account {} is not among the accounts of this post.", one.account_id));
-        } else if !seen.insert(one.account_id) {
-            problems.add(path, format!("There is an override for account {} already.", one.account_id));
+        if !wanted.contains(&entry.account_id) {
+            problems.add(path, format!("Account {} is not among the accounts of this post.", entry.account_id));
+        } else if !seen.insert(entry.account_id) {
+            problems.add(path, format!("There is an override for account {} already.", entry.account_id));
         }
     }
 }
@@ -156,10 +156,10 @@ fn time(wanted: &Wanted, change: &PostChange, status: PostStatus, now: DateTime<
     if problems.has(FIELD) {
         return;
     }
-    let named = matches!(change.scheduled_at, Given::Value(_)) && wanted.schedule_type != Some(ScheduleType::Now);
+    let is_given = matches!(change.scheduled_at, Given::Value(_)) && wanted.schedule_type != Some(ScheduleType::Now);
     match wanted.scheduled_at {
         None if status == PostStatus::Scheduled => problems.add(FIELD, "This field is required for `scheduled`."),
-        Some(at) if named || wanted.schedule_type == Some(ScheduleType::Scheduled) => {
+        Some(at) if is_given || wanted.schedule_type == Some(ScheduleType::Scheduled) => {
             if at <= now {
                 problems.add(FIELD, "Must be in the future.");
             } else if now.checked_add_months(FURTHEST).is_some_and(|last| at > last) {
@@ -170,51 +170,52 @@ fn time(wanted: &Wanted, change: &PostChange, status: PostStatus, now: DateTime<
     }
 }
 
-fn accounts(wanted: &Wanted, known: &Known<'_>, goes_out: bool, problems: &Problems) {
+fn accounts(wanted: &Wanted, lookup: &Known<'_>, will_publish: bool, problems: &Problems) {
     if problems.has("accounts") {
         return;
     }
-    if goes_out && wanted.targets.is_empty() {
+    if will_publish && wanted.targets.is_empty() {
         problems.add("accounts", "At least one account is needed, unless the post is a draft.");
     }
     for (i, target) in wanted.targets.iter().enumerate() {
         steps::step();
-        if !known.accounts.contains_key(&target.account_id) {
+        if !lookup.accounts.contains_key(&target.account_id) {
             let message = format!("There is no account {} in this brand.", target.account_id);
             problems.add(format!("accounts.{i}"), message);
         }
     }
 }
 
-/// How a target stands to its platform's rules; `None` for an account that is not there.
+/// Checks a target against its platform's rules; `None` if the account does not exist.
 pub fn on_platform(
     wanted: &Wanted,
     target: &WantedTarget,
-    known: &Known<'_>,
+    lookup: &Known<'_>,
     measures: &mut Measures,
 ) -> Option<Checked> {
     steps::step();
-    let account = known.accounts.get(&target.account_id)?;
+    let account = lookup.accounts.get(&target.account_id)?;
     let descriptor = descriptor(account.platform);
     let media = wanted.media_of(&target.wish);
     let found = text::judge(descriptor, &measures.of(wanted, target, descriptor), media.len());
     let size = |asset: &&Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
-    // Those beyond what the platform takes are told of already.
-    let shown = media.iter().take(descriptor.capabilities.media.max_images as usize);
-    let sizes: Vec<_> = shown.map(|id| known.assets.get(id).map(size)).collect();
-    // A wish of its own is told where the request has it.
-    let own = |field: &str, is_own: bool| match target.place {
-        Some(i) if is_own => format!("overrides.{i}.{field}"),
-        None if is_own => format!("overrides.{field}"),
+    // Pictures beyond the platform's maximum are already reported.
+    let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);
+    let sizes: Vec<_> = checked_media.map(|id| lookup.assets.get(id).map(size)).collect();
+    // Report a problem of an override at its path in the request.
+    let field_path = |field: &str, is_override: bool| match target.place {
+        Some(i) if is_override => format!("overrides.{i}.{field}"),
+        None if is_override => format!("overrides.{field}"),
         _ => field.to_owned(),
     };
     let name = &account.name;
     let mut problems: Vec<Problem> = Vec::new();
     let shapes = pictures::check_shapes(descriptor, &sizes);
     for problem in found.problems.into_iter().chain(shapes) {
-        let is_own = if problem.field == "media" { target.wish.media.is_some() } else { target.wish.content.is_some() };
+        let is_override =
+            if problem.field == "media" { target.wish.media.is_some() } else { target.wish.content.is_some() };
         let message = format!("Account {} ({name}): {}", account.id, problem.message);
-        problems.push(Problem { field: own(problem.field, is_own), code: problem.code, message });
+        problems.push(Problem { field: field_path(problem.field, is_override), code: problem.code, message });
     }
     for option in text::missing_options(descriptor, &target.wish.options) {
         let message = format!(

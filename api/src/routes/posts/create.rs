@@ -32,7 +32,7 @@ pub fn endpoint() -> Endpoint {
         .renders_again("post", show::show)
 }
 
-/// What a create is an edit of.
+/// Returns the empty draft that a create edits.
 pub fn empty(cx: &Context) -> Result<Post> {
     Ok(Post {
         id: 0,
@@ -51,22 +51,22 @@ pub fn empty(cx: &Context) -> Result<Post> {
     })
 }
 
-/// Stores a new post that was found valid; its `id` is ignored. 402 where the month's posts are used up.
+/// Stores a validated new post; its `id` is ignored. Fails with 402 if the monthly limit is reached.
 pub async fn store(cx: &Context, tx: &mut Tx, post: Post, wanted: &Wanted) -> Result<Post> {
     let id = posts::insert(tx, &post).await?;
     apply::carry_out(cx, tx, Post { id, ..post }, &[], wanted).await
 }
 
-/// What the body asks of a post.
+/// Parses the request body.
 pub fn read(cx: &Context) -> Said<PostChange> {
     cx.said(|f| PostChange::read(f, cx.zone()))
 }
 
-async fn create(cx: &Context, tx: &mut Tx, said: Arc<Said<PostChange>>) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<PostChange>>) -> Result<Answer> {
     let post = Post { created_at: tx.now, updated_at: tx.now, ..empty(cx)? };
-    let change = &said.value;
+    let change = &parsed.value;
     let wanted = Wanted::of(&post, &[], change);
-    apply::validate(cx, tx, &post, &wanted, change, said.problems()).await?;
+    apply::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
     let post = store(cx, tx, post, &wanted).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;

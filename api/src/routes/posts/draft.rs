@@ -1,4 +1,4 @@
-//! A draft that another resource gives the content for. It counts for nothing yet, and goes nowhere.
+//! Drafts with content from another resource. A draft does not count against the monthly limit and has no targets.
 
 use crier_common::domain::post::Post;
 use crier_common::store::{Tx, posts};
@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::context::Context;
 use crate::error::Result;
 
-/// Makes it for the brand in the path, by the key's user; answers as the making of a post does.
+/// Creates a draft for the brand in the path, with the key's user as its author. Responds like `createPost`.
 pub async fn create_draft(cx: &Context, tx: &mut Tx, content: String) -> Result<Answer> {
     let mut post = Post { content, created_at: tx.now, updated_at: tx.now, ..create::empty(cx)? };
     post.id = posts::insert(tx, &post).await?;

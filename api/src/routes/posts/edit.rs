@@ -1,8 +1,8 @@
-//! What a request makes of a post: decided here, without a database, and then carried out by [`super::apply`].
+//! Decides how a request changes a post, without database access. [`super::apply`] carries out the decision.
 //!
-//! A create is an edit of an empty draft, a submit one that changes nothing but the status: there is one set of rules.
-//! [`PostChange`] is what the body says, [`Wanted`] the post as it would be, and [`decide`] whether the post's state allows
-//! it, and what there is to do.
+//! One set of rules serves all endpoints: a create is an edit of an empty draft, a submit an edit of the status alone.
+//! [`PostChange`] is the request body and [`Wanted`] the resulting post. [`decide`] checks that the post's state allows
+//! the change and returns the steps to carry it out.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,9 +14,9 @@ use crate::fields::{Fields, Given, steps};
 use crate::openapi::schema::request;
 
 pub const LONGEST_CONTENT: usize = 65_535;
-/// How many accounts a post goes to at most.
+/// The maximum number of accounts of a post.
 pub const MAX_ACCOUNTS: usize = 1_000;
-/// How many pictures a post shows at most; no platform takes as many.
+/// The maximum number of pictures of a post; no platform accepts as many.
 pub const MAX_MEDIA: usize = 100;
 
 request! {
@@ -66,12 +66,12 @@ impl PostChange {
     }
 }
 
-/// `overrides`, for any body that has them.
+/// Parses `overrides`; shared by all request bodies with this field.
 pub fn read_overrides(f: &Fields<'_>) -> Given<Vec<PostOverride>> {
     f.objects("overrides", MAX_ACCOUNTS, read_override)
 }
 
-/// An unreadable one keeps its place, so that the places of the others are those of the request.
+/// Parses one override. An invalid one keeps its position, so that error paths match the request.
 fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
     let account_id = f.required("account_id", f.id("account_id"));
     let content = f.text("content", 1..=LONGEST_CONTENT).value();
@@ -104,16 +104,16 @@ fn holds_nul(value: &Value) -> bool {
     }
 }
 
-/// A target as it is, with what the queue knows of it.
+/// A stored target and the state of its job.
 #[derive(Clone, Debug)]
 pub struct Standing {
     pub target: Target,
-    /// Its job is in a worker's hands.
+    /// A worker is running its job.
     pub running: bool,
 }
 
 impl Standing {
-    /// The platform may be at work on it.
+    /// Returns whether a call to the platform may be in progress.
     pub fn in_flight(&self) -> bool {
         let open = self.target.call_started_at.is_some() && self.target.status == TargetStatus::Pending;
         self.running || open || self.target.status == TargetStatus::Publishing
@@ -125,23 +125,23 @@ impl Standing {
     }
 }
 
-/// One account of the post as it would be.
+/// A target of the resulting post.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedTarget {
     pub account_id: i64,
     pub wish: Wish,
-    /// Where in `overrides` the wish stands, if the request names it.
+    /// The index in `overrides`, if the request overrides this account.
     pub place: Option<usize>,
-    /// It is out already, and shows what it shows.
+    /// Already published, so its content is final.
     pub published: bool,
 }
 
-/// The post as it would be.
+/// The post as it would be after the change.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub content: String,
     pub media: Vec<i64>,
-    /// `None`: the request does not say.
+    /// `None` if absent from the request.
     pub schedule_type: Option<ScheduleType>,
     pub scheduled_at: Option<DateTime<Utc>>,
     pub targets: Vec<WantedTarget>,
@@ -150,29 +150,29 @@ pub struct Wanted {
 
 impl Wanted {
     pub fn of(post: &Post, standing: &[Standing], change: &PostChange) -> Self {
-        let before = standing.iter().map(|s| s.target.account_id).collect();
-        let accounts = change.accounts.clone().over(before, Vec::new());
+        let old_accounts = standing.iter().map(|s| s.target.account_id).collect();
+        let accounts = change.accounts.clone().over(old_accounts, Vec::new());
         let overrides = match &change.overrides {
             Given::Absent => None,
             Given::Null => Some(&[][..]),
             Given::Value(list) => Some(list.as_slice()),
         };
-        // Of two for one account, which are refused later, the first one counts.
+        // Duplicates for one account are rejected later; use the first one here.
         let mut places = HashMap::new();
-        for (place, one) in overrides.unwrap_or_default().iter().enumerate() {
-            places.entry(one.account_id).or_insert(place);
+        for (place, entry) in overrides.unwrap_or_default().iter().enumerate() {
+            places.entry(entry.account_id).or_insert(place);
         }
-        let there: HashMap<i64, &Standing> = standing.iter().map(|s| (s.target.account_id, s)).collect();
+        let by_account: HashMap<i64, &Standing> = standing.iter().map(|s| (s.target.account_id, s)).collect();
         let target = |account_id: i64| {
             steps::step();
             let place = places.get(&account_id).copied();
-            let there = there.get(&account_id);
+            let existing = by_account.get(&account_id);
             let wish = match (overrides, place) {
                 (Some(list), Some(place)) => list[place].wish(),
                 (Some(_), None) => Wish::default(),
-                (None, _) => there.map(|s| s.wish()).unwrap_or_default(),
+                (None, _) => existing.map(|s| s.wish()).unwrap_or_default(),
             };
-            let published = there.is_some_and(|s| s.target.status == TargetStatus::Published);
+            let published = existing.is_some_and(|s| s.target.status == TargetStatus::Published);
             WantedTarget { account_id, wish, place, published }
         };
         let schedule_type = change.schedule_type.clone().value();
@@ -194,7 +194,7 @@ impl Wanted {
         }
     }
 
-    /// The status that the request leads to; `None` where the diagram has no such arrow.
+    /// Returns the status after the change; `None` if the state diagram does not allow the transition.
     pub fn status(&self, from: PostStatus) -> Option<PostStatus> {
         use PostStatus::{Draft, Failed, PartiallyPublished, PendingApproval, Published, Publishing, Scheduled};
         if self.submits {
@@ -210,12 +210,12 @@ impl Wanted {
         }
     }
 
-    /// What goes out on an account.
+    /// Returns the content published on an account.
     pub fn content_of<'a>(&'a self, wish: &'a Wish) -> &'a str {
         wish.content.as_deref().unwrap_or(&self.content)
     }
 
-    /// Every picture that it shows on whatever account, each once.
+    /// Returns all pictures of the post and its overrides, without duplicates.
     pub fn all_media(&self) -> Vec<i64> {
         union(&self.media, self.targets.iter().map(|target| &target.wish))
     }
@@ -225,7 +225,7 @@ impl Wanted {
     }
 }
 
-/// The pictures of a post and of the wishes for its accounts, each once.
+/// Returns the pictures of a post and its overrides, without duplicates.
 fn union<'a>(media: &[i64], wishes: impl Iterator<Item = &'a Wish>) -> Vec<i64> {
     let mut all = media.to_vec();
     all.extend(wishes.flat_map(|wish| wish.media.iter().flatten()));
@@ -234,32 +234,32 @@ fn union<'a>(media: &[i64], wishes: impl Iterator<Item = &'a Wish>) -> Vec<i64> 
     all
 }
 
-/// What there is to do.
+/// The steps that carry out a change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     pub status: PostStatus,
     pub schedule_type: ScheduleType,
-    /// The post leaves draft for the first time: it counts against the month's cap.
+    /// The post leaves draft for the first time, so it counts against the monthly limit.
     pub counts: bool,
-    /// Targets whose wish, or whose post's content, is another one now.
+    /// Targets whose override or published content changes.
     pub wishes: Vec<(i64, Wish)>,
-    /// Accounts that get a target, each with its place.
+    /// Accounts that get a target, each with its position.
     pub insert: Vec<(i64, i32, Wish)>,
-    /// Targets that go.
+    /// Targets to delete.
     pub remove: Vec<i64>,
-    /// Targets whose place is another one.
+    /// Targets whose position changes.
     pub places: Vec<(i64, i32)>,
-    /// Failed targets that are tried again.
+    /// Failed targets to retry.
     pub again: Vec<i64>,
-    /// The jobs of the targets that stay are taken back.
+    /// Cancel the jobs of all targets, not only of the deleted ones.
     pub cancel: bool,
-    /// It shows other pictures than before: these, on whatever account.
+    /// All pictures of the post and its overrides, if they change.
     pub media: Option<Vec<i64>>,
-    /// Every pending target gets a job at this time.
+    /// Enqueue a job for every pending target at this time.
     pub publish_at: Option<DateTime<Utc>>,
 }
 
-/// Why the post's state does not allow it, in words for the client.
+/// Why the post's state does not allow the change; the text is returned to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
     #[error(
@@ -278,7 +278,7 @@ pub enum Conflict {
     Time,
 }
 
-/// Whether the post's state allows what is wanted, and what there is to do.
+/// Checks that the post's state allows the change and returns the steps to carry it out.
 pub fn decide(post: &Post, standing: &[Standing], wanted: &Wanted, now: DateTime<Utc>) -> Result<Decision, Conflict> {
     let status = wanted.status(post.status).ok_or(Conflict::NoSuchTransition(post.status))?;
     let begun = !matches!(post.status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
@@ -307,7 +307,7 @@ pub fn decide(post: &Post, standing: &[Standing], wanted: &Wanted, now: DateTime
     if begun && other_accounts {
         return Err(Conflict::Accounts);
     }
-    // Before its time a post is all of a piece: once a worker has taken up a part, it is too late for the whole.
+    // Before publishing begins, a post changes as a whole: once a worker has started one target, it is too late.
     let changes = rescheduled || other_accounts || !decision.wishes.is_empty();
     if !begun && changes && standing.iter().any(Standing::in_flight) {
         return Err(Conflict::Busy);
@@ -326,35 +326,35 @@ pub fn decide(post: &Post, standing: &[Standing], wanted: &Wanted, now: DateTime
 }
 
 impl Decision {
-    /// Compares the targets that are there with those that are wanted.
+    /// Compares the stored targets with the wanted ones.
     fn match_targets(&mut self, post: &Post, standing: &[Standing], wanted: &Wanted) -> Result<(), Conflict> {
         let before: HashMap<i64, (i32, &Standing)> =
-            (0..).zip(standing).map(|(was, s)| (s.target.account_id, (was, s))).collect();
+            (0..).zip(standing).map(|(place, s)| (s.target.account_id, (place, s))).collect();
         for (place, target) in (0..).zip(&wanted.targets) {
-            let Some(&(was, there)) = before.get(&target.account_id) else {
+            let Some(&(old_place, existing)) = before.get(&target.account_id) else {
                 self.insert.push((target.account_id, place, target.wish.clone()));
                 continue;
             };
-            if was != place {
-                self.places.push((there.target.id, place));
+            if old_place != place {
+                self.places.push((existing.target.id, place));
             }
-            let before = there.wish();
-            let goes_out_otherwise = before.content.as_ref().unwrap_or(&post.content)
-                != wanted.content_of(&target.wish)
+            let before = existing.wish();
+            let output_changes = before.content.as_ref().unwrap_or(&post.content) != wanted.content_of(&target.wish)
                 || before.media.as_ref().unwrap_or(&post.media) != wanted.media_of(&target.wish)
                 || before.options != target.wish.options;
-            if goes_out_otherwise && (there.target.status == TargetStatus::Published || there.in_flight()) {
-                // One that is only about to begin is the whole post's affair.
-                let begun = there.target.status != TargetStatus::Pending || there.target.call_started_at.is_some();
+            if output_changes && (existing.target.status == TargetStatus::Published || existing.in_flight()) {
+                // A job that runs but has not called the platform yet blocks the whole post.
+                let begun =
+                    existing.target.status != TargetStatus::Pending || existing.target.call_started_at.is_some();
                 return Err(if begun { Conflict::Published(target.account_id) } else { Conflict::Busy });
             }
-            if goes_out_otherwise || before != target.wish && there.target.status != TargetStatus::Published {
-                self.wishes.push((there.target.id, target.wish.clone()));
+            if output_changes || before != target.wish && existing.target.status != TargetStatus::Published {
+                self.wishes.push((existing.target.id, target.wish.clone()));
             }
         }
-        let stay: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
-        let gone = standing.iter().filter(|s| !stay.contains(&s.target.account_id));
-        self.remove = gone.map(|s| s.target.id).collect();
+        let kept_accounts: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
+        let removed = standing.iter().filter(|s| !kept_accounts.contains(&s.target.account_id));
+        self.remove = removed.map(|s| s.target.id).collect();
         Ok(())
     }
 }

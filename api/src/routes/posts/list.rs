@@ -11,7 +11,7 @@ use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, FieldProblems, Result};
 use crate::pagination;
 
-/// How many bytes of content one answer has. A page of up to [`ALWAYS_FITS`] posts never has more.
+/// The maximum bytes of content in one response. A page of up to [`ALWAYS_FITS`] posts never exceeds it.
 const MAX_CONTENT: i64 = 8 << 20;
 const ALWAYS_FITS: i64 = 30;
 

@@ -1,8 +1,7 @@
 //! Posts.
 //!
-//! `edit.rs` decides what a request makes of a post, `check.rs` what of it is not valid, both without a database;
-//! `apply.rs` carries it out. The endpoints are a few lines each. What makes posts elsewhere (a content plan) does so through
-//! the same three.
+//! `edit.rs` decides how a request changes a post and `check.rs` validates the result, both without database access;
+//! `apply.rs` carries out the decision. Other resources that create posts (content plans) use the same three modules.
 
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::Platform;
@@ -214,7 +213,7 @@ impl From<post::Target> for TargetView {
     }
 }
 
-/// The error that a post shows: its first failed target's, once publishing has ended badly.
+/// Returns the error of a post: that of its first failed target, if the post failed or is partially published.
 fn error_of<'a>(
     status: PostStatus,
     targets: impl IntoIterator<Item = (TargetStatus, Option<&'a Failure>)>,
@@ -263,7 +262,7 @@ impl PostDetail {
         }
     }
 
-    /// With the targets as they are stored.
+    /// Loads the post's targets.
     pub async fn load(conn: &mut Conn, p: post::Post) -> Result<Self> {
         let targets = targets::list(conn, p.id).await?;
         Ok(Self::new(p, targets))

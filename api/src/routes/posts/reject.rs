@@ -42,10 +42,10 @@ fn read(f: &Fields<'_>) -> Option<Rejection> {
     Some(Rejection { reason: f.text("reason", 0..=2000).value() })
 }
 
-async fn reject(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<Rejection>>>) -> Result<Answer> {
+async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<Rejection>>>) -> Result<Answer> {
     check_role(cx)?;
     apply::lock(cx, tx).await?;
-    let rejection = said.valid()?;
+    let rejection = parsed.valid()?;
     let post = lock_pending(cx, tx).await?;
     let (status, schedule_type) = (PostStatus::Draft, ScheduleType::Draft);
     let post = Post { status, schedule_type, updated_at: tx.now, ..post };

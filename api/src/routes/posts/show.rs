@@ -18,7 +18,7 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-/// The post in the path; 404 where it is not there.
+/// Returns the post in the path; 404 if it does not exist.
 pub async fn find(cx: &Context, conn: &mut Conn) -> Result<post::Post> {
     let found = posts::find(conn, cx.brand()?.id, cx.id("post")?).await?;
     found.ok_or_else(|| ApiError::not_found("post"))

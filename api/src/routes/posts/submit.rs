@@ -30,10 +30,10 @@ async fn submit(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         let message = format!("Only a draft can be submitted; this post is {}.", post.status);
         return Err(ApiError::new(Code::PostNotSubmittable, message));
     }
-    let there = apply::standing(tx, post.id).await?;
+    let current = apply::standing(tx, post.id).await?;
     let change = PostChange::nothing();
-    let wanted = Wanted { submits: true, ..Wanted::of(&post, &there, &change) };
+    let wanted = Wanted { submits: true, ..Wanted::of(&post, &current, &change) };
     apply::validate(cx, tx, &post, &wanted, &change, Problems::default()).await?;
-    let post = apply::carry_out(cx, tx, post, &there, &wanted).await?;
+    let post = apply::carry_out(cx, tx, post, &current, &wanted).await?;
     Answer::ok(PostDetail::load(tx, post).await?)
 }

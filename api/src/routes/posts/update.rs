@@ -28,12 +28,12 @@ pub fn endpoint() -> Endpoint {
         .renders_again("post", show::show)
 }
 
-async fn update(cx: &Context, tx: &mut Tx, said: Arc<Said<PostChange>>) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<PostChange>>) -> Result<Answer> {
     let post = apply::lock(cx, tx).await?;
-    let there = apply::standing(tx, post.id).await?;
-    let change = &said.value;
-    let wanted = Wanted::of(&post, &there, change);
-    apply::validate(cx, tx, &post, &wanted, change, said.problems()).await?;
-    let post = apply::carry_out(cx, tx, post, &there, &wanted).await?;
+    let current = apply::standing(tx, post.id).await?;
+    let change = &parsed.value;
+    let wanted = Wanted::of(&post, &current, change);
+    apply::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
+    let post = apply::carry_out(cx, tx, post, &current, &wanted).await?;
     Answer::ok(PostDetail::load(tx, post).await?)
 }

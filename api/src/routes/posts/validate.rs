@@ -56,27 +56,27 @@ pub fn endpoint() -> Endpoint {
 
 async fn validate(cx: &Context, conn: &mut Conn) -> Result<Answer> {
     let post = create::empty(cx)?;
-    let said = create::read(cx);
-    let (change, problems) = (said.value.clone(), said.problems());
+    let parsed = create::read(cx);
+    let (change, problems) = (parsed.value.clone(), parsed.problems());
     let wanted = Wanted::of(&post, &[], &change);
-    // As a draft, so that what the platforms say is the answer and not a refusal.
+    // Check it as a draft: the problems with platforms are the response and must not fail the request.
     let draft = Wanted { schedule_type: None, ..wanted.clone() };
     let change = PostChange { schedule_type: Given::Absent, ..change };
-    let named = apply::Named::find(cx, conn, &wanted, &change).await?;
-    let known = named.known(cx);
-    check(&post, &draft, &change, &known, &problems);
+    let records = apply::Named::find(cx, conn, &wanted, &change).await?;
+    let lookup = records.known(cx);
+    check(&post, &draft, &change, &lookup, &problems);
     problems.done()?;
     let (mut measures, mut left) = (Measures::default(), MAX_PROBLEMS);
-    let checked = wanted.targets.iter().filter_map(|target| on_platform(&wanted, target, &known, &mut measures));
+    let checked = wanted.targets.iter().filter_map(|target| on_platform(&wanted, target, &lookup, &mut measures));
     let targets: Vec<ValidatedTarget> = checked.map(|checked| shown(checked, &mut left)).collect();
     Answer::ok(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets })
 }
 
-/// With at most so many problems as are `left`, and one in any case: a target without one is right.
+/// Includes at most `left` problems, but at least one if there are any: a target without problems counts as valid.
 fn shown(checked: Checked, left: &mut usize) -> ValidatedTarget {
-    let told = checked.problems.into_iter().take((*left).max(1));
+    let reported = checked.problems.into_iter().take((*left).max(1));
     let problems: Vec<ContentProblem> =
-        told.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();
+        reported.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();
     *left = left.saturating_sub(problems.len());
     ValidatedTarget {
         account_id: checked.account_id,

@@ -33,7 +33,7 @@ mod update;
 
 pub const TAG: &str = "Webhooks";
 const FEATURES: &[Feature] = &[Feature::Webhooks];
-/// How long a URL may be. An empty one is text, so it is refused as what it is: no public address.
+/// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
 const URL: RangeInclusive<usize> = 0..=2048;
 
 pub fn endpoints() -> Vec<Endpoint> {
@@ -108,13 +108,13 @@ impl WebhookWithSecret {
     }
 }
 
-/// The endpoint in the path, its row held; 404 where it is not there.
+/// Locks and returns the endpoint in the path; 404 if it does not exist.
 async fn hold(cx: &Context, tx: &mut Tx) -> Result<webhook::Webhook> {
     let found = webhooks::find_for_update(tx, cx.caller.user_id, cx.id("webhook")?).await?;
     found.ok_or_else(|| ApiError::not_found("webhook endpoint"))
 }
 
-/// An inactive endpoint is sent nothing.
+/// Fails if the endpoint is inactive, because it receives no deliveries.
 fn check_active(webhook: &webhook::Webhook) -> Result<()> {
     if webhook.is_active {
         return Ok(());
@@ -123,7 +123,7 @@ fn check_active(webhook: &webhook::Webhook) -> Result<()> {
     Err(ApiError::new(Code::WebhookInactive, message))
 }
 
-/// The URL in the body, if there is one, once the guard has let it through.
+/// Checks the URL in the body, if present, with the guard.
 async fn check_url(cx: &Context, url: &Given<String>) -> Result<()> {
     let Given::Value(url) = url else { return Ok(()) };
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpsOnly).await;

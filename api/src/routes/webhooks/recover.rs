@@ -16,7 +16,7 @@ use crate::error::{Code, Result};
 use crate::fields::{Fields, Said};
 use crate::openapi::schema::{record, request};
 
-/// How far back deliveries are repeated.
+/// The maximum age of deliveries to repeat.
 const FARTHEST: TimeDelta = TimeDelta::days(14);
 
 request! {
@@ -60,11 +60,11 @@ fn read(fields: &Fields<'_>, now: DateTime<Utc>) -> Option<WebhookRecovery> {
     Some(WebhookRecovery { since })
 }
 
-async fn recover(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<WebhookRecovery>>>) -> Result<Answer> {
+async fn recover(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<WebhookRecovery>>>) -> Result<Answer> {
     let webhook = hold(cx, tx).await?;
-    let wanted = said.valid()?;
+    let request = parsed.valid()?;
     check_active(&webhook)?;
-    let ids = deliveries::recover(tx, webhook.id, wanted.since).await?;
+    let ids = deliveries::recover(tx, webhook.id, request.since).await?;
     let job = NewJob::new(Kind::DeliverWebhook, 0, tx.now)
         .workspace(cx.caller.workspace_id)
         .trace(cx.trace().map(str::to_owned));

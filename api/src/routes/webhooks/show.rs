@@ -19,7 +19,7 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-/// The endpoint in the path; 404 where the key's user has no such one.
+/// Returns the endpoint in the path; 404 if the key's user does not have it.
 pub async fn find(cx: &Context, conn: &mut Conn) -> Result<webhook::Webhook> {
     let found = webhooks::find(conn, cx.caller.user_id, cx.id("webhook")?).await?;
     found.ok_or_else(|| ApiError::not_found("webhook endpoint"))

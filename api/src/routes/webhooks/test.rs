@@ -43,11 +43,11 @@ fn read(f: &Fields<'_>) -> Option<WebhookTest> {
     Some(WebhookTest { event: f.required("event", f.word("event"))? })
 }
 
-async fn send(cx: &Context, tx: &mut Tx, said: Arc<Said<Option<WebhookTest>>>) -> Result<Answer> {
+async fn send(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<WebhookTest>>>) -> Result<Answer> {
     let webhook = hold(cx, tx).await?;
-    let wanted = said.valid()?;
+    let request = parsed.valid()?;
     check_active(&webhook)?;
-    let id = events::emit_sample(tx, webhook.id, wanted.event, cx.trace()).await?;
+    let id = events::emit_sample(tx, webhook.id, request.event, cx.trace()).await?;
     let made = deliveries::find(tx, webhook.id, id).await?;
     let made = made.ok_or_else(|| ApiError::bug("a delivery just made is gone"))?;
     Answer::accepted(&format!("/webhooks/{}/deliveries/{id}", webhook.id), Delivery::from(made))

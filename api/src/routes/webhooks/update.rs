@@ -39,7 +39,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn prepare(cx: &Context) -> Result<Finish> {
-    // The resource comes before validation, and is looked at again when it is written.
+    // 404 takes precedence over validation errors. The transaction reads the resource again.
     let mut conn = cx.app.store.read().await?;
     show::find(cx, &mut conn).await?;
     drop(conn);
@@ -63,7 +63,7 @@ async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<Ans
     webhook.description = change.description.map(Some).over(webhook.description, None);
     if let Given::Value(active) = change.is_active {
         webhook.is_active = active;
-        // Switched off by its owner as well, it stays what the service switched off, and why.
+        // If the owner disables an endpoint that the service has disabled, the service's reason stays.
         webhook.disabled_reason = webhook.disabled_reason.filter(|_| !active);
     }
     webhook.updated_at = tx.now;

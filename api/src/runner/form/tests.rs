@@ -1,4 +1,4 @@
-//! Any form that is whole is read as it was meant, however its bytes are cut on the way; any other bytes are refused in order.
+//! Any complete form is parsed correctly, however its bytes are split; any other bytes are rejected with an error.
 
 use std::convert::Infallible;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const MOST: u64 = 4_096;
 
-/// What a client puts into a part.
+/// A part of a form as a client sends it.
 #[derive(Clone, Debug)]
 struct Part {
     name: String,
@@ -43,7 +43,7 @@ fn written(parts: &[Part], boundary: &str) -> Vec<u8> {
     out
 }
 
-/// Reads bytes that arrive in pieces of these lengths, again and again.
+/// Parses bytes that arrive in chunks whose lengths cycle through `pieces`.
 fn read(bytes: &[u8], boundary: &str, pieces: &[usize]) -> Result<Form> {
     let (mut rest, mut chunks, mut lengths) = (bytes, Vec::new(), pieces.iter().cycle());
     while !rest.is_empty() {
@@ -81,7 +81,7 @@ proptest! {
         }
         let got = form.file.map(|f| (f.name, f.bytes.bytes().unwrap().to_vec()));
         prop_assert_eq!(got, file.map(|f| (f.file, f.content)));
-        // The boundary and the pieces tell no two forms apart.
+        // The digest does not depend on the boundary or the chunks.
         let same = read(&written(&parts, "another"), "another", &[4_096]).unwrap();
         prop_assert_eq!(same.digest, form.digest);
     }
@@ -104,7 +104,7 @@ proptest! {
         let mut all = parts;
         all.push(file);
         let bytes = written(&all, "boundary");
-        // The line break behind the last boundary may be missing.
+        // The line break after the last boundary may be missing.
         let cut = cut.index(bytes.len() - "--\r\n".len());
         let error = read(&bytes[..cut], "boundary", &[64]).err().unwrap();
         prop_assert_eq!(error.code, Code::InvalidJson);
@@ -135,7 +135,7 @@ fn a_file_of_the_limit_passes_and_one_more_byte_does_not() {
     assert_eq!(error.code, Code::PayloadTooLarge);
 }
 
-/// How many pieces are asked for of a body that goes on and on, and why it is refused.
+/// Returns how many chunks of an endless body are read before it is rejected, and the error.
 fn endless(head: &[u8], piece: &'static [u8], bounds: Bounds) -> (usize, ApiError) {
     let asked = Arc::new(AtomicUsize::new(0));
     let (count, head) = (asked.clone(), Bytes::copy_from_slice(head));

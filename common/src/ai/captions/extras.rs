@@ -1,15 +1,15 @@
-//! Hashtags and emojis in a caption: there where they were wished for, and not there where they were not.
+//! Hashtags and emojis in a caption: checks that requested ones are present, and removes unwanted ones.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::CaptionWish;
 use crate::platforms::text::is_emoji;
 
-/// What of the wishes a caption does not keep, in words for the model.
-pub fn unkept(wish: &CaptionWish, caption: &str) -> Option<&'static str> {
+/// Returns which requirement the caption violates, in words for the model.
+pub fn unkept(request: &CaptionWish, caption: &str) -> Option<&'static str> {
     let hashtags = caption.split_whitespace().any(is_hashtag);
     let emojis = caption.graphemes(true).any(is_emoji);
-    match (wish.include_hashtags, wish.include_emojis) {
+    match (request.include_hashtags, request.include_emojis) {
         (Some(false), _) if hashtags => Some("There is a hashtag; use none."),
         (Some(true), _) if !hashtags => Some("Hashtags are missing; each caption needs some."),
         (_, Some(false)) if emojis => Some("There is an emoji; use none."),
@@ -18,19 +18,19 @@ pub fn unkept(wish: &CaptionWish, caption: &str) -> Option<&'static str> {
     }
 }
 
-/// The caption without what was not wished for.
-pub fn taken_out(wish: &CaptionWish, caption: &str) -> String {
+/// Returns the caption without unwanted hashtags and emojis.
+pub fn taken_out(request: &CaptionWish, caption: &str) -> String {
     let mut text = caption.to_owned();
-    if wish.include_emojis == Some(false) {
+    if request.include_emojis == Some(false) {
         text = without_emojis(&text);
     }
-    if wish.include_hashtags == Some(false) {
+    if request.include_hashtags == Some(false) {
         text = without_hashtags(&text);
     }
     text
 }
 
-/// Those at the end go; those within a sentence are words of it, and lose their sign.
+/// Removes trailing hashtags; hashtags within a sentence are words of it and only lose their `#`.
 fn without_hashtags(text: &str) -> String {
     let mut rest = text.trim_end();
     while let Some(at) = rest.rfind(char::is_whitespace).filter(|at| is_hashtag(rest[*at..].trim_start())) {
@@ -42,7 +42,7 @@ fn without_hashtags(text: &str) -> String {
 fn without_emojis(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for letter in text.graphemes(true).filter(|letter| !is_emoji(letter)) {
-        // The space on one side of it goes along.
+        // Skips the space on one side of a removed emoji.
         if letter != " " || !(kept.is_empty() || kept.ends_with(char::is_whitespace)) {
             kept.push_str(letter);
         }
@@ -50,7 +50,7 @@ fn without_emojis(text: &str) -> String {
     kept.trim_end().to_owned()
 }
 
-/// `#` and letters, with digits or without.
+/// Returns whether a word is `#` followed by letters, digits or `_`, with at least one letter.
 fn is_hashtag(word: &str) -> bool {
     let within = |c: &char| c.is_alphanumeric() || *c == '_';
     word.strip_prefix('#').is_some_and(|rest| rest.chars().take_while(within).any(char::is_alphabetic))
@@ -60,7 +60,7 @@ fn is_hashtag(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn wish(include_hashtags: Option<bool>, include_emojis: Option<bool>) -> CaptionWish {
+    fn request(include_hashtags: Option<bool>, include_emojis: Option<bool>) -> CaptionWish {
         CaptionWish {
             prompt: String::new(),
             platform: None,
@@ -81,11 +81,11 @@ mod tests {
             ("#bread", "bread"),
             ("One\n\n#a\n#b", "One"),
         ] {
-            let (no, yes) = (wish(Some(false), None), wish(Some(true), None));
+            let (no, yes) = (request(Some(false), None), request(Some(true), None));
             assert_eq!(taken_out(&no, text), without, "{text}");
             assert_eq!((unkept(&no, text).is_some(), unkept(&yes, text).is_none()), (text != without, text != without));
             assert_eq!(unkept(&no, without), None, "{without}");
-            assert_eq!(unkept(&wish(None, None), text), None);
+            assert_eq!(unkept(&request(None, None), text), None);
         }
     }
 
@@ -98,7 +98,7 @@ mod tests {
             ("لدينا خبز 🥖", "لدينا خبز"),
             ("A 🍞\nB 👍🏽", "A \nB"),
         ] {
-            let (no, yes) = (wish(None, Some(false)), wish(None, Some(true)));
+            let (no, yes) = (request(None, Some(false)), request(None, Some(true)));
             assert_eq!(taken_out(&no, text), without, "{text}");
             assert_eq!((unkept(&no, text).is_some(), unkept(&yes, text).is_none()), (text != without, text != without));
             assert_eq!(unkept(&no, without), None, "{without}");

@@ -2,8 +2,8 @@
 use super::*;
 use crate::http::Guard;
 
-/// What the operator's log says of an answer.
-fn told(status: u16, body: &str) -> String {
+/// Returns the error for a response, as it appears in the operator's log.
+fn error_message(status: u16, body: &str) -> String {
     let patience = Duration::from_secs(1);
     let trusted = HttpClient::trusted(patience, 1 << 20);
     let addresses = std::sync::Arc::new(Guard::new(Vec::new()));
@@ -19,7 +19,7 @@ fn told(status: u16, body: &str) -> String {
 
 #[test]
 fn the_operator_is_told_what_happened_and_where_to_look_and_never_the_key() {
-    for (status, body, said) in [
+    for (status, body, expected) in [
         (
             401,
             r#"{"error": {"message": "Bad key sk-hunter2"}}"#,
@@ -32,7 +32,7 @@ fn the_operator_is_told_what_happened_and_where_to_look_and_never_the_key() {
         (503, "<html>\nsk-hunter2 is\tbusy</html>", "it answers 503: <html>[REDACTED] isbusy</html>"),
         (200, r#"{"error": {"code": 429, "message": "slow down"}}"#, "it answers 200: slow down"),
     ] {
-        let told = told(status, body);
-        assert!(told.contains(said), "{told}");
+        let message = error_message(status, body);
+        assert!(message.contains(expected), "{message}");
     }
 }

@@ -12,7 +12,7 @@ fn guard(allowed: &str, answers: &str) -> Guard {
     Guard::with_lookup(nets(allowed), Script::of(answers))
 }
 
-/// Every spelling of an address that is not public, as literals: no name is looked up to refuse them.
+/// Every notation of an address that is not public; no name is looked up to refuse them.
 pub(in super::super) const NOT_PUBLIC: &[&str] = &[
     "https://localhost/x",
     "https://localhost./x",
@@ -85,7 +85,7 @@ pub(in super::super) const NOT_PUBLIC: &[&str] = &[
     "https://metadata.google.internal./x",
 ];
 
-/// Other things that are no URL of ours under either policy.
+/// Other texts that are not acceptable URLs under either policy.
 pub(in super::super) const NO_URL: &[&str] = &[
     "",
     "/x",
@@ -131,7 +131,7 @@ pub(in super::super) const NO_URL: &[&str] = &[
 
 #[tokio::test]
 async fn bad_urls_are_refused_at_both_checks() {
-    // Were any name looked up, it would be found public.
+    // If a name were looked up, it would be public.
     let guard = guard("", "93.184.216.34");
     for url in NOT_PUBLIC {
         for policy in [HttpsOnly, HttpOrHttps] {
@@ -181,11 +181,11 @@ async fn names_are_judged_by_all_their_addresses() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_lookup_does_not_hold_up_saving() {
     let guard = Guard::with_lookup(nets("10.0.0.0/8"), Arc::new(Never));
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     assert!(guard.check_resolved("https://example.com/", HttpsOnly).await.is_ok());
-    assert_eq!(begun.elapsed().as_secs(), 3);
+    assert_eq!(started.elapsed().as_secs(), 3);
     assert_eq!(guard.check_resolved("http://example.com/", HttpsOnly).await.err(), Some(UrlRefusal::NotHttps));
-    assert_eq!(begun.elapsed().as_secs(), 6);
+    assert_eq!(started.elapsed().as_secs(), 6);
 }
 
 #[tokio::test]
@@ -232,7 +232,7 @@ async fn allowed_networks_are_let_through_plain_http_included() {
 }
 
 proptest::proptest! {
-    /// No text makes the check panic, and what passes is https to something that is not a refused literal.
+    /// No text makes the check panic, and a URL that passes is https and not a refused literal.
     #[test]
     fn any_text(text in "(https?://)?[a-z0-9.:/@%\\[\\]x-]{0,24}|\\PC{0,24}") {
         let guard = guard("", "-");

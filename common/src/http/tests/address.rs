@@ -10,7 +10,7 @@ fn public(ip: &str) -> bool {
     is_public(ip.parse().unwrap())
 }
 
-/// Addresses of every refused class, and neighbours that are public.
+/// Addresses of every refused class, and public neighbours.
 #[test]
 fn table() {
     let refused = "0.0.0.0 0.255.255.255 10.0.0.0 10.255.255.255 100.64.0.0 100.127.255.255 127.0.0.1 127.255.255.255 \
@@ -37,8 +37,8 @@ fn table() {
     }
 }
 
-/// IANA's registries of special-purpose addresses, and multicast, which has registries of its own: each block, and whether
-/// it may be called. A block within another stands before it.
+/// IANA's registries of special-purpose addresses, and multicast, which has its own registries: each block, and whether
+/// it may be called.
 const REGISTRIES: &[(&str, bool)] = &[
     ("0.0.0.0/8", false),
     ("0.0.0.0/32", false),
@@ -49,7 +49,7 @@ const REGISTRIES: &[(&str, bool)] = &[
     ("172.16.0.0/12", false),
     ("192.0.0.0/29", false),
     ("192.0.0.8/32", false),
-    // The anycast addresses of PCP and TURN are reachable, but serve no HTTP.
+    // The anycast addresses of PCP and TURN are reachable, but do not serve HTTP.
     ("192.0.0.9/32", false),
     ("192.0.0.10/32", false),
     ("192.0.0.170/32", false),
@@ -75,7 +75,7 @@ const REGISTRIES: &[(&str, bool)] = &[
     ("100::/64", false),
     ("100:0:0:1::/64", false),
     ("2001::/32", false),
-    // Reachable, but not for HTTP: PCP, TURN, DNS-SD, AMT, AS112, identities of hosts and of drones.
+    // Reachable, but not for HTTP: PCP, TURN, DNS-SD, AMT, AS112, host identities and drone identities.
     ("2001:1::1/128", false),
     ("2001:1::2/128", false),
     ("2001:1::3/128", false),
@@ -111,7 +111,7 @@ fn every_block_of_the_registries_is_judged_whole() {
     }
 }
 
-/// What lies right before and behind a refused block is public, unless another block begins there.
+/// The addresses right before and after a refused block are public, unless another block begins there.
 #[test]
 fn a_block_ends_where_it_ends() {
     let refused =
@@ -134,7 +134,7 @@ fn a_block_ends_where_it_ends() {
     }
 }
 
-/// What clouds tell their machines, credentials among it.
+/// The metadata services of clouds, which serve credentials.
 #[test]
 fn the_metadata_of_clouds_is_refused() {
     let addresses = "169.254.169.254 169.254.170.2 169.254.170.23 169.254.169.253 169.254.169.252 169.254.42.42 \
@@ -146,7 +146,7 @@ fn the_metadata_of_clouds_is_refused() {
     }
 }
 
-/// `CRIER_TEST_UPDATE=1 cargo test -p crier-common address` writes the table anew.
+/// `CRIER_TEST_UPDATE=1 cargo test -p crier-common address` regenerates the table.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test's own switch")]
 fn the_table_in_the_documentation_is_up_to_date() {
@@ -169,7 +169,8 @@ fn the_table_in_the_documentation_is_up_to_date() {
 }
 
 proptest! {
-    /// What the standard library knows to be special is never public; a mapped address is as public as what it maps.
+    /// An address that is special to the standard library is never public; a mapped address is as public as the address
+    /// it maps.
     #[test]
     fn agrees_with_the_standard_library(bits in any::<u32>(), six in any::<u128>()) {
         let ip = Ipv4Addr::from_bits(bits);

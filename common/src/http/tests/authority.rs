@@ -1,4 +1,4 @@
-//! An authority of the tests' own, and servers that show certificates of it.
+//! A certificate authority for tests, and servers with its certificates.
 
 use std::sync::Arc;
 
@@ -26,19 +26,19 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// A client that believes this authority, and to which every name is 127.0.0.1.
+    /// Returns a client that trusts this authority and resolves every name to 127.0.0.1.
     pub fn client(&self, timeout: Duration, max_body: usize) -> HttpClient {
         let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], Script::of("127.0.0.1"));
         let certificate = reqwest::Certificate::from_der(self.0.der()).unwrap();
         HttpClient::believing(certificate, guard, timeout, max_body)
     }
 
-    /// A server for `name` that speaks these protocols.
+    /// Returns the acceptor of a server for `name` with these protocols.
     pub fn acceptor(&self, name: &str, alpn: &[&str]) -> TlsAcceptor {
         self.acceptor_of(CertificateParams::new([name.to_owned()]).unwrap(), alpn, rustls::ALL_VERSIONS)
     }
 
-    /// The same with a certificate that is as it is told.
+    /// Like [`Authority::acceptor`], with any certificate parameters and TLS versions.
     pub fn acceptor_of(
         &self,
         params: CertificateParams,
@@ -65,14 +65,14 @@ pub(super) fn acceptor(
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// A certificate's content that is over, or not yet begun.
+/// Returns the parameters of a certificate that is valid between two years.
 pub(super) fn valid(name: &str, from: i32, to: i32) -> CertificateParams {
     let mut params = CertificateParams::new([name.to_owned()]).unwrap();
     (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
     params
 }
 
-/// A server that runs `handle` on each connection whose handshake succeeded.
+/// Starts a server that runs `handle` on each connection after a successful handshake.
 pub(super) async fn secure<F>(
     acceptor: TlsAcceptor,
     handle: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,

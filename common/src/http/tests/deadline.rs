@@ -1,15 +1,15 @@
-//! One deadline for everything, whatever it is that takes its time.
+//! One deadline for everything, whichever phase is slow.
 
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::*;
 
-/// How long a request took that ended in time.
+/// Sends a request and asserts that it ends in time.
 async fn in_time(client: &HttpClient, url: &str) -> Result<Answer, HttpError> {
-    let begun = Instant::now();
-    let ended = post(client, url).await;
-    assert!(begun.elapsed() < SHORT * 4, "{url}: {:?}", begun.elapsed());
-    ended
+    let started = Instant::now();
+    let result = post(client, url).await;
+    assert!(started.elapsed() < SHORT * 4, "{url}: {:?}", started.elapsed());
+    result
 }
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn a_connection_that_is_not_taken_has_carried_nothing() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
     let address = listener.local_addr().unwrap();
-    // Once its queue is full, the kernel drops whoever knocks.
+    // Once its queue is full, the kernel drops new connection attempts.
     let mut waiting = Vec::new();
     while let Ok(Ok(stream)) = timeout_at(Instant::now() + SHORT, TcpStream::connect(address)).await {
         waiting.push(stream);
@@ -30,14 +30,14 @@ async fn a_connection_that_is_not_taken_has_carried_nothing() {
     }
 }
 
-/// Writes `head` once, and then `drip` again and again.
+/// Starts a server that writes `head` once, and then `drip` repeatedly.
 async fn dripping(head: &'static [u8], drip: &'static [u8]) -> TestServer {
     TestServer::run(move |mut stream| async move {
         read_request(&mut stream).await;
-        let mut gone = stream.write_all(head).await.is_err();
-        while !gone {
+        let mut closed = stream.write_all(head).await.is_err();
+        while !closed {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            gone = stream.write_all(drip).await.is_err();
+            closed = stream.write_all(drip).await.is_err();
         }
     })
     .await
@@ -76,9 +76,9 @@ async fn where_the_status_is_the_answer_a_body_that_does_not_end_is_taken_as_far
         let client = client(SHORT, 1024);
         let error = in_time(&client, &server.url()).await.unwrap_err();
         assert!(matches!(error, HttpError::Timeout { sent: true }), "{error:?}");
-        let begun = Instant::now();
+        let started = Instant::now();
         let answer = client.send_for_status(client.request(Method::POST, &server.url())).await.unwrap();
         assert!(answer.status == 200 && answer.truncated && answer.body.starts_with(b"x"), "{answer:?}");
-        assert!(begun.elapsed() < SHORT * 4);
+        assert!(started.elapsed() < SHORT * 4);
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies in pieces, and the way to them.
+//! Streamed bodies and redirects.
 
 use std::sync::Mutex;
 
@@ -16,21 +16,21 @@ fn whole(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
 }
 
-/// A server that answers each path as it is told, and the requests that it heard.
+/// Starts a server that responds to each path with `answer`; also returns the requests that it received.
 async fn site(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (TestServer, Arc<Mutex<Vec<String>>>) {
-    let (heard, answer) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(answer));
-    let keep = heard.clone();
+    let (requests, answer) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(answer));
+    let log = requests.clone();
     let server = TestServer::run(move |mut stream| {
-        let (keep, answer) = (keep.clone(), answer.clone());
+        let (log, answer) = (log.clone(), answer.clone());
         async move {
             let request = read_request(&mut stream).await;
             let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-            keep.lock().unwrap().push(request);
+            log.lock().unwrap().push(request);
             let _ = stream.write_all(answer(&path).as_bytes()).await;
         }
     })
     .await;
-    (server, heard)
+    (server, requests)
 }
 
 async fn download(client: &HttpClient, url: &str) -> Result<Download, DownloadError> {
@@ -58,7 +58,7 @@ async fn a_body_comes_whole_by_any_kind_of_redirect() {
     let (end, _) = site(|_| whole("the picture")).await;
     for status in [301, 302, 303, 307, 308] {
         let elsewhere = format!("//127.0.0.1:{}/it%20is/na%C3%AFve.png", end.port);
-        let (server, heard) = site(move |path| match path {
+        let (server, requests) = site(move |path| match path {
             "/a/start" => redirect("next?x=1#part").replace("302 Found", &format!("{status} Moved")),
             "/a/next?x=1" => redirect("/root"),
             _ => redirect(&elsewhere),
@@ -66,10 +66,10 @@ async fn a_body_comes_whole_by_any_kind_of_redirect() {
         .await;
         let found = download(&client(LONG, 1024), &format!("{}a/start", server.url())).await.unwrap();
         assert_eq!((found.name().as_str(), rest(found).await.unwrap()), ("naïve.png", b"the picture".to_vec()));
-        let asked = heard.lock().unwrap().clone();
-        let paths: Vec<_> = asked.iter().map(|request| request.split(' ').nth(1).unwrap()).collect();
+        let received = requests.lock().unwrap().clone();
+        let paths: Vec<_> = received.iter().map(|request| request.split(' ').nth(1).unwrap()).collect();
         assert_eq!(paths, ["/a/start", "/a/next?x=1", "/root"], "relative, and without the fragment");
-        for request in asked {
+        for request in received {
             let request = request.to_ascii_lowercase();
             assert!(request.contains("accept: image/*\r\n") && !request.contains("referer"), "{request}");
             assert!(request.contains(&format!("user-agent: {}", USER_AGENT.to_ascii_lowercase())), "{request}");
@@ -79,7 +79,7 @@ async fn a_body_comes_whole_by_any_kind_of_redirect() {
 
 #[tokio::test]
 async fn a_few_redirects_are_followed_and_no_more() {
-    let (server, heard) = site(|path| match path.trim_start_matches('/').parse::<usize>() {
+    let (server, requests) = site(|path| match path.trim_start_matches('/').parse::<usize>() {
         Ok(0) => whole("there"),
         Ok(left) => redirect(&format!("/{}", left - 1)),
         Err(_) => redirect("/loop"),
@@ -87,11 +87,11 @@ async fn a_few_redirects_are_followed_and_no_more() {
     .await;
     let most = format!("{}{MOST_REDIRECTS}", server.url());
     assert_eq!(fetch(&client(LONG, 1024), &most).await.unwrap(), b"there");
-    assert_eq!(heard.lock().unwrap().len(), MOST_REDIRECTS + 1);
+    assert_eq!(requests.lock().unwrap().len(), MOST_REDIRECTS + 1);
     let one_more = refused(&format!("{}{}", server.url(), MOST_REDIRECTS + 1)).await;
     assert!(matches!(one_more, DownloadError::TooManyRedirects), "{one_more:?}");
     assert!(matches!(refused(&format!("{}loop", server.url())).await, DownloadError::TooManyRedirects));
-    assert_eq!(heard.lock().unwrap().len(), 3 * (MOST_REDIRECTS + 1));
+    assert_eq!(requests.lock().unwrap().len(), 3 * (MOST_REDIRECTS + 1));
 }
 
 #[tokio::test]
@@ -112,13 +112,13 @@ async fn no_redirect_leads_where_no_address_may() {
             move |_| redirect(&to)
         })
         .await;
-        // The loopback by this one address alone.
+        // Only this one loopback address is allowed.
         let guard = Guard::new(vec!["127.0.0.1/32".parse().unwrap()]);
         let error = fetch(&HttpClient::guarded(guard, LONG, 1024), &server.url()).await.unwrap_err();
         let blocked = matches!(error, DownloadError::Http(HttpError::Blocked(_)));
-        // `*.localhost` is the loopback, which this guard knows one address of: nobody listens there.
-        let nobody = to.contains("localhost") && matches!(error, DownloadError::Http(HttpError::Connect));
-        assert!(blocked || nobody, "{to}: {error:?}");
+        // `*.localhost` is loopback, of which this guard permits one address; no server listens there.
+        let no_listener = to.contains("localhost") && matches!(error, DownloadError::Http(HttpError::Connect));
+        assert!(blocked || no_listener, "{to}: {error:?}");
     }
     for (to, why) in [
         (format!("http://user:secret@127.0.0.1:{}/", own.port), "user name"),
@@ -133,14 +133,14 @@ async fn no_redirect_leads_where_no_address_may() {
     assert_eq!(own.connections(), 0);
 }
 
-/// A name that is public when the first request looks it up, and private when the redirect comes back to it.
+/// A name that is public in the lookup of the first request, and private when the redirect returns to it.
 #[tokio::test]
 async fn a_name_is_judged_again_at_each_step() {
-    let (server, heard) = site(|_| redirect("/again")).await;
+    let (server, requests) = site(|_| redirect("/again")).await;
     let url = format!("http://rebound.example:{}/", server.port);
     let error = fetch(&named("127.0.0.1 10.0.0.1", "127.0.0.0/8"), &url).await.unwrap_err();
     assert!(matches!(error, DownloadError::Http(HttpError::Blocked(_))), "{error:?}");
-    assert_eq!(heard.lock().unwrap().len(), 1);
+    assert_eq!(requests.lock().unwrap().len(), 1);
     let error = fetch(&named("10.0.0.1", "127.0.0.0/8"), &url).await.unwrap_err();
     assert!(matches!(error, DownloadError::Http(HttpError::Blocked(_))), "{error:?}");
     let error = fetch(&named("-", "127.0.0.0/8"), &url).await.unwrap_err();
@@ -194,7 +194,7 @@ async fn no_more_than_the_cap_is_taken() {
     let exactly = "x".repeat(MOST as usize);
     let (server, _) = site(move |_| whole(&exactly)).await;
     assert_eq!(fetch(&client(LONG, 1024), &server.url()).await.unwrap().len() as u64, MOST);
-    // Announced: not a byte of it is waited for.
+    // Announced: fails without waiting for any of the body.
     let server = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
         stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", MOST + 1).as_bytes()).await.unwrap();
@@ -202,7 +202,7 @@ async fn no_more_than_the_cap_is_taken() {
     })
     .await;
     assert!(matches!(refused(&server.url()).await, DownloadError::TooLarge));
-    // Not announced: it ends where the cap is, though the body never does.
+    // Not announced: fails at the cap, although the body never ends.
     let server = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
@@ -238,17 +238,17 @@ async fn a_bomb_is_measured_by_what_comes_out_of_it() {
 
 #[tokio::test]
 async fn all_of_it_has_one_deadline() {
-    // Each step is quick enough by itself.
+    // Each step alone is fast enough.
     let server = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
         tokio::time::sleep(SHORT / 2).await;
         let _ = stream.write_all(redirect("/again").as_bytes()).await;
     })
     .await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let error = fetch(&client(SHORT, 1024), &server.url()).await.unwrap_err();
     assert!(matches!(error, DownloadError::Http(HttpError::Timeout { sent: true })), "{error:?}");
-    assert!(begun.elapsed() < SHORT * 3);
+    assert!(started.elapsed() < SHORT * 3);
     let server = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n").await;

@@ -1,4 +1,4 @@
-//! Servers that answer what no server should.
+//! Servers that send invalid responses.
 
 use std::sync::Mutex;
 
@@ -46,11 +46,11 @@ async fn what_comes_before_the_answer_is_passed_over() {
         answered(format!("HTTP/1.1 100 Continue\r\n\r\n{hints}HTTP/1.1 202 Accepted\r\n\r\nok")).await.unwrap();
     assert_eq!((answer.status.as_u16(), &answer.body[..]), (202, &b"ok"[..]));
     assert!(!answer.headers.contains_key("link"));
-    // Nobody asked to speak another protocol.
+    // The client did not ask for another protocol.
     assert_eq!(answered("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n").await.unwrap().status, 101);
 }
 
-/// A head that never ends: the client has enough of it long before the server has.
+/// A response head that never ends: the client gives up long before the server does.
 #[tokio::test]
 async fn endless_headers_fill_no_memory() {
     for line in ["X-Header: y\r\n", "y"] {
@@ -69,7 +69,7 @@ async fn endless_headers_fill_no_memory() {
         .await;
         let error = post(&client(LONG, 1024), &server.url()).await.unwrap_err();
         assert!(matches!(error, HttpError::Broken), "{error:?}");
-        // What is beyond half a megabyte lies in the kernel's buffers.
+        // More than half a megabyte can be sent because of the kernel's buffers.
         assert!(*sent.lock().unwrap() < 16 << 20, "{} bytes were sent", sent.lock().unwrap());
     }
 }

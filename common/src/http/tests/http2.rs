@@ -1,4 +1,4 @@
-//! HTTP/2, which is spoken where a server offers it.
+//! HTTP/2, which is used if a server offers it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use super::*;
 
 type Wire = Connection<TlsStream<TcpStream>, Bytes>;
 
-/// A server for HTTP/2 that runs `handle` on each connection, the first being 0.
+/// Starts an HTTP/2 server that runs `handle` on each connection, numbered from 0.
 async fn server<F>(authority: &Authority, handle: impl Fn(usize, Wire) -> F + Send + Sync + 'static) -> TestServer
 where
     F: Future<Output = ()> + Send + 'static,
@@ -53,14 +53,14 @@ fn answer(respond: &mut SendResponse<Bytes>) {
     body.send_data("ok".into(), true).unwrap();
 }
 
-/// Answers everything.
+/// Responds to every request.
 async fn answer_all(mut wire: Wire) {
     while let Some(Ok((_, mut respond))) = wire.accept().await {
         answer(&mut respond);
     }
 }
 
-/// Lets the connection go on until the other end closes it.
+/// Drives the connection until the peer closes it.
 async fn until_closed(mut wire: Wire) {
     while let Some(Ok(_)) = wire.accept().await {}
 }
@@ -78,7 +78,7 @@ async fn several_requests_share_one_connection() {
     assert_eq!(server.connections(), 1);
 }
 
-/// A request that the server took is never sent again, whatever becomes of it.
+/// A request that the server received is never sent again, however it ends.
 #[tokio::test]
 async fn a_request_that_is_broken_off_may_have_arrived() {
     let authority = Authority::new();
@@ -112,7 +112,7 @@ async fn a_request_that_is_broken_off_may_have_arrived() {
     }
 }
 
-/// Only what the server says it has not begun is sent again: a refused stream.
+/// Only a refused stream is sent again, because the server has not begun to process it.
 #[tokio::test]
 async fn a_refused_request_is_sent_again() {
     let authority = Authority::new();
@@ -152,14 +152,14 @@ async fn a_server_that_takes_no_body_runs_into_the_deadline() {
         until_closed(wire).await;
     })
     .await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let error = post(&authority.client(SHORT, 1024), &url(&server)).await.unwrap_err();
     assert!(matches!(error, HttpError::Timeout { sent: true }), "{error:?}");
-    assert!(begun.elapsed() < SHORT * 4);
+    assert!(started.elapsed() < SHORT * 4);
 }
 
-/// The server's process stands still, its kernel goes on taking bytes. While requests come one after the other, the
-/// connection is never unused, so nothing but the question whether it is alive ends it.
+/// The server's process hangs while its kernel still accepts bytes. With one request after the other the connection is
+/// never idle, so only the keep-alive ping ends it.
 #[tokio::test]
 async fn a_connection_that_stands_still_does_not_hold_up_later_requests_for_ever() {
     let authority = Authority::new();
@@ -183,7 +183,7 @@ async fn a_connection_that_stands_still_does_not_hold_up_later_requests_for_ever
     assert_eq!(server.connections(), 2);
 }
 
-/// Bodies without end, and one that is never read: little of them is on its way, and the connection stays good.
+/// Endless bodies that are not read to their end: only little of them is in flight, and the connection stays usable.
 #[tokio::test]
 async fn no_more_of_a_body_is_taken_than_is_read() {
     const CAP: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Connections that are kept: how many, how long, and what may become of them meanwhile.
+//! Pooled connections: how many, how long, and what happens if they break meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,15 +8,15 @@ use super::*;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Answers each request with this until the client hangs up.
+/// Responds to each request with `answer` until the client closes the connection.
 async fn answer_each(mut stream: TcpStream, answer: &[u8]) {
     while !read_request(&mut stream).await.is_empty() && stream.write_all(answer).await.is_ok() {}
 }
 
-/// A server that closes each connection after one answer, without saying so: a new one is made, and nobody notices.
+/// The server closes each connection after one response without announcing it: the client opens a new one silently.
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_replaced() {
-    let (closed, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let (closed, mut closed_rx) = tokio::sync::mpsc::unbounded_channel();
     let server = TestServer::run(move |mut stream| {
         let closed = closed.clone();
         async move {
@@ -30,12 +30,12 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
     let client = client(LONG, 1024);
     for number in 1..=20 {
         assert_eq!(post(&client, &server.url()).await.unwrap().body, "ok");
-        seen.recv().await.unwrap();
+        closed_rx.recv().await.unwrap();
         assert_eq!(server.connections(), number);
     }
 }
 
-/// A kept connection that breaks when a request is on its way: the request is not sent again, since it may have arrived.
+/// A pooled connection breaks while a request is in flight: the request is not sent again, because it may have arrived.
 #[tokio::test]
 async fn a_request_that_was_written_is_never_repeated() {
     for answered in [0, 1, 3] {
@@ -64,12 +64,12 @@ async fn a_request_that_was_written_is_never_repeated() {
     }
 }
 
-/// What is left of a body that was cut, or of one that should not be there, is never taken for the next answer.
+/// The rest of a body that was cut, or of one that should not be there, is never read as the next response.
 #[tokio::test]
 async fn no_answer_is_mixed_with_the_one_before() {
     let forged = "HTTP/1.1 500 Forged\r\nContent-Length: 0\r\n\r\n";
     let cases = [
-        // More than is read.
+        // Longer than the cap.
         format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", forged.repeat(100_000 / forged.len())),
         format!("HTTP/1.1 204 No Content\r\nContent-Length: {}\r\n\r\n{forged}", forged.len()),
         format!("HTTP/1.1 304 Not Modified\r\nContent-Length: {}\r\n\r\n{forged}", forged.len()),
@@ -93,7 +93,7 @@ async fn no_answer_is_mixed_with_the_one_before() {
     }
 }
 
-/// Counts the connections that are open.
+/// Starts a server that counts its open connections.
 async fn counting() -> (TestServer, Arc<AtomicUsize>) {
     let open = Arc::new(AtomicUsize::new(0));
     let count = open.clone();
@@ -109,9 +109,9 @@ async fn counting() -> (TestServer, Arc<AtomicUsize>) {
     (server, open)
 }
 
-async fn until(what: &str, so: impl Fn() -> bool) {
+async fn until(what: &str, condition: impl Fn() -> bool) {
     for _ in 0..1_000_000 {
-        if so() {
+        if condition() {
             return;
         }
         tokio::task::yield_now().await;
@@ -124,12 +124,12 @@ async fn few_unused_connections_are_kept_and_not_for_long() {
     let (server, open) = counting().await;
     let client = client(LONG, 1024);
     let mut all = tokio::task::JoinSet::new();
-    // So that all are under way at once.
-    let together = Arc::new(tokio::sync::Barrier::new(UNUSED_PER_HOST + 30));
+    // The barrier makes all requests concurrent.
+    let barrier = Arc::new(tokio::sync::Barrier::new(UNUSED_PER_HOST + 30));
     for _ in 0..UNUSED_PER_HOST + 30 {
-        let (client, url, together) = (client.clone(), server.url(), together.clone());
+        let (client, url, barrier) = (client.clone(), server.url(), barrier.clone());
         all.spawn(async move {
-            together.wait().await;
+            barrier.wait().await;
             post(&client, &url).await.unwrap()
         });
     }
@@ -137,7 +137,7 @@ async fn few_unused_connections_are_kept_and_not_for_long() {
     assert!(server.connections() > UNUSED_PER_HOST, "{}", server.connections());
     until("few are kept", || open.load(Ordering::SeqCst) <= UNUSED_PER_HOST).await;
     assert_eq!(post(&client, &server.url()).await.unwrap().body, "ok");
-    // And when nobody has used them for a while, none.
+    // After some idle time, no connection is kept.
     tokio::time::pause();
     tokio::time::advance(KEEP_UNUSED * 3).await;
     tokio::time::resume();

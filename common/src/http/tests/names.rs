@@ -1,10 +1,10 @@
-//! Where a name may lead, and from when to when an answer counts.
+//! What a name may resolve to, and how long a lookup is valid.
 
 use super::*;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Whatever a URL looks like, it does not lead to a refused address: it is judged as it will be called.
+/// No notation of a URL leads to a refused address: the URL is checked as it will be called.
 #[tokio::test]
 async fn no_spelling_gets_through_when_it_is_sent() {
     let server = TestServer::answering(OK).await;
@@ -44,7 +44,7 @@ async fn a_connection_that_is_kept_goes_on_leading_where_it_was_allowed_to() {
     }
     assert_eq!(server.connections(), 1, "looked up once");
     drop(hang_up);
-    // The next connection is looked up anew, and judged by what the name leads to now.
+    // The next connection looks the name up again, and checks its current address.
     let error = loop {
         match post(&client, &url).await {
             Err(error) if error.may_have_arrived() => {}
@@ -81,7 +81,7 @@ async fn a_name_without_addresses_is_unknown() {
     assert!(matches!(get(&client, "https://empty.example/").await, Err(HttpError::Dns)));
 }
 
-/// Where a redirect leads to is never called, be it allowed or not.
+/// The target of a redirect is never called, whether it is allowed or not.
 #[tokio::test]
 async fn redirects_are_answers() {
     let target = TestServer::answering(OK).await;

@@ -1,4 +1,4 @@
-//! Whom the client believes.
+//! Which servers the client trusts.
 
 use std::sync::Mutex;
 
@@ -12,17 +12,17 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 #[tokio::test]
 async fn a_server_that_a_known_authority_vouches_for_is_believed_and_told_its_name() {
     let authority = Authority::new();
-    // Over HTTP/1.1 where the server offers that alone, or says nothing.
+    // Over HTTP/1.1 if the server offers only that, or nothing.
     for (alpn, version) in [
         (&["http/1.1"][..], rustls::ALL_VERSIONS),
         (&[], &[&rustls::version::TLS12][..]),
         (&[], &[&rustls::version::TLS13][..]),
     ] {
         let names = Arc::new(Mutex::new(Vec::new()));
-        let heard = names.clone();
+        let seen = names.clone();
         let params = CertificateParams::new(["hooks.example".to_owned()]).unwrap();
         let server = secure(authority.acceptor_of(params, alpn, version), move |mut stream| {
-            heard.lock().unwrap().push(stream.get_ref().1.server_name().map(str::to_owned));
+            seen.lock().unwrap().push(stream.get_ref().1.server_name().map(str::to_owned));
             async move {
                 read_request(&mut stream).await;
                 stream.write_all(OK).await.unwrap();
@@ -45,7 +45,7 @@ async fn any_other_server_is_refused_before_it_hears_anything() {
     let cases = [
         (acceptor(&own, &key, &[], all), "signed by no authority"),
         (other.acceptor("hooks.example", &[]), "signed by no authority"),
-        // One that calls itself as the authority does.
+        // Another authority with the same name.
         (Authority::new().acceptor("hooks.example", &[]), "signed by no authority"),
         (authority.acceptor("other.example", &[]), "for another name"),
         (authority.acceptor_of(valid("hooks.example", 2010, 2011), &[], all), "has expired"),
@@ -53,26 +53,26 @@ async fn any_other_server_is_refused_before_it_hears_anything() {
     ];
     let client = authority.client(LONG, 1024);
     for (acceptor, reason) in cases {
-        let heard = Arc::new(Mutex::new(String::new()));
-        let keep = heard.clone();
-        // In TLS 1.3 the server's part of the handshake is over before the client has judged the certificate.
+        let received = Arc::new(Mutex::new(String::new()));
+        let log = received.clone();
+        // In TLS 1.3 the server completes its handshake before the client has verified the certificate.
         let server = secure(acceptor, move |mut stream| {
-            let keep = keep.clone();
+            let log = log.clone();
             async move {
-                *keep.lock().unwrap() = read_request(&mut stream).await;
+                *log.lock().unwrap() = read_request(&mut stream).await;
             }
         })
         .await;
         let error = post(&client, &format!("https://hooks.example:{}/", server.port)).await.unwrap_err();
         assert!(matches!(&error, HttpError::Tls(why) if why.contains(reason)), "{reason}: {error:?}");
-        assert!(!error.may_have_arrived() && heard.lock().unwrap().is_empty());
+        assert!(!error.may_have_arrived() && received.lock().unwrap().is_empty());
     }
 }
 
 #[tokio::test]
 async fn what_is_no_tls_of_today_is_refused() {
     let cases: [(&[u8], &str); 4] = [
-        // What a server that knows TLS 1.1 at best answers: the alert `protocol_version`, or its own hello.
+        // Responses of a server that knows TLS 1.1 at best: the alert `protocol_version`, or its own hello.
         (&[21, 3, 2, 0, 2, 2, 70], "neither TLS 1.2 nor 1.3"),
         (TLS_1_1_HELLO, "neither TLS 1.2 nor 1.3"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not TLS"),
@@ -91,7 +91,7 @@ async fn what_is_no_tls_of_today_is_refused() {
     }
 }
 
-/// A `ServerHello` of version 3.2: 32 bytes of nothing, no session, one of the old ciphers, no compression.
+/// A `ServerHello` of version 3.2: 32 dummy bytes, no session, an old cipher, no compression.
 const TLS_1_1_HELLO: &[u8] = &[
     22, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
     23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 0, 0xc0, 0x13, 0,

@@ -1,5 +1,4 @@
-//! Decoding: all of a picture, and each frame of an animation by itself, so that a small frame on a large screen costs no
-//! more than it is.
+//! Decoding of whole pictures and of single animation frames; a small frame on a large canvas costs only its own size.
 
 use std::io::Cursor;
 
@@ -13,29 +12,33 @@ use super::rewrite::Frame;
 use super::{Limits, Refusal, broken, gif, png, webp};
 use crate::domain::media::ImageType;
 
-/// All frames of an animation together may have so many times the pixels of one picture.
+/// Maximum pixels of all frames of an animation, as a multiple of the limit for one picture.
 const FRAMES: u64 = 5;
-/// So many frames may be in one file.
+/// Maximum number of frames in one file.
 const MOST_FRAMES: usize = 10_000;
-/// What a decoder may allocate besides the picture: rows, a profile. A profile in a PNG is compressed.
+/// Maximum allocation of a decoder besides the picture: rows, a profile. A PNG's profile is compressed.
 const BESIDE: u64 = 16 << 20;
 
-/// A picture as it is in the file, and its colour profile.
+/// A decoded picture and its colour profile.
 pub struct Decoded {
     pub picture: DynamicImage,
     pub icc: Option<Vec<u8>>,
 }
 
 impl Decoded {
+    /// Returns the picture if it has these sides.
+    ///
     /// # Errors
-    /// A refusal where the sides are others.
+    /// A refusal if the sides differ.
     pub fn with_sides(self, width: u32, height: u32) -> Result<Self, Refusal> {
         if (self.picture.width(), self.picture.height()) == (width, height) { Ok(self) } else { Err(broken()) }
     }
 }
 
+/// Decodes a picture.
+///
 /// # Errors
-/// A refusal where the data ends early or is wrong.
+/// A refusal if the data is truncated or invalid.
 pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
     let decoded = match kind {
         ImageType::Jpeg => JpegDecoder::new(Cursor::new(bytes)).and_then(finish),
@@ -46,16 +49,16 @@ pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
     decoded.map_err(|_| broken())
 }
 
-/// The colour profile of a JPEG that is not decoded.
+/// Returns the colour profile of a JPEG without decoding it.
 ///
 /// # Errors
-/// A refusal where the head is wrong.
+/// A refusal if the head is invalid.
 pub fn jpeg_profile(bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     let mut decoder = JpegDecoder::new(Cursor::new(bytes)).map_err(|_| broken())?;
     Ok(profile(&mut decoder))
 }
 
-/// One that cannot be read is none.
+/// Returns the profile; an unreadable one counts as none.
 fn profile(decoder: &mut impl ImageDecoder) -> Option<Vec<u8>> {
     decoder.icc_profile().ok().flatten().filter(|icc| icc.len() as u64 <= BESIDE)
 }
@@ -71,10 +74,10 @@ fn finish(mut decoder: impl ImageDecoder) -> ImageResult<Decoded> {
     Ok(Decoded { picture: DynamicImage::from_decoder(decoder)?, icc })
 }
 
-/// Decodes each frame of an animation; one is in memory at a time. `source` is the file as it was walked.
+/// Decodes each frame of an animation, one in memory at a time. `source` is the file that was walked.
 ///
 /// # Errors
-/// A refusal where one is broken, or where they are too many or too large together.
+/// A refusal if a frame is broken, or if there are too many or they are too large together.
 pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &Limits) -> Result<(), Refusal> {
     let pixels = |frame: &Frame| u64::from(frame.width) * u64::from(frame.height);
     let total: u64 = frames.iter().map(pixels).sum();

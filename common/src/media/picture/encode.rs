@@ -1,4 +1,4 @@
-//! Writing pictures: each kind with its colour profile.
+//! Encoding of pictures, each with its colour profile.
 
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::PngEncoder;
@@ -8,16 +8,17 @@ use image::{ColorType, DynamicImage, GenericImageView, ImageEncoder, Rgb, RgbIma
 use super::{Refusal, broken};
 use crate::domain::media::ImageType;
 
-/// A profile, where it is one for these colours: that of a CMYK picture is not one for what was made of it.
+/// Returns the profile if it matches the colour type: the profile of a CMYK picture does not apply to its RGB
+/// conversion.
 pub fn profile(icc: Option<Vec<u8>>, color: ColorType) -> Option<Vec<u8>> {
     let space: &[u8] = if color.has_color() { b"RGB " } else { b"GRAY" };
     icc.filter(|icc| icc.get(16..20) == Some(space))
 }
 
-/// Writes a picture. `quality` is for JPEG alone, from 1 to 100; JPEG has no alpha and 8 bits.
+/// Encodes a picture. `quality` is only for JPEG, 1 to 100; JPEG has no alpha and 8 bits.
 ///
 /// # Errors
-/// A refusal where the kind cannot hold the picture.
+/// A refusal if the format cannot represent the picture.
 pub fn write(picture: &DynamicImage, kind: ImageType, quality: u8, icc: Option<&[u8]>) -> Result<Vec<u8>, Refusal> {
     let mut out = Vec::new();
     match kind {
@@ -37,7 +38,7 @@ fn with(mut encoder: impl ImageEncoder, picture: &DynamicImage, icc: Option<&[u8
     picture.write_with_encoder(encoder)
 }
 
-/// Whether anything shines through.
+/// Returns whether every pixel is opaque.
 pub fn is_opaque(picture: &DynamicImage) -> bool {
     match picture {
         DynamicImage::ImageLumaA8(pixels) => pixels.pixels().all(|pixel| pixel.0[1] == u8::MAX),
@@ -48,7 +49,7 @@ pub fn is_opaque(picture: &DynamicImage) -> bool {
     }
 }
 
-/// The picture without alpha: as it is where it is opaque, else on white.
+/// Returns the picture without alpha: unchanged if opaque, else on white.
 pub fn flattened(picture: DynamicImage) -> DynamicImage {
     match picture.color() {
         ColorType::L8 | ColorType::Rgb8 => picture,

@@ -1,6 +1,6 @@
-//! Pictures for a platform: another type, fewer bytes, fewer pixels.
+//! Fits pictures to a platform's limits: another type, fewer bytes, fewer pixels.
 //!
-//! The size of what an encoder will write is guessed from what it wrote last, so that few tries come close to the limit.
+//! The next output size is estimated from the last one, so that few attempts come close to the limit.
 
 use std::io::Cursor;
 
@@ -11,16 +11,16 @@ use super::resize::Source;
 use super::{Fitted, Refusal, Rules, encode, head};
 use crate::domain::media::ImageType;
 
-/// So often a picture is encoded at most.
+/// Maximum number of encodings per picture.
 const TRIES: u32 = 8;
-/// Quality steps of JPEG, with how large what they write is beside the first one's, in per cent: about, and rather too much.
+/// JPEG quality steps, with their estimated output size in per cent of the first step's; rather too high.
 const STEPS: &[(u8, u64)] = &[(90, 100), (85, 82), (80, 70), (75, 62), (70, 56)];
-/// What is aimed at when the sides shrink, and from where on it is good enough; in parts of the limit.
+/// The target size when shrinking, and the size that is good enough; as fractions of the limit.
 const AIM: f64 = 0.94;
 const GOOD: f64 = 0.86;
-/// Half the sides are a quarter of the pixels, but more than a quarter of the bytes.
+/// Exponent of bytes by side length: half the sides are a quarter of the pixels, but more than a quarter of the bytes.
 const SLOPE: f64 = 1.7;
-/// A profile may take up this part of the bytes.
+/// Maximum share of the bytes for a profile: one in this many.
 const PROFILE: u64 = 4;
 
 /// See [`super::fit`].
@@ -52,7 +52,7 @@ impl Rules<'_> {
         self.mime_types.contains(&kind.as_str())
     }
 
-    /// The sides as they may be.
+    /// Returns the sides scaled to the limit.
     fn sides(&self, width: u32, height: u32) -> (u32, u32) {
         let together = u64::from(width) + u64::from(height);
         match self.max_sides.map(u64::from) {
@@ -90,11 +90,11 @@ impl Work {
         if self.fits(&out) { Ok(self.fitted(out, sides)) } else { self.shrink(sides, out.len(), quality) }
     }
 
-    /// Makes it smaller until it fits, and not much smaller than that.
+    /// Shrinks the picture until it fits, but not much further.
     fn shrink(&mut self, sides: (u32, u32), size: usize, quality: u8) -> Result<Fitted, Refusal> {
         let (mut scale, mut size, mut best) = (1.0_f64, size as f64, None);
         let most = self.most as f64;
-        // Too large at this scale: nothing larger is tried.
+        // The smallest scale known to be too large.
         let mut above = 1.0_f64;
         while self.tries < TRIES {
             let guess = scale * (most * AIM / size).powf(1.0 / SLOPE);

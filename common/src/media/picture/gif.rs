@@ -1,4 +1,4 @@
-//! GIF: a screen, and blocks up to the trailer.
+//! GIF: a logical screen, and blocks up to the trailer.
 
 use std::ops::Range;
 
@@ -8,11 +8,13 @@ use image::metadata::Orientation;
 use super::rewrite::{Frame, Input, Rewrite, Walked, only_padding, side};
 use super::{Refusal, broken, signs};
 
-/// The head: signature and screen.
+/// Length of signature and screen descriptor.
 const HEAD: usize = 13;
 
+/// Walks the structure of the file.
+///
 /// # Errors
-/// A refusal where it is not whole, or is something else besides.
+/// A refusal if it is incomplete, or also contains another format.
 pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     let input = Input(source);
     let mut rewrite = Rewrite::of(source);
@@ -22,7 +24,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     let mut at = HEAD + palette(input.u8(10)?);
     rewrite.keep(0..at);
     let mut frames = Vec::new();
-    // How long the next frame is shown: it belongs to the frame, and goes with what it belongs to.
+    // The graphic control extension of the next frame; kept only together with its frame.
     let mut control: Option<Range<usize>> = None;
     loop {
         match input.u8(at)? {
@@ -78,7 +80,7 @@ fn extension(input: Input<'_>, at: usize, end: usize) -> Result<Extension, Refus
     })
 }
 
-/// How often an animation is shown.
+/// Returns whether the extension is the animation's loop count.
 fn is_loop(name: &[u8]) -> bool {
     (name.starts_with(b"NETSCAPE2.0") || name.starts_with(b"ANIMEXTS1.0"))
         && matches!(name.get(11..), Some([3, 1, _, _, 0]))
@@ -91,12 +93,12 @@ fn image(input: Input<'_>, at: usize) -> Result<Frame, Refusal> {
     Ok(Frame { width, height, parts: vec![at..data, data..end] })
 }
 
-/// How many bytes the palette has whose size a byte of flags says.
+/// Returns the length of a palette, from its flags byte.
 fn palette(flags: u8) -> usize {
     if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
 }
 
-/// The end of a row of blocks: each begins with its length, the last one has none.
+/// Returns the end of a sequence of sub-blocks: each begins with its length, the last has length 0.
 fn blocks(input: Input<'_>, mut at: usize) -> Result<usize, Refusal> {
     loop {
         let length = usize::from(input.u8(at)?);
@@ -107,7 +109,7 @@ fn blocks(input: Input<'_>, mut at: usize) -> Result<usize, Refusal> {
     }
 }
 
-/// Looks for signs in blocks put together, as a reader sees them, and in the bytes as they are.
+/// Checks for signs in the concatenated sub-blocks, as a reader sees them, and in the raw bytes.
 fn check_blocks(input: Input<'_>, begin: usize) -> Result<(), Refusal> {
     let (mut text, mut at) = (Vec::new(), begin);
     while let length @ 1.. = usize::from(input.u8(at)?) {
@@ -118,14 +120,14 @@ fn check_blocks(input: Input<'_>, begin: usize) -> Result<(), Refusal> {
     signs::check(input.range(begin..at)?)
 }
 
-/// `GIF89a=/*…*/` and the like: the width of the screen opens a comment of a script.
+/// Rejects `GIF89a=/*…*/` and the like: the screen width starts a script comment.
 fn refuse_script(source: &[u8]) -> Result<(), Refusal> {
     let screen = source.get(6..10).unwrap_or_default();
     let opens = screen.starts_with(b"/*") || screen.starts_with(b"=/*") || screen.starts_with(b"=1/*");
     if opens && source.windows(2).any(|pair| pair == b"*/") { Err(signs::both("a script")) } else { Ok(()) }
 }
 
-/// A frame as a file of its own.
+/// Returns a frame as a file of its own.
 pub fn still(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
     let input = Input(source);
     let flags = input.u8(10)?;
@@ -138,7 +140,7 @@ pub fn still(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
     for part in &frame.parts {
         out.extend_from_slice(input.range(part.clone())?);
     }
-    // It begins at the corner.
+    // Moves the frame to the top left corner.
     out.get_mut(begin + 1..begin + 5).ok_or_else(broken)?.fill(0);
     out.push(0x3b);
     Ok(out)

@@ -1,5 +1,5 @@
-//! The head of a file: what it is, how large its picture is, and how much memory it takes to work on it. Nothing is
-//! allocated by what the file says.
+//! Reads the head of a file: its type, its sides, and the memory to process it. No allocation depends on untrusted
+//! sizes.
 
 use std::io::{BufRead, Read, Seek, SeekFrom};
 
@@ -9,7 +9,7 @@ use super::rewrite::{orientation, side};
 use super::{Refusal, broken, cut, jpeg, png, unknown, webp};
 use crate::domain::media::ImageType;
 
-/// What the head says: type, sides, and memory in bytes.
+/// The parsed head: type, sides, and memory in bytes.
 pub struct Head {
     pub kind: ImageType,
     pub width: u32,
@@ -17,18 +17,18 @@ pub struct Head {
     pub memory: u64,
 }
 
-/// How much memory each pixel takes, in bytes.
+/// Memory per pixel, in bytes.
 struct Cost {
-    /// Of the picture when it is decoded.
+    /// For the decoded picture.
     decoded: u64,
-    /// What the decoder has besides.
+    /// For the decoder's other buffers.
     beside: u64,
     turned: bool,
 }
 
 /// Buffers of decoders and of the thumbnail.
 const FIXED: u64 = 8 << 20;
-/// The thumbnail is made in two steps, the first of which keeps all rows: so many bytes for each.
+/// Bytes per row for the first of the thumbnail's two resize steps, which keeps all rows.
 const ROW: u64 = 400 * 4;
 
 pub fn read(source: impl BufRead + Seek) -> Result<Head, Refusal> {
@@ -46,7 +46,7 @@ pub fn read(source: impl BufRead + Seek) -> Result<Head, Refusal> {
         return Err(unknown());
     };
     let pixels = u64::from(width) * u64::from(height);
-    // The other way round, and written anew.
+    // The rotated copy, and its encoded form.
     let turned = if cost.turned { cost.decoded * 2 } else { 0 };
     let file = source.0.seek(SeekFrom::End(0)).map_err(|_| cut())?;
     let memory = pixels.saturating_mul(cost.decoded + cost.beside + turned) + u64::from(height) * ROW + file + FIXED;
@@ -58,7 +58,7 @@ struct Source<T>(T);
 type Found = (u32, u32, Cost);
 
 impl<T: BufRead + Seek> Source<T> {
-    /// The first bytes, as far as there are any.
+    /// Reads the first 16 bytes, or fewer if the file is shorter.
     fn start(&mut self) -> Result<Vec<u8>, Refusal> {
         let mut start = Vec::with_capacity(16);
         self.0.by_ref().take(16).read_to_end(&mut start).map_err(|_| cut())?;
@@ -71,7 +71,7 @@ impl<T: BufRead + Seek> Source<T> {
         Ok(bytes)
     }
 
-    /// Few bytes: a segment of a JPEG at most.
+    /// Reads a few bytes: at most one JPEG segment.
     fn some(&mut self, length: u64) -> Result<Vec<u8>, Refusal> {
         let mut bytes = Vec::new();
         self.0.by_ref().take(length.min(1 << 16)).read_to_end(&mut bytes).map_err(|_| cut())?;
@@ -107,8 +107,8 @@ impl<T: BufRead + Seek> Source<T> {
                     let frame = frame.ok_or_else(broken)?;
                     let count = frame.components.len();
                     let at_once = !frame.progressive && usize::from(together) == count;
-                    // Where an eighth is enough, nothing is decoded. Else all coefficients are kept where a scan has not all
-                    // of a block: 2 bytes for each sample, and a bit and more of ours.
+                    // If the one-eighth picture is enough, nothing is decoded. Otherwise all coefficients are buffered
+                    // unless one scan has all of a block: 2 bytes per sample, and a little more than a bit of ours.
                     let (decoded, beside) = match count {
                         _ if !turned && jpeg::is_enough(&frame, &marks) => (0, 1),
                         1 => (1, if at_once { 0 } else { 3 }),
@@ -121,7 +121,7 @@ impl<T: BufRead + Seek> Source<T> {
         }
     }
 
-    /// Passes to the next marker that begins a segment.
+    /// Skips to the next marker that begins a segment.
     fn marker(&mut self) -> Result<u8, Refusal> {
         let mut last = 0;
         loop {
@@ -153,7 +153,7 @@ impl<T: BufRead + Seek> Source<T> {
         );
         let mut turned = false;
         self.skip(4)?;
-        // A file that ends too early is for the walk to tell.
+        // The walk reports a truncated file.
         while let Ok([a, b, c, d, name @ ..]) = self.bytes::<8>() {
             let mut length = u64::from(u32::from_be_bytes([a, b, c, d]));
             match &name {
@@ -168,7 +168,7 @@ impl<T: BufRead + Seek> Source<T> {
             }
             self.skip(length + 4)?;
         }
-        // What has 16 bits a channel is made smaller with 8.
+        // Pictures with 16 bits per channel are resized with 8.
         let (decoded, beside) = if deep { (channels * 2, channels) } else { (channels, 0) };
         Ok((width, height, Cost { decoded, beside, turned }))
     }
@@ -178,7 +178,7 @@ impl<T: BufRead + Seek> Source<T> {
         let [a, b, c, d] = self.bytes()?;
         let number = |bytes| usize::from(u16::from_le_bytes(bytes));
         let (width, height) = (side(number([a, b]))?, side(number([c, d]))?);
-        // A frame, and the screen that it is put on.
+        // A frame, and the canvas that it is drawn on.
         Ok((width, height, Cost { decoded: 4, beside: 4, turned: false }))
     }
 

@@ -1,21 +1,21 @@
-//! Pictures: what is taken for one, and what becomes of it.
+//! Pictures: which are accepted, and how they are processed.
 //!
-//! The type comes from the bytes, never from a name or a header. Nothing here waits or reads files: bytes in, bytes out, on
-//! the caller's thread.
+//! The type is detected from the bytes, never from a name or a header. Nothing here waits or reads files: bytes in,
+//! bytes out, on the caller's thread.
 //!
 //! 1. [`probe`] reads the head (`head.rs`): sides and memory are known before anything is allocated.
-//! 2. A walk over the structure, one file a format (`jpeg/`, `png.rs`, `gif.rs`, `webp.rs`), finds where the picture ends
-//!    and writes the file anew without what is no part of it (`rewrite.rs`). Signs of another format in that are a refusal
-//!    (`signs.rs`).
-//! 3. What is left is decoded, all of it (`decode.rs`): nobody is given a file that is not a whole picture. Of a large JPEG
-//!    the walk has read all codes already, and the picture at an eighth of its size, which is enough for a thumbnail.
-//! 4. Turned upright where it has to be; a thumbnail (`resize.rs`, `encode.rs`).
+//! 2. A walk over the structure, one file per format (`jpeg/`, `png.rs`, `gif.rs`, `webp.rs`), finds the end of the
+//!    picture and rewrites the file without anything that does not belong to it (`rewrite.rs`). Signs of another format in
+//!    the dropped data are refused (`signs.rs`).
+//! 3. The result is decoded completely (`decode.rs`), so that only whole pictures are stored. For a large JPEG the walk
+//!    has already read all codes, and the picture at an eighth of its size, which is enough for a thumbnail.
+//! 4. It is rotated upright if needed; a thumbnail is made (`resize.rs`, `encode.rs`).
 //!
-//! The same picture gives the same bytes, and what [`examine`] gives it takes again as it is. `docs/media.md` has what
-//! hostile files get.
+//! The same picture always yields the same bytes, and [`examine`] accepts its own output unchanged. `docs/media.md`
+//! describes how hostile files are handled.
 //!
-//! **To add a format:** its walk, a line in each `match` over [`ImageType`] here and in `decode.rs`, its head in `head.rs`,
-//! its files in `tests/pictures/corpus`, and its rows in `tests/hostile.rs`.
+//! **To add a format:** its walk, a line in each `match` over [`ImageType`] here and in `decode.rs`, its head in
+//! `head.rs`, its files in `tests/pictures/corpus`, and its rows in `tests/hostile.rs`.
 
 use std::io::{BufRead, Cursor, Seek};
 
@@ -42,17 +42,17 @@ mod webp;
 use decode::Decoded;
 use rewrite::Walked;
 
-/// The longer side of a thumbnail.
+/// Maximum length of a thumbnail's longer side.
 const THUMBNAIL: u32 = 400;
-/// The quality of a thumbnail, and of a picture that is turned, as JPEG counts it.
+/// JPEG quality of a thumbnail, and of a rotated picture.
 const THUMBNAIL_QUALITY: u8 = 82;
 const TURNED_QUALITY: u8 = 92;
-/// A larger profile is not put into a thumbnail.
+/// Larger profiles are left out of thumbnails.
 const THUMBNAIL_PROFILE: usize = 256 << 10;
-/// The longest side: more than JPEG and GIF can say.
+/// Maximum length of a side: the largest that JPEG and GIF can represent.
 const MAX_SIDE: u32 = 65_535;
 
-/// How large a picture may be.
+/// The limits for a picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub max_bytes: u64,
@@ -60,12 +60,12 @@ pub struct Limits {
     pub max_pixels: u64,
 }
 
-/// Why bytes are not taken.
+/// Why bytes are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("The file is empty.")]
     Empty,
-    /// It is no picture of a kind that is taken, is not whole, or is something else besides. A sentence.
+    /// Not a picture of a supported kind, not complete, or also another format. A sentence.
     #[error("{0}")]
     Unsupported(String),
     /// A sentence that names the limit.
@@ -73,17 +73,17 @@ pub enum Refusal {
     TooLarge(String),
 }
 
-/// What the head of a file says.
+/// The result of [`probe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probed {
     pub kind: ImageType,
     pub width: u32,
     pub height: u32,
-    /// How much memory it takes to work on it, without the file itself.
+    /// Memory to process it in bytes, without the file itself.
     pub memory: u64,
 }
 
-/// A picture that is fit to be kept.
+/// A checked picture, ready to be stored.
 #[derive(Clone, Debug)]
 pub struct Picture {
     pub kind: ImageType,
@@ -95,7 +95,7 @@ pub struct Picture {
     pub thumbnail_kind: ImageType,
 }
 
-/// Looks at the head alone.
+/// Checks only the head.
 pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Refusal> {
     let head::Head { kind, width, height, memory } = head::read(source)?;
     if u64::from(width) * u64::from(height) > limits.max_pixels {
@@ -112,19 +112,19 @@ pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Ref
     Ok(Probed { kind, width, height, memory })
 }
 
-/// Checks the whole of it, and makes it fit to be kept. Give it only what [`probe`] has passed.
+/// Checks the whole picture and prepares it for storage. Call it only with bytes that [`probe`] has accepted.
 pub fn examine(bytes: Bytes, limits: &Limits) -> Result<Picture, Refusal> {
     let Probed { kind, width, height, .. } = probe(Cursor::new(&bytes), limits)?;
     let Walked { clean, orientation, frames, small } = walk(&bytes, kind)?;
     decode::check_frames(&bytes, kind, &frames, limits)?;
     drop(bytes);
-    // An animation stays as it is: nobody turns one.
+    // Animations are not rotated.
     let turns = orientation != Orientation::NoTransforms && frames.is_empty();
     let Decoded { mut picture, icc } = match small {
         Some(small) if !turns => Decoded { picture: small, icc: decode::jpeg_profile(&clean)? },
         _ => decode::decode(&clean, kind)?.with_sides(width, height)?,
     };
-    // A profile that cannot be unpacked within reason is nothing to hand on.
+    // A profile that cannot be decompressed within the limit is removed.
     let clean = if kind == ImageType::Png && icc.is_none() { png::without_profile(&clean)? } else { clean };
     let icc = encode::profile(icc, picture.color());
     let (bytes, kind, sides) = if turns {
@@ -148,7 +148,7 @@ fn walk(bytes: &Bytes, kind: ImageType) -> Result<Walked, Refusal> {
     }
 }
 
-/// Writes a picture that was turned: JPEG as JPEG, PNG as PNG, WebP as JPEG where it is opaque.
+/// Encodes a rotated picture: JPEG as JPEG, PNG as PNG, WebP as JPEG if it is opaque.
 fn turned(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let opaque_webp = kind == ImageType::Webp && encode::is_opaque(picture);
     let written = if opaque_webp && picture.color().has_alpha() {
@@ -158,11 +158,11 @@ fn turned(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result
         encode::write(picture, kind, TURNED_QUALITY, icc)?
     };
     let kind = if opaque_webp { ImageType::Jpeg } else { kind };
-    // As every file that is kept is written.
+    // Normalised like every stored file.
     Ok((walk(&written.into(), kind)?.clean, kind))
 }
 
-/// `sides`: those of the whole picture, of which `picture` may be a smaller one.
+/// Makes a thumbnail. `sides`: those of the full picture; `picture` may be a smaller version of it.
 fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let (width, height) = resize::within(sides.0, sides.1, THUMBNAIL);
     let mut source = resize::Source::new(picture);
@@ -176,16 +176,16 @@ fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Re
     Ok((encode::write(&small, kind, THUMBNAIL_QUALITY, icc)?.into(), kind))
 }
 
-/// What a platform takes.
+/// The limits of a platform.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     pub mime_types: &'a [&'a str],
     pub max_bytes: Option<u64>,
-    /// Width and height together.
+    /// Width plus height.
     pub max_sides: Option<u32>,
 }
 
-/// A picture as a platform takes it.
+/// A picture that satisfies a platform's limits.
 #[derive(Clone, Debug)]
 pub struct Fitted {
     pub kind: ImageType,
@@ -194,10 +194,10 @@ pub struct Fitted {
     pub height: u32,
 }
 
-/// Converts and shrinks a kept picture as far as the rules ask for it; one that fits stays as it is. The same picture by
-/// the same rules gives the same bytes. Of an animation that has to be converted the first frame is left.
+/// Converts and shrinks a stored picture as far as the rules require; one that fits is returned unchanged. The same
+/// picture and rules always yield the same bytes. An animation that must be converted is reduced to its first frame.
 ///
-/// What is opaque becomes JPEG where that is taken; what is not, PNG or WebP, or else JPEG on white.
+/// An opaque picture becomes JPEG if allowed; a transparent one PNG or WebP, or else JPEG on white.
 pub fn fit(bytes: Bytes, kind: ImageType, rules: &Rules<'_>) -> Result<Fitted, Refusal> {
     fit::fit(bytes, kind, rules)
 }

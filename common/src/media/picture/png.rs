@@ -1,4 +1,4 @@
-//! PNG: chunks with check sums, from the signature to IEND.
+//! PNG: chunks with checksums, from the signature to IEND.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::{Refusal, broken, signs};
 
 pub const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// What is kept besides the pixels, and how large it may be: what says how colours and sides are meant.
+/// Ancillary chunks that are kept, with their maximum sizes: they define the meaning of colours and sides.
 const KEPT: &[(&[u8; 4], usize)] = &[
     (b"tRNS", 256),
     (b"gAMA", 4),
@@ -36,7 +36,7 @@ struct State {
     data: Place,
 }
 
-/// Where in the file the walk is, seen from the picture's data.
+/// The position of the walk relative to the picture's data.
 #[derive(Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -45,8 +45,10 @@ enum Place {
     After,
 }
 
+/// Walks the structure of the file.
+///
 /// # Errors
-/// A refusal where it is not whole, or is something else besides.
+/// A refusal if it is incomplete, or also contains another format.
 pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     let input = Input(source);
     let mut rewrite = Rewrite::of(source);
@@ -117,13 +119,13 @@ impl State {
             }
             b"fcTL" => self.frame(input, body),
             b"fdAT" => self.frame_data(body),
-            // A chunk that a reader has to know, and we do not.
+            // An unknown critical chunk.
             _ if name[0].is_ascii_uppercase() => Err(broken()),
             _ => self.keeps_beside(name, again, input, body),
         }
     }
 
-    /// A chunk beside the picture: kept where it is known, sound, and where it belongs.
+    /// Handles an ancillary chunk: kept if it is known, valid and in the right place.
     fn keeps_beside(
         &self,
         name: &[u8; 4],
@@ -155,13 +157,13 @@ impl State {
     fn frame_data(&mut self, body: &Range<usize>) -> Result<bool, Refusal> {
         let frame =
             self.frames.last_mut().filter(|_| self.data == Place::After && body.len() > 4).ok_or_else(broken)?;
-        // After its number in the sequence.
+        // Skips the sequence number.
         frame.parts.push(body.start + 4..body.end);
         Ok(true)
     }
 }
 
-/// The file without the colour profile that it may have. Give it only what [`walk`] has written.
+/// Returns the file without its colour profile. Call it only with the output of [`walk`].
 pub fn without_profile(clean: &Bytes) -> Result<Bytes, Refusal> {
     let (input, mut rewrite, mut at) = (Input(clean), Rewrite::of(clean), SIGNATURE.len());
     rewrite.keep(0..at);
@@ -175,7 +177,7 @@ pub fn without_profile(clean: &Bytes) -> Result<Bytes, Refusal> {
     Ok(rewrite.finish())
 }
 
-/// A frame of an animation as a file of its own; `None` where it is the picture that the file shows first.
+/// Returns a frame of an animation as a file of its own; `None` if it is the default image.
 pub fn still(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Refusal> {
     if frame.parts.is_empty() {
         return Ok(None);
@@ -186,7 +188,7 @@ pub fn still(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Refusal> {
     header[4..8].copy_from_slice(&frame.height.to_be_bytes());
     let mut out = SIGNATURE.to_vec();
     chunk(&mut out, b"IHDR", &[&header]);
-    // The palette is before the data, and so is what it needs.
+    // The palette and its transparency precede the data.
     let mut at = SIGNATURE.len();
     loop {
         let (length, name) = (input.be32(at)?, input.range(at + 4..at + 8)?);
@@ -229,7 +231,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// CRC-32 as PNG has it (ISO 3309).
+/// CRC-32 as in PNG (ISO 3309).
 pub fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |c, byte| TABLE[usize::from((c as u8) ^ byte)] ^ (c >> 8))
 }

@@ -1,4 +1,4 @@
-//! Making pictures smaller. The only place that knows `fast_image_resize`.
+//! Downscaling of pictures. The only module that uses `fast_image_resize`.
 
 use std::borrow::Cow;
 
@@ -6,17 +6,17 @@ use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, MulDiv, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::{ColorType, DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// A picture of 8 bits a channel that is made smaller, once or several times.
+/// A picture with 8 bits per channel that is downscaled once or several times.
 pub struct Source {
     picture: DynamicImage,
     kind: PixelType,
     alpha: bool,
-    /// Whether the colours are multiplied with alpha already.
+    /// Whether the colours are already multiplied with alpha.
     multiplied: bool,
 }
 
 impl Source {
-    /// Takes the picture, and copies it only where it has more than 8 bits a channel.
+    /// Takes the picture; converts it only if it has more than 8 bits per channel.
     pub fn new(picture: DynamicImage) -> Self {
         let (picture, kind, alpha) = match picture.color() {
             ColorType::L8 => (picture, PixelType::U8, false),
@@ -39,14 +39,14 @@ impl Source {
         self.picture.height()
     }
 
-    /// The picture in another size, or as it is; `None` where it cannot be made. Ask for what it is before anything smaller:
-    /// the picture with alpha is changed for that, in its place.
+    /// Returns the picture in another size, or unchanged; `None` if it cannot be made. Request the original size before
+    /// any smaller one: downscaling premultiplies a picture with alpha in place.
     pub fn to(&mut self, width: u32, height: u32) -> Option<Cow<'_, DynamicImage>> {
         if (width, height) == (self.width(), self.height()) {
             return (!self.multiplied).then_some(Cow::Borrowed(&self.picture));
         }
         if self.alpha && !self.multiplied {
-            // The colour of what cannot be seen must not shine through.
+            // Colours of transparent pixels must not bleed into visible ones.
             multiply(&mut self.picture, self.kind);
             self.multiplied = true;
         }
@@ -80,7 +80,7 @@ fn multiply(picture: &mut DynamicImage, kind: PixelType) {
     }
 }
 
-/// The sides in their proportions, so that they fit the box; never larger than they were, never nothing.
+/// Scales the sides to fit the box, keeping their ratio; never enlarges, never returns 0.
 pub fn within(width: u32, height: u32, most: u32) -> (u32, u32) {
     let longest = width.max(height);
     if longest <= most {

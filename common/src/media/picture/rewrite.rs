@@ -1,6 +1,6 @@
-//! A file written anew from parts of itself: what is kept, what is put in another's place, and what is dropped.
+//! Rewrites a file from its own parts: kept, replaced or dropped.
 //!
-//! Nothing is dropped unseen: [`Rewrite::drop`] looks for signs of another format in it.
+//! Dropped parts are always checked: [`Rewrite::drop`] looks for signs of another format in them.
 
 use std::ops::Range;
 
@@ -10,25 +10,25 @@ use image::metadata::Orientation;
 
 use super::{Refusal, broken, cut, signs};
 
-/// What a walk over the structure of a file found.
+/// The result of a walk over a file's structure.
 #[derive(Debug)]
 pub struct Walked {
-    /// The file without what is no part of the picture; its pixels are untouched.
+    /// The file without parts that do not belong to the picture; its pixels are untouched.
     pub clean: Bytes,
-    /// How the picture is to be turned; [`Self::clean`] does not say it any more.
+    /// The orientation of the picture; [`Self::clean`] no longer contains it.
     pub orientation: Orientation,
-    /// The pictures of an animation, in order; none of a picture that stands still.
+    /// The frames of an animation, in order; empty for a still picture.
     pub frames: Vec<Frame>,
-    /// The picture at a fraction of its size, as it is in the file, where that is enough for a thumbnail.
+    /// The picture at a fraction of its size, not rotated, if that is enough for a thumbnail.
     pub small: Option<DynamicImage>,
 }
 
-/// One picture of an animation.
+/// One frame of an animation.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub width: u32,
     pub height: u32,
-    /// Where it is in the file as it was given.
+    /// Its ranges in the original file.
     pub parts: Vec<Range<usize>>,
 }
 
@@ -56,13 +56,15 @@ impl<'a> Rewrite<'a> {
         }
     }
 
-    /// Puts bytes in the place of others.
+    /// Replaces a range with other bytes.
     pub fn replace(&mut self, range: Range<usize>, new: Vec<u8>) {
         if self.source.get(range.clone()) == Some(&new) { self.keep(range) } else { self.pieces.push(Piece::New(new)) }
     }
 
+    /// Drops a range after checking it.
+    ///
     /// # Errors
-    /// A refusal where another format shows in it.
+    /// A refusal if it contains another format.
     pub fn drop(&self, range: Range<usize>) -> Result<(), Refusal> {
         signs::check(self.source.get(range).unwrap_or_default())
     }
@@ -82,13 +84,15 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-/// The bytes of a file, read from its front.
+/// Random access to a file's bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
+    /// Returns a range of bytes.
+    ///
     /// # Errors
-    /// A refusal where the file ends before that.
+    /// A refusal if the file ends before the range does.
     pub fn range(self, range: Range<usize>) -> Result<&'a [u8], Refusal> {
         self.0.get(range).ok_or_else(cut)
     }
@@ -118,7 +122,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What follows the end of a picture may be padding, and nothing else.
+/// Accepts only padding after the end of a picture.
 pub fn only_padding(rest: &[u8]) -> Result<(), Refusal> {
     signs::check(rest)?;
     if is_padding(rest) { Ok(()) } else { Err(trailing()) }
@@ -132,12 +136,12 @@ pub fn trailing() -> Refusal {
     Refusal::Unsupported("The file goes on after the end of the picture; only plain pictures are taken.".to_owned())
 }
 
-/// A side of a picture; none is empty.
+/// Converts the side of a picture; 0 is invalid.
 pub fn side(length: usize) -> Result<u32, Refusal> {
     u32::try_from(length).ok().filter(|n| *n > 0).ok_or_else(broken)
 }
 
-/// The orientation that a block of EXIF asks for; upright where it does not say or is broken.
+/// Returns the orientation in an EXIF block; upright if it is missing or broken.
 pub fn orientation(exif: &[u8]) -> Orientation {
     let tiff = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
     Orientation::from_exif_chunk(tiff).unwrap_or(Orientation::NoTransforms)

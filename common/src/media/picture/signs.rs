@@ -1,12 +1,12 @@
-//! Signs of another format in what is no part of a picture: a file that is a picture to us and a page, a script or an
-//! archive to somebody else.
+//! Detects signs of another format outside of the picture's data: a file that is a picture to us and a page, a script
+//! or an archive to another program.
 //!
-//! **To add a sign:** one line in [`MARKUP`], [`BINARY`] or [`AT_THE_START`]. A sign needs five bytes or more, or pictures
-//! appended to a photograph would have it by chance.
+//! **To add a sign:** one line in [`MARKUP`], [`BINARY`] or [`AT_THE_START`]. A sign needs five bytes or more; shorter
+//! ones occur by chance in pictures appended to a photograph.
 
 use super::Refusal;
 
-/// Found anywhere, in letters of any case.
+/// Found anywhere, case-insensitive.
 const MARKUP: &[(&[u8], &str)] = &[
     (b"<script", "a script"),
     (b"<html", "HTML"),
@@ -24,7 +24,7 @@ const MARKUP: &[(&[u8], &str)] = &[
     (b"javascript:", "a script"),
 ];
 
-/// Found anywhere, as they are.
+/// Found anywhere, case-sensitive.
 const BINARY: &[(&[u8], &str)] = &[
     (b"%PDF-", "PDF"),
     (b"Rar!\x1a\x07", "a RAR archive"),
@@ -34,7 +34,7 @@ const BINARY: &[(&[u8], &str)] = &[
     (b"This program cannot be run in DOS mode", "a program"),
 ];
 
-/// Found where the part begins.
+/// Found only at the start of a part.
 const AT_THE_START: &[(&[u8], &str)] = &[
     (b"#!", "a script"),
     (b"<?=", "PHP"),
@@ -46,6 +46,8 @@ const AT_THE_START: &[(&[u8], &str)] = &[
     (b"\x7fELF", "a program"),
 ];
 
+/// Checks a part for signs.
+///
 /// # Errors
 /// A refusal that names the other format.
 pub fn check(part: &[u8]) -> Result<(), Refusal> {
@@ -64,7 +66,7 @@ fn find(part: &[u8]) -> Option<&'static str> {
         return Some(what);
     }
     for (at, byte) in part.iter().enumerate() {
-        // The first letters of all signs: nothing else is looked at closely.
+        // The first bytes of all signs; other positions are skipped.
         if !matches!(byte, b'<' | b'%' | b'R' | b'7' | 0x7f | b'T' | b'P' | b'j' | b'J') {
             continue;
         }
@@ -82,7 +84,7 @@ fn find(part: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// The record at the end of a ZIP, with what has to be before it: an entry, or no entries at all.
+/// Returns whether this is the end record of a ZIP archive that has an entry before it, or no entries at all.
 fn is_zip_end(part: &[u8], rest: &[u8]) -> bool {
     let Some(record) = rest.get(..22).filter(|record| record.starts_with(b"PK\x05\x06")) else { return false };
     let empty = record.get(8..12) == Some(&[0; 4]);

@@ -15,7 +15,7 @@ pub const EXIF: u8 = 0x08;
 const ALPHA: u8 = 0x10;
 const ICC: u8 = 0x20;
 
-/// A chunk: its name, its body, and where the next one begins.
+/// A chunk: its name, its body, and the start of the next one.
 struct Chunk<'a> {
     name: &'a [u8],
     body: Range<usize>,
@@ -35,18 +35,20 @@ fn chunk(input: Input<'_>, at: usize, end: usize) -> Result<Chunk<'_>, Refusal> 
 
 #[derive(Default)]
 struct State {
-    /// Flags and size of the canvas, where the file has them.
+    /// Flags and size of the canvas, if the file has a VP8X chunk.
     canvas: Option<(u8, u32, u32)>,
     orientation: Option<Orientation>,
     icc: bool,
     alpha: bool,
-    /// Where the one picture is.
+    /// The size of the still picture.
     picture: Option<(u32, u32)>,
     frames: Vec<Frame>,
 }
 
+/// Walks the structure of the file.
+///
 /// # Errors
-/// A refusal where it is not whole, or is something else besides.
+/// A refusal if it is incomplete, or also contains another format.
 pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     let input = Input(source);
     let end = input.le32(4)? + 8;
@@ -101,9 +103,9 @@ impl State {
                 Ok(true)
             }
             b"EXIF" => {
-                // Without its flag nobody heeds it, and nobody has counted the memory for turning.
-                let heeded = self.canvas.is_some_and(|(flags, ..)| flags & EXIF != 0);
-                self.orientation = self.orientation.or(if heeded { Some(orientation(body()?)) } else { None });
+                // Without the flag, readers ignore it, and `head.rs` has not counted the memory for the rotation.
+                let flagged = self.canvas.is_some_and(|(flags, ..)| flags & EXIF != 0);
+                self.orientation = self.orientation.or(if flagged { Some(orientation(body()?)) } else { None });
                 Ok(false)
             }
             _ => Ok(false),
@@ -131,7 +133,7 @@ impl State {
                     drawn = Some(size(inner.name, input.range(inner.body.clone())?)?);
                     parts.push(at..inner.next);
                 }
-                // What else is in a frame would have to be cut out of it.
+                // Other chunks in a frame would have to be cut out of it.
                 _ => return Err(broken()),
             }
             at = inner.next;
@@ -148,7 +150,7 @@ impl State {
         if sound { Ok(()) } else { Err(broken()) }
     }
 
-    /// The file of the chunks that are kept: with its size, and with flags that are true.
+    /// Writes the kept chunks to a new file, with its size and correct flags.
     fn written(&self, source: &Bytes, kept: &[Range<usize>]) -> Result<Bytes, Refusal> {
         let mut rewrite = Rewrite::of(source);
         let length: usize = kept.iter().map(|chunk| chunk.len() + (chunk.len() & 1)).sum();
@@ -173,7 +175,7 @@ impl State {
     }
 }
 
-/// Width and height of a picture by the head of its data.
+/// Returns width and height, from the head of a picture's data.
 pub fn size(name: &[u8], body: &[u8]) -> Result<(u32, u32), Refusal> {
     let input = Input(body);
     let (width, height) = if name == b"VP8L" {
@@ -185,7 +187,7 @@ pub fn size(name: &[u8], body: &[u8]) -> Result<(u32, u32), Refusal> {
     Ok((side(width)?, side(height)?))
 }
 
-/// A frame as a file of its own.
+/// Returns a frame as a file of its own.
 pub fn still(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
     let input = Input(source);
     let mut body = b"WEBP".to_vec();

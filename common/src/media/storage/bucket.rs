@@ -1,4 +1,4 @@
-//! A bucket of S3's kind.
+//! An S3-compatible bucket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use secrecy::ExposeSecret;
 use super::StorageError;
 use crate::config::S3Config;
 
-/// How long a bucket may take for an answer, and be silent in the middle of one: longer than a reader may stand still.
+/// Maximum wait for a response, and for more data within one: longer than a reader may pause.
 const SILENT: Duration = Duration::from_secs(60);
-/// How often, and for how long, a request is tried again.
+/// Number and total duration of retries.
 const TRIES: usize = 2;
 const TRY_FOR: Duration = Duration::from_secs(10);
 
-/// Makes the requests to the bucket: as all others of ours, without a look at proxy variables, and following no redirect.
+/// Makes the requests to the bucket with our HTTP settings: proxy variables are ignored, redirects are not followed.
 #[derive(Debug)]
 struct Connector {
     https_only: bool,
@@ -44,7 +44,7 @@ pub fn open(s3: &S3Config) -> Result<Arc<dyn ObjectStore>, StorageError> {
     if let Some(token) = &s3.session_token {
         builder = builder.with_token(token.expose_secret());
     }
-    // In the path by default; in the host's name with Amazon itself.
+    // A custom endpoint gets path-style URLs, Amazon itself virtual-hosted ones.
     builder = match &s3.endpoint {
         Some(endpoint) => builder.with_endpoint(endpoint),
         None => builder.with_virtual_hosted_style_request(true),

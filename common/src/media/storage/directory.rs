@@ -1,4 +1,4 @@
-//! A directory, on a disk of this machine or one that is shared.
+//! A directory, on a local or shared disk.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,10 +14,10 @@ use object_store::local::LocalFileSystem;
 use super::{StorageError, TOP, folder};
 use crate::modes;
 
-/// So much is read at once.
+/// Bytes per read.
 const CHUNK: u64 = 64 * 1024;
 
-/// Makes the directory where it is missing, and tries whether it takes files.
+/// Creates the directory if it is missing, and tests that it is writable.
 pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
     let refused = |error: io::Error| {
         StorageError::new(format!(
@@ -27,16 +27,16 @@ pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
     };
     let top = dir.join(TOP);
     modes::make_dir(&top).map_err(refused)?;
-    // All of ours is in there. The directory itself may be the operator's.
+    // Contains only files of ours. The directory itself may belong to the operator.
     modes::close_or_warn(&top, "the directory");
     modes::warn_if_open(dir, "the directory");
     tempfile::tempfile_in(dir).map_err(refused)?;
-    // Folders that fall empty stay: whoever takes one away may take it from under a file that is just being written.
+    // Empty folders are not removed: a concurrent write into the folder would fail.
     let files = LocalFileSystem::new_with_prefix(dir).map_err(StorageError::of)?;
     Ok(files.with_fsync(true).with_automatic_cleanup(false))
 }
 
-/// A part of a file in pieces, each read on a thread that may wait for the disk.
+/// Streams a part of a file; each chunk is read on a blocking thread.
 pub fn read(file: File, range: Range<u64>) -> BoxStream<'static, Result<Bytes, StorageError>> {
     stream::try_unfold((file, range), |(mut file, range)| async move {
         if range.is_empty() {
@@ -46,7 +46,7 @@ pub fn read(file: File, range: Range<u64>) -> BoxStream<'static, Result<Bytes, S
             let size = CHUNK.min(range.end - range.start);
             let mut chunk = vec![0; usize::try_from(size).unwrap_or_default()];
             file.seek(SeekFrom::Start(range.start))?;
-            // A file that ends too early is an error, never a short answer.
+            // A file that ends too early is an error, never a short result.
             file.read_exact(&mut chunk)?;
             Ok((Bytes::from(chunk), (file, range.start + size..range.end)))
         };
@@ -64,7 +64,7 @@ pub async fn check(root: Arc<Path>) -> io::Result<()> {
     tokio::task::spawn_blocking(move || is_there(&root.join(TOP))).await.map_err(io::Error::other).flatten()
 }
 
-/// A disk that is not there: nothing on it is gone.
+/// Fails if the directory is missing: an unmounted disk must not look like deleted files.
 fn is_there(top: &Path) -> io::Result<()> {
     if top.is_dir() {
         return Ok(());
@@ -73,8 +73,8 @@ fn is_there(top: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::NotFound, message))
 }
 
-/// Removes a file, and what was begun of it: a file is written under its name with `#1` or so behind it, which stays when a
-/// process dies meanwhile.
+/// Removes a file and partial writes of it: a file is written under its name with a suffix such as `#1`, and the
+/// partial file remains if the process dies.
 fn remove(top: &Path, key: &str) -> io::Result<()> {
     is_there(top)?;
     let (folder, begun) = (top.join(folder(key)), format!("{key}#"));

@@ -1,12 +1,12 @@
-//! What went wrong with the storage, in words for the log: what to do about it, and nothing that is nobody's business. The
-//! libraries' own words hold whole answers of the bucket, with the key's id and what was signed in them.
+//! Errors of the storage, for the log: what to do, and no confidential data. The libraries' own messages contain whole
+//! responses of the bucket, with the key's id and the signed request.
 
 use std::error::Error as _;
 
-/// How much of a message is kept.
+/// Maximum length of a message.
 const LONGEST: usize = 300;
 
-/// The storage cannot be reached, is full, or refuses us.
+/// The storage is unreachable, full, or denies access.
 #[derive(Debug, thiserror::Error)]
 #[error("the storage of files: {0}")]
 pub struct StorageError(String);
@@ -39,18 +39,18 @@ impl StorageError {
 
 const NO_BUCKET: &str = "NoSuchBucket";
 
-/// Whether there is no such file. That there is no such bucket is something else: the files may well be in another one.
+/// Returns whether the file is missing. A missing bucket is a different error: the files may be in another one.
 pub(super) fn is_missing(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && code(&error.to_string()) != Some(NO_BUCKET)
 }
 
-/// The code in a bucket's answer.
+/// Returns the error code in a bucket's response.
 fn code(text: &str) -> Option<&str> {
     let rest = text.split_once("<Code>")?.1;
     Some(rest.split_once("</Code>")?.0).filter(|code| code.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
-/// With what lies under it, where the words do not say that already: "connection refused".
+/// Appends the root cause, such as "connection refused", unless the text already contains it.
 fn with_root(error: &object_store::Error, text: String) -> String {
     let mut root = None;
     let mut next = error.source();
@@ -64,7 +64,7 @@ fn with_root(error: &object_store::Error, text: String) -> String {
     }
 }
 
-/// Without the bucket's answer, but with its code.
+/// Removes the bucket's response, but keeps its code.
 fn shortened(text: &str, code: &str) -> String {
     let (words, answer) = text.split_once('<').unwrap_or((text, ""));
     let words: String = words.trim_end_matches([' ', ':']).chars().filter(|c| !c.is_control()).take(LONGEST).collect();

@@ -1,9 +1,9 @@
-//! What in a text is a link, a hashtag or a mention. Bluesky marks up nothing by itself: a post names each by its UTF-8
+//! Finds links, hashtags and mentions in a text. Bluesky marks up nothing by itself: a post lists each with its UTF-8
 //! byte offsets.
 //!
-//! Source: lexicon `app.bsky.richtext.facet` (byteStart inclusive, byteEnd exclusive; a tag has at most 64 graphemes and
-//! 640 bytes, without its sign). Names without `https://` are left as text: without the registry's list of endings a
-//! sentence without a blank would become a link.
+//! Source: lexicon `app.bsky.richtext.facet` (byteStart inclusive, byteEnd exclusive; a tag has at most 64 graphemes
+//! and 640 bytes, without its sign). Names without `https://` are left as text: without the registry's list of
+//! top-level domains, a missing space between two sentences would make a link.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::platforms::text::links;
 
-/// A part of a text that means something.
+/// A link, tag or mention in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub range: Range<usize>,
@@ -29,7 +29,7 @@ pub enum Feature {
 }
 
 impl Found {
-    /// The facet as the lexicon has it; `None` for a mention, which needs its DID.
+    /// Returns the facet in the lexicon's format; `None` for a mention, which needs its DID.
     pub fn facet(&self) -> Option<Value> {
         match &self.feature {
             Feature::Link(uri) => Some(self.with(json!({ "$type": "app.bsky.richtext.facet#link", "uri": uri }))),
@@ -38,7 +38,7 @@ impl Found {
         }
     }
 
-    /// The facet of a mention of `did`.
+    /// Returns the facet of a mention of `did`.
     pub fn mention(&self, did: &str) -> Value {
         self.with(json!({ "$type": "app.bsky.richtext.facet#mention", "did": did }))
     }
@@ -48,7 +48,7 @@ impl Found {
     }
 }
 
-/// Everything found, in order and without overlap.
+/// Returns all links, tags and mentions, in order and without overlap.
 pub fn find(text: &str) -> Vec<Found> {
     let mut found: Vec<Found> = links::find(text, false)
         .into_iter()
@@ -81,7 +81,8 @@ pub fn find(text: &str) -> Vec<Found> {
     found
 }
 
-/// The tag that `text` begins with: letters, marks, digits, emoji, `_` and `-`, no digit or mark first.
+/// Returns the tag at the start of `text`: letters, marks, digits, emoji, `_` and `-`, beginning with a letter or
+/// emoji.
 fn tag(text: &str) -> Option<&str> {
     use GeneralCategoryGroup::{Letter, Mark, Number};
     let emoji = |c: char| c.is_emoji_char() && !c.is_ascii();
@@ -99,8 +100,8 @@ fn tag(text: &str) -> Option<&str> {
     (tag.len() <= 640 && tag.graphemes(true).count() <= 64).then_some(tag)
 }
 
-/// The handle that `text` begins with (AT Protocol specification, "Handle": a host name of at least two labels, at most
-/// 253 characters, the last label not beginning with a digit).
+/// Returns the handle at the start of `text` (AT Protocol specification, "Handle": a host name of at least two labels,
+/// at most 253 characters, the last label not beginning with a digit).
 fn handle(text: &str) -> Option<&str> {
     let run = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))).unwrap_or(text.len());
     let handle = text[..run].trim_end_matches(['.', '-']);

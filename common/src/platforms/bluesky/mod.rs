@@ -1,8 +1,8 @@
-//! Bluesky, by the AT Protocol: a post is a record that is written under a key of our own choosing.
+//! Bluesky, via the AT Protocol: a post is a record that is written under a key that we choose.
 //!
-//! The key (a [`tid`]) and the time of the post are the marker. `putRecord` with `swapRecord: null` means "only if there is
-//! none yet"; repeating it with the identical record changes nothing and answers as the first time did, so a call of
-//! unknown end can simply be made again, and `getRecord` tells what became of it.
+//! The key (a [`tid`]) and the time of the post are the marker. `putRecord` with `swapRecord: null` means "only if no
+//! record exists"; repeating it with the identical record changes nothing and returns the first response. A call with
+//! unknown outcome can therefore be repeated, and `getRecord` returns whether the post exists.
 //!
 //! Sources: lexicons `com.atproto.repo.putRecord`, `getRecord`, `uploadBlob`, `com.atproto.identity.resolveHandle`,
 //! `app.bsky.feed.post`, `app.bsky.embed.images`, `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
@@ -33,7 +33,7 @@ use crate::domain::platform::{AccountKind, Descriptor, Platform};
 
 const COLLECTION: &str = "app.bsky.feed.post";
 
-/// How many handles of one post are looked up; the others stay text.
+/// The maximum number of handles looked up per post; the others stay text.
 const MOST_MENTIONS: usize = 10;
 
 pub(super) struct Bluesky {
@@ -54,7 +54,8 @@ impl Bluesky {
         }
     }
 
-    /// The account's server: the operator's default is called freely, one that a person typed by the guarded client.
+    /// Returns the account's server: the operator's default with the trusted client, one typed by a user with the
+    /// guarded client.
     fn server(&self, secrets: &Secrets) -> Server {
         match secrets.get("service").map(|s| s.expose_secret().to_owned()).filter(|s| !s.is_empty()) {
             Some(base) if base != self.default_service => Server { caller: self.guarded.clone(), base },
@@ -62,7 +63,7 @@ impl Bluesky {
         }
     }
 
-    /// The credentials with their service in normal form.
+    /// Returns the credentials with their service normalized.
     async fn with_service(&self, credentials: &Secrets) -> Result<Secrets, ConnectError> {
         let typed = credentials.get("service").map(|s| s.expose_secret().trim().trim_end_matches('/').to_owned());
         let service = match typed {
@@ -74,7 +75,7 @@ impl Bluesky {
         Ok(credentials.with(&[("service", &service)]))
     }
 
-    /// The post as a record. The same post with the same marker makes the same record.
+    /// Builds the record of a post. The same post with the same marker makes the same record.
     async fn record(&self, server: &Server, post: &Outgoing, at: &str) -> Result<Value, CallError> {
         let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
         let mut record = json!({ "$type": COLLECTION, "text": post.text, "createdAt": at });
@@ -105,14 +106,14 @@ impl Bluesky {
         facets
     }
 
-    /// The record under `rkey`, if there is one.
+    /// Returns the record under `rkey`, if it exists.
     async fn look_up(&self, server: &Server, account: &Account, rkey: &str) -> Result<Option<Record>, CallError> {
         let access = account.secrets.need("access_jwt")?;
         let query = [("repo", account.external_id.as_str()), ("collection", COLLECTION), ("rkey", rkey)];
         let request = server.get("com.atproto.repo.getRecord").query(&query).bearer_auth(access.expose_secret());
         match server.call::<Record>(Effect::Harmless, request).await {
             Ok(record) => Ok(Some(record)),
-            // Servers of before 2024 say `InvalidRequest`, "Could not locate record".
+            // Servers from before 2024 return `InvalidRequest`, "Could not locate record".
             Err(failed) if failed.name == "RecordNotFound" => Ok(None),
             Err(failed) if failed.error.failure().message.contains("Could not locate record") => Ok(None),
             Err(failed) => Err(failed.error),
@@ -142,7 +143,7 @@ impl Connector for Bluesky {
             let status = session.status.as_deref().unwrap_or("not active");
             return Err(ConnectError::Refused(format!("This Bluesky account is {status}; see to it at Bluesky.")));
         }
-        // A server without an AppView knows no profiles; the account can publish all the same.
+        // A server without an AppView has no profiles; the account can still publish.
         let profile = profile(&server, &session).await.unwrap_or_default();
         Ok(Connected {
             name: profile.display_name.filter(|n| !n.trim().is_empty()).unwrap_or_else(|| session.handle.clone()),
@@ -156,7 +157,7 @@ impl Connector for Bluesky {
         })
     }
 
-    /// By the refresh token; by the app password where that has run out too. Only a refused app password expires the
+    /// Uses the refresh token, or the app password if that has expired too. Only a rejected app password expires the
     /// account.
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
         let server = self.server(&account.secrets);
@@ -177,7 +178,7 @@ impl Connector for Bluesky {
                 server.create_session(identifier, &password).await?
             }
         };
-        // A handle can change hands; the account is its DID.
+        // A handle can move to another account; the DID identifies the account.
         if session.did != account.external_id {
             let message = "The identifier belongs to another Bluesky account now; connect again.";
             return Err(CallError::Reauth(Failure::of(Category::AuthExpired, message)));
@@ -190,7 +191,7 @@ impl Connector for Bluesky {
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
         let mut marker = Marker::new();
-        // Targets made in the same microsecond have ids close to each other.
+        // Targets created in the same microsecond have ids close to each other, so their lowest bits differ.
         marker.insert("rkey".to_owned(), Value::from(tid::tid(seed.at, seed.target_id.unsigned_abs())));
         marker.insert("created_at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)));
         marker
@@ -212,7 +213,7 @@ impl Connector for Bluesky {
             .bearer_auth(access.expose_secret())
             .header(http::header::CONTENT_TYPE, &image.mime_type)
             .body(image.bytes.clone());
-        // A blob that no record names is seen by nobody, and the server drops it after a while.
+        // A blob that no record references is not visible, and the server deletes it after a while.
         Ok(server.call::<Uploaded>(Effect::Harmless, request).await?.blob)
     }
 
@@ -231,8 +232,8 @@ impl Connector for Bluesky {
         let request = server.post("com.atproto.repo.putRecord").bearer_auth(access.expose_secret()).json(&body);
         match server.call::<Written>(Effect::Publishes, request).await {
             Ok(written) => Ok(published(account, rkey, written.uri)),
-            // There is a record under our key, and it differs: an earlier call got through, and the text was edited or a
-            // handle resolved differently since. It is ours if it has our time; then it is out, and must not go out twice.
+            // A different record exists under our key: an earlier call succeeded, and the text was edited or a handle
+            // resolved differently since. If it has our time, it is our post and must not be published twice.
             Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
                 Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
                 _ => Err(CallError::Permanent(
@@ -260,7 +261,7 @@ impl Connector for Bluesky {
     }
 }
 
-/// The DID of a handle; `None` where it cannot be told (the mention stays text then).
+/// Returns the DID of a handle; `None` if it cannot be resolved (the mention then stays text).
 async fn resolve(server: &Server, handle: &str) -> Option<String> {
     let request = server.get("com.atproto.identity.resolveHandle").query(&[("handle", handle)]);
     let resolved: Resolved = server.call(Effect::Harmless, request).await.ok()?;
@@ -277,14 +278,14 @@ async fn profile(server: &Server, session: &Session) -> Option<Profile> {
 
 fn embed(image: &Image) -> Result<Value, CallError> {
     let mut embedded = json!({ "image": image.name()?, "alt": image.alt_text.as_deref().unwrap_or_default() });
-    // The lexicon asks for at least 1 by 1.
+    // The lexicon requires at least 1 by 1.
     if image.width > 0 && image.height > 0 {
         embedded["aspectRatio"] = json!({ "width": image.width, "height": image.height });
     }
     Ok(embedded)
 }
 
-/// The secrets with a session's tokens. A token that is empty never takes the place of one that is there.
+/// Returns the secrets with a session's tokens. An empty token never replaces an existing one.
 fn with_session(secrets: &Secrets, session: &Session) -> Secrets {
     let tokens =
         [("access_jwt", session.access_jwt.expose_secret()), ("refresh_jwt", session.refresh_jwt.expose_secret())];

@@ -1,13 +1,14 @@
 //! Record keys of Bluesky: timestamp identifiers.
 //!
-//! Source: AT Protocol specification, "TID": 64 bits, the highest 0, then 53 bits of microseconds since 1970 and 10 bits
-//! that tell clocks apart, written as 13 characters of base32-sortable.
+//! Source: AT Protocol specification, "TID": 64 bits, the highest 0, then 53 bits of microseconds since 1970 and a
+//! clock id of 10 bits, written as 13 characters of base32-sortable.
 
 use chrono::{DateTime, Utc};
 
 const ALPHABET: &[u8; 32] = b"234567abcdefghijklmnopqrstuvwxyz";
 
-/// The identifier of `at`. `clock` tells apart what was made in the same microsecond; its lowest 10 bits count.
+/// Returns the identifier of `at`. `clock` distinguishes identifiers of the same microsecond; only its lowest 10 bits
+/// count.
 pub fn tid(at: DateTime<Utc>, clock: u64) -> String {
     let micros = u64::try_from(at.timestamp_micros()).unwrap_or(0) & ((1 << 53) - 1);
     let value = (micros << 10) | (clock & 0x3ff);

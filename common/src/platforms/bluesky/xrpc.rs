@@ -1,7 +1,7 @@
-//! Calls to a personal data server, and what its errors mean.
+//! Calls to a personal data server, and the meaning of its errors.
 //!
-//! Sources: AT Protocol specification, "HTTP API (XRPC)"; lexicons `com.atproto.server.createSession`, `refreshSession`,
-//! `deleteSession`. An access token that ran out is a 400 `ExpiredToken`, not a 401.
+//! Sources: AT Protocol specification, "HTTP API (XRPC)"; lexicons `com.atproto.server.createSession`,
+//! `refreshSession`, `deleteSession`. An expired access token returns a 400 `ExpiredToken`, not a 401.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -23,17 +23,17 @@ pub(super) struct Server {
     pub base: String,
 }
 
-/// A call that did not go well.
+/// A failed call.
 pub(super) struct Failed {
-    /// The error's name, `InvalidSwap`; empty where no answer came.
+    /// The error's name, e.g. `InvalidSwap`; empty if no response arrived.
     pub name: String,
     pub error: CallError,
-    /// What the server said beside the name.
+    /// The server's message.
     message: String,
 }
 
 impl Failed {
-    /// Whether the server refused a record because it names a blob that the server has not, or has no more.
+    /// Returns whether the server rejected a record because a blob that it references does not exist (any more).
     pub fn is_blob_gone(&self) -> bool {
         let named = self.name == "BlobNotFound" || self.message.contains("Could not find blob");
         named && matches!(self.error, CallError::Permanent(_))
@@ -52,7 +52,7 @@ impl From<Failed> for CallError {
     }
 }
 
-/// What `createSession` and `refreshSession` answer.
+/// The response of `createSession` and `refreshSession`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Session {
@@ -66,7 +66,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// When the access token runs out: the `exp` of its claims, where it has the form of a JWT.
+    /// Returns when the access token expires: its `exp` claim, if it is a JWT.
     pub fn expires_at(&self) -> Option<DateTime<Utc>> {
         #[derive(Deserialize)]
         struct Claims {
@@ -122,7 +122,7 @@ impl Server {
         })
     }
 
-    /// A new pair of tokens. The request has no body at all; the server refuses one.
+    /// Gets a new pair of tokens. The request has no body; the server rejects one.
     pub async fn refresh_session(&self, refresh: &SecretString) -> Result<Session, Failed> {
         let request = self.post("com.atproto.server.refreshSession").bearer_auth(refresh.expose_secret());
         self.call(Effect::Harmless, request).await
@@ -131,7 +131,7 @@ impl Server {
     pub async fn delete_session(&self, refresh: &SecretString) -> Result<(), Failed> {
         let request = self.post("com.atproto.server.deleteSession").bearer_auth(refresh.expose_secret());
         let answer = self.caller.send(Effect::Harmless, request).await?;
-        // Refused means that there is no such session (any more), which is what was wanted.
+        // A refusal means that the session does not exist (any more), which is the goal.
         if answer.status.is_success() || answer.status.is_client_error() && answer.status.as_u16() != 429 {
             return Ok(());
         }
@@ -139,11 +139,11 @@ impl Server {
     }
 }
 
-/// What an error means by its name, where the name says more than the status.
+/// Classifies an error by its name, where the name is more precise than the status.
 fn by_name(name: &str, message: &str) -> Option<CallError> {
     let failure = |category, text: &str| Failure::of(category, text).from_platform(name);
     Some(match name {
-        // `InvalidToken` too: a server that changed its keys takes the app password still, and `refresh` finds that out.
+        // `InvalidToken` too: a server with new signing keys still accepts the app password that `refresh` uses.
         "ExpiredToken" | "InvalidToken" => {
             CallError::AuthExpired(failure(Category::AuthExpired, "The Bluesky session has expired."))
         }
@@ -161,7 +161,7 @@ fn by_name(name: &str, message: &str) -> Option<CallError> {
             "Bluesky does not take an image of this size or type.",
         )),
         "InvalidRecord" | "InvalidRequest" if message.contains("ecord") => {
-            let reason = said(message, &[]).map_or_else(|| ".".to_owned(), |said| format!(": {said}"));
+            let reason = said(message, &[]).map_or_else(|| ".".to_owned(), |detail| format!(": {detail}"));
             let text = format!("Bluesky does not take this post{reason}");
             CallError::Permanent(failure(Category::InvalidContent, &text))
         }

@@ -1,7 +1,7 @@
-//! Finds the URLs in a text, for the platforms that count every URL alike and for those that want links marked up.
+//! Finds the URLs in a text, for platforms that count every URL the same and for those that need links marked up.
 //!
-//! What is found errs on the short side: a URL that is cut too early makes a text count longer, never shorter than the
-//! platform will count it.
+//! Detection errs on the short side: a URL that is cut too early makes a text count longer, never shorter, than the
+//! platform counts it.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     pub range: Range<usize>,
-    /// Whether it was written with `http://` or `https://`.
+    /// Whether it begins with `http://` or `https://`.
     pub has_scheme: bool,
 }
 
-/// The URLs of `text`, in order and without overlap. `bare` finds `example.com/path` too (X links it).
+/// Returns the URLs of `text`, in order and without overlap. `bare` also finds `example.com/path` (X links it).
 pub fn find(text: &str, bare: bool) -> Vec<Link> {
     let mut links = Vec::new();
     let mut from = 0;
@@ -45,12 +45,13 @@ fn may_precede(c: char) -> bool {
     !c.is_ascii_alphanumeric()
 }
 
-/// What stands before a name without a scheme: not the rest of a word, an address (`me@example.com`) or a path.
+/// Returns whether `c` may precede a name without a scheme: not within a word, an email address (`me@example.com`) or a
+/// path.
 fn may_precede_bare(c: char) -> bool {
     !(c.is_alphanumeric() || matches!(c, '@' | '.' | '-' | '_' | '/' | '#' | '$' | '+' | '%'))
 }
 
-/// The length of the URL with a scheme that `text` begins with.
+/// Returns the length of the URL with a scheme at the start of `text`.
 fn with_scheme(text: &str) -> Option<usize> {
     let scheme = ["https://", "http://"]
         .into_iter()
@@ -63,7 +64,7 @@ fn with_scheme(text: &str) -> Option<usize> {
     Some(scheme + if whole { host + tail(&text[scheme + host..]) } else { host })
 }
 
-/// The length of the URL without a scheme that `text` begins with.
+/// Returns the length of the URL without a scheme at the start of `text`.
 fn without_scheme(text: &str) -> Option<usize> {
     if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
@@ -76,8 +77,8 @@ fn without_scheme(text: &str) -> Option<usize> {
     Some(host + path)
 }
 
-/// The host at the beginning of `text`: its length, its last label, and whether it ended by itself rather than where
-/// letters of another script begin (`example.com` in `example.comのページ`).
+/// Parses the host at the start of `text`: its length, its last label, and whether it ended by itself rather than at
+/// letters of another script (`example.com` in `example.comのページ`).
 fn host(text: &str) -> Option<(usize, &str, bool)> {
     let run = text.find(|c: char| !(c.is_alphanumeric() || matches!(c, '.' | '-'))).unwrap_or(text.len());
     let name = text[..run].trim_end_matches(['.', '-']);
@@ -94,7 +95,7 @@ fn host(text: &str) -> Option<(usize, &str, bool)> {
     Some((end, label, ascii == last.len() && end == run))
 }
 
-/// The length of port, path, query and fragment, without the punctuation that ends a sentence.
+/// Returns the length of port, path, query and fragment, without the punctuation that ends a sentence.
 fn tail(text: &str) -> usize {
     if !text.starts_with(['/', '?', '#', ':']) {
         return 0;
@@ -115,14 +116,14 @@ fn tail(text: &str) -> usize {
     url.len()
 }
 
-/// ASCII that may stand in a URL, and the Latin and Cyrillic letters that people paste unescaped.
+/// Returns whether `c` may be part of a URL: ASCII, or a Latin or Cyrillic letter that people paste unescaped.
 fn is_url_char(c: char) -> bool {
     (c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '`' | '{' | '}' | '|' | '\\' | '^'))
         || ('\u{C0}'..='\u{4FF}').contains(&c)
 }
 
-/// The top-level domains that make a name without a scheme a link: every country's, and the usual generic ones. X knows
-/// all of the registry's; one that is missing here makes such a name count by its letters.
+/// Returns whether a name without a scheme is a link by its top-level domain: every country's, and the common generic
+/// ones. X knows the whole registry; with a domain that is missing here, the name is counted by its letters.
 fn is_top_level(label: &str) -> bool {
     let label = label.to_ascii_lowercase();
     if label.len() == 2 { COUNTRIES.split(' ').any(|c| c == label) } else { GENERIC.contains(&label.as_str()) }

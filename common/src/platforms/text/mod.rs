@@ -1,9 +1,10 @@
-//! Counts a text as a platform counts it, and says what of a post the platform would refuse.
+//! Counts a text as a platform counts it, and reports what the platform would reject in a post.
 //!
-//! The limits are data (`catalogue.rs`); what is here is how each [`TextUnit`] counts. `weighted` means that not every
-//! character counts one: how much each counts is the platform's own rule, and those three rules are here by name.
+//! The limits are data (`catalogue.rs`); this module implements how each [`TextUnit`] counts. `weighted` means that
+//! characters have different weights by the platform's own rule; the three rules are implemented here by name.
 //!
-//! **To add a rule:** a variant of [`Rule`], its arm in [`rule`], in [`count`] and in [`count_ascii`], and a line in the tests.
+//! **To add a rule:** add a variant to [`Rule`], its arms in [`rule`], [`count`] and [`count_ascii`], and a line in the
+//! tests.
 
 pub mod links;
 
@@ -16,29 +17,30 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::domain::platform::{Descriptor, Platform, TextRules, TextUnit};
 
-/// One thing that a platform would refuse.
+/// One thing that a platform would reject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// `content` or `media`.
     pub field: &'static str,
-    /// A stable word: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`,
-    /// `image_too_small`, `too_many_hashtags`, `too_many_mentions`, `empty`.
+    /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`, `image_too_small`,
+    /// `too_many_hashtags`, `too_many_mentions`, `empty`.
     pub code: &'static str,
-    /// One sentence that names the platform, what the post has and what is allowed.
+    /// One sentence with the platform, what the post has and what is allowed.
     pub message: String,
 }
 
-/// How a text stands to a platform's limits.
+/// The result of checking a text against a platform's limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TextCheck {
     /// In the platform's unit.
     pub length: u32,
-    /// `None` where the platform sets none.
+    /// `None` if the platform sets no limit.
     pub limit: Option<u32>,
     pub problems: Vec<Problem>,
 }
 
-/// What of a text the rules ask for. It takes a look at all of the text; what it says holds for every account of the platform.
+/// The measurements of a text that the rules need. Computing them scans the whole text; they are valid for every
+/// account of the platform.
 #[derive(Clone, Copy, Debug)]
 pub struct Measure {
     /// In the platform's unit.
@@ -51,7 +53,7 @@ pub struct Measure {
 
 /// Measures a text for a platform.
 pub fn measure(descriptor: &Descriptor, text: &str) -> Measure {
-    // Others set no limit to them.
+    // Other platforms do not limit hashtags and mentions.
     let marked = |sign| if descriptor.platform == Platform::Instagram { marked_words(text, sign) } else { 0 };
     Measure {
         length: length(descriptor.platform, &descriptor.capabilities.text, text),
@@ -67,7 +69,7 @@ pub fn check(descriptor: &Descriptor, text: &str, images: usize) -> TextCheck {
     judge(descriptor, &measure(descriptor, text), images)
 }
 
-/// The same for a text that was measured for this platform.
+/// Checks a text that was already measured for this platform.
 pub fn judge(descriptor: &Descriptor, text: &Measure, images: usize) -> TextCheck {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.text);
     let length = text.length;
@@ -88,11 +90,11 @@ pub fn judge(descriptor: &Descriptor, text: &Measure, images: usize) -> TextChec
     }
     // Instagram's content publishing guide: at most 30 hashtags and 20 mentions in a caption.
     if descriptor.platform == Platform::Instagram {
-        for (count, most, code, what) in
+        for (count, max, code, what) in
             [(text.hashtags, 30, "too_many_hashtags", "hashtags"), (text.mentions, 20, "too_many_mentions", "mentions")]
         {
-            if count > most {
-                content(code, format!("{name} takes at most {most} {what}; this text has {count}."));
+            if count > max {
+                content(code, format!("{name} takes at most {max} {what}; this text has {count}."));
             }
         }
     }
@@ -102,10 +104,10 @@ pub fn judge(descriptor: &Descriptor, text: &Measure, images: usize) -> TextChec
 
 fn check_images(descriptor: &Descriptor, images: usize) -> Option<Problem> {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
-    let most = rules.max_images;
-    let (code, message) = if images > most as usize {
-        let noun = if most == 1 { "image" } else { "images" };
-        let allowed = if most == 0 { "no images".to_owned() } else { format!("at most {most} {noun}") };
+    let max = rules.max_images;
+    let (code, message) = if images > max as usize {
+        let noun = if max == 1 { "image" } else { "images" };
+        let allowed = if max == 0 { "no images".to_owned() } else { format!("at most {max} {noun}") };
         ("too_many_images", format!("{name} takes {allowed}; this post has {images}."))
     } else if rules.required && images == 0 {
         ("image_required", format!("{name} needs at least 1 image; this post has 0."))
@@ -115,19 +117,19 @@ fn check_images(descriptor: &Descriptor, images: usize) -> Option<Problem> {
     Some(Problem { field: "media", code, message })
 }
 
-/// The required options of the platform that `options` lacks (absent, null, or an empty text).
+/// Returns the required options that are missing in `options` (absent, null, or an empty text).
 pub fn missing_options(
     descriptor: &Descriptor,
     options: &serde_json::Map<String, serde_json::Value>,
 ) -> Vec<&'static str> {
-    let given = |name: &str| match options.get(name) {
+    let is_set = |name: &str| match options.get(name) {
         None | Some(serde_json::Value::Null) => false,
         Some(value) => value.as_str().is_none_or(|text| !text.trim().is_empty()),
     };
-    descriptor.capabilities.required_options.iter().copied().filter(|name| !given(name)).collect()
+    descriptor.capabilities.required_options.iter().copied().filter(|name| !is_set(name)).collect()
 }
 
-/// The length of a text as the platform counts it.
+/// Returns the length of a text as the platform counts it.
 pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
     let rule = rule(platform, rules.unit);
     let composed;
@@ -152,21 +154,21 @@ pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
     u32::try_from(total).unwrap_or(u32::MAX)
 }
 
-/// What has to be escaped on LinkedIn.
+/// The characters that must be escaped on LinkedIn.
 const LINKEDIN_ESCAPED: &str = "\\<>#~_|[]*(){}@";
 
-/// How characters count.
+/// How characters are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
     Characters,
     Graphemes,
     Utf16,
     Utf8,
-    /// X, "Counting characters": most Latin, Greek, Cyrillic… characters 1, all others 2, an emoji sequence 2.
+    /// X, "Counting characters": most Latin, Greek, Cyrillic… characters count 1, all others 2, an emoji sequence 2.
     X,
-    /// Threads, "Posts": 500 characters, of which an emoji counts as many as it has UTF-8 bytes.
+    /// Threads, "Posts": 500 characters; an emoji counts as its number of UTF-8 bytes.
     Threads,
-    /// LinkedIn, "Little text format": a character that has to be escaped counts with its backslash.
+    /// LinkedIn, "Little text format": an escaped character counts together with its backslash.
     Linkedin,
 }
 
@@ -201,7 +203,7 @@ fn count(rule: Rule, text: &str) -> usize {
     }
 }
 
-/// The same without a look at what belongs together: of ASCII that are only the two characters of a line's end.
+/// Counts ASCII without segmentation: only CRLF is a grapheme of two characters.
 fn count_ascii(rule: Rule, text: &str) -> usize {
     match rule {
         Rule::Graphemes => text.len() - text.matches("\r\n").count(),
@@ -217,34 +219,34 @@ fn x_weight(c: char) -> usize {
     }
 }
 
-/// Whether a grapheme is shown as an emoji: by itself, or because a selector, a modifier or a joiner makes it one.
+/// Returns whether a grapheme is displayed as an emoji: by default, or because of a selector, a modifier or a joiner.
 pub fn is_emoji(grapheme: &str) -> bool {
     let mut chars = grapheme.chars();
     let Some(first) = chars.next() else { return false };
-    let by_itself = matches!(
+    let is_emoji_by_default = matches!(
         first.emoji_status(),
         EmojiStatus::EmojiPresentation
             | EmojiStatus::EmojiPresentationAndModifierBase
             | EmojiStatus::EmojiPresentationAndEmojiComponent
             | EmojiStatus::EmojiPresentationAndModifierAndEmojiComponent
     ) && !is_regional_indicator(first);
-    let made_one = |c: char| {
+    let makes_emoji = |c: char| {
         is_emoji_presentation_selector(c)
             || is_zwj(c)
             || is_regional_indicator(c)
             || matches!(c, '\u{20E3}' | '\u{1F3FB}'..='\u{1F3FF}')
     };
-    by_itself || (first.is_emoji_char() && chars.any(made_one))
+    is_emoji_by_default || (first.is_emoji_char() && chars.any(makes_emoji))
 }
 
-/// How many words begin with `sign` and go on.
+/// Counts the words that begin with `sign` followed by a letter, a digit or `_`.
 fn marked_words(text: &str, sign: char) -> usize {
     let mut previous = ' ';
     let mut chars = text.chars().peekable();
     let mut count = 0;
     while let Some(c) = chars.next() {
-        let goes_on = chars.peek().is_some_and(|n| n.is_alphanumeric() || *n == '_');
-        if c == sign && goes_on && !previous.is_alphanumeric() {
+        let continues = chars.peek().is_some_and(|n| n.is_alphanumeric() || *n == '_');
+        if c == sign && continues && !previous.is_alphanumeric() {
             count += 1;
         }
         previous = c;

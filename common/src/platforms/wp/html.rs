@@ -1,17 +1,17 @@
-//! A post's text as a title and paragraphs of HTML, for WordPress and WooCommerce.
+//! Converts a post's text to a title and HTML paragraphs, for WordPress and WooCommerce.
 
-/// The longest title that is taken from a text, in characters.
+/// The maximum length of a title taken from a text, in characters.
 const LONGEST_TITLE: usize = 120;
 
-/// A text in two parts, neither of them escaped.
+/// A text split into title and body, both unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     pub title: String,
     pub body: String,
 }
 
-/// The first line is the title, the rest the body. A text of one line is both. A first line that is too long for a title
-/// stays in the body, and the title is its beginning.
+/// Splits a text: the first line is the title, the rest the body. A text of one line is both. A first line that is too
+/// long for a title stays in the body, and the title is its beginning.
 pub fn split(text: &str) -> Parts {
     let text = text.trim();
     let (first, rest) = text.split_once('\n').map_or((text, ""), |(first, rest)| (first.trim(), rest.trim()));
@@ -22,14 +22,14 @@ pub fn split(text: &str) -> Parts {
     Parts { title: first.to_owned(), body: body.to_owned() }
 }
 
-/// The beginning of `line`, cut between words where there is a gap in its second half.
+/// Returns the beginning of `line`, cut between words if there is a space in its second half.
 fn shorten(line: &str) -> String {
     let cut: String = line.chars().take(LONGEST_TITLE - 1).collect();
     let end = cut.rfind(char::is_whitespace).filter(|&at| at > cut.len() / 2).unwrap_or(cut.len());
     format!("{}…", cut[..end].trim_end())
 }
 
-/// Paragraphs: an empty line ends one, a single line break stays one.
+/// Converts a text to paragraphs: an empty line ends a paragraph, a single line break is kept.
 pub fn paragraphs(text: &str) -> String {
     let mut html = String::with_capacity(text.len() + 16);
     let mut open = false;
@@ -58,7 +58,7 @@ pub fn paragraphs(text: &str) -> String {
     html
 }
 
-/// Text for HTML, an attribute included.
+/// Escapes text for HTML, including attributes.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

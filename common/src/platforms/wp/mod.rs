@@ -1,7 +1,7 @@
-//! What WordPress and WooCommerce share: the REST API's root, its errors, and a text as HTML.
+//! Code shared by WordPress and WooCommerce: the REST API's root, its errors, and a text as HTML.
 //!
-//! Sources: WordPress REST API handbook, "Discovery", "Authentication" (application passwords), "Reference"; WooCommerce
-//! REST API documentation, "Authentication over HTTPS", "Errors".
+//! Sources: WordPress REST API handbook, "Discovery", "Authentication" (application passwords), "Reference";
+//! WooCommerce REST API documentation, "Authentication over HTTPS", "Errors".
 
 pub mod html;
 
@@ -16,7 +16,7 @@ use super::call::{Caller, Effect, said};
 use super::{CallError, MarkerSeed};
 use crate::domain::failure::{Category, Failure};
 
-/// The codes of WooCommerce for a picture that it could not fetch from the address that it was given, of all its versions.
+/// WooCommerce's error codes, of all versions, for a picture that it could not fetch from the given address.
 const FETCH_FAILED: [&str; 5] = [
     "woocommerce_product_image_upload_error",
     "woocommerce_rest_product_image_upload_error",
@@ -25,20 +25,20 @@ const FETCH_FAILED: [&str; 5] = [
     "woocommerce_rest_invalid_image_url",
 ];
 
-/// A site's REST API and who calls it.
+/// A site's REST API and the credentials to call it.
 pub(super) struct Rest<'a> {
     pub caller: &'a Caller,
-    /// `https://example.com/wp-json/`, or `https://example.com/?rest_route=/` where the site has no pretty links.
+    /// `https://example.com/wp-json/`, or `https://example.com/?rest_route=/` if the site has no pretty permalinks.
     pub root: String,
     pub user: String,
     pub password: SecretString,
 }
 
-/// A call that did not go well.
+/// A failed call.
 pub(super) struct Failed {
-    /// `None` where no answer came.
+    /// `None` if no response arrived.
     pub status: Option<u16>,
-    /// The site's own code, `rest_cannot_create`.
+    /// The site's own error code, e.g. `rest_cannot_create`.
     pub code: String,
     pub error: CallError,
 }
@@ -55,7 +55,7 @@ impl From<Failed> for CallError {
     }
 }
 
-/// What a request carries.
+/// The body of a request.
 pub(super) enum Body<'a> {
     None,
     Json(&'a Value),
@@ -92,34 +92,35 @@ impl Rest<'_> {
         }
         let problem: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
         let status = answer.status.as_u16();
-        let said = said(&problem.message, &[self.password.expose_secret()]);
-        let error = self.by_code(status, &problem.code, said.as_deref()).unwrap_or_else(|| {
+        let detail = said(&problem.message, &[self.password.expose_secret()]);
+        let error = self.by_code(status, &problem.code, detail.as_deref()).unwrap_or_else(|| {
             let code = (!problem.code.is_empty()).then_some(problem.code.as_str());
-            self.caller.by_status(effect, &answer, code, said)
+            self.caller.by_status(effect, &answer, code, detail)
         });
         Err(Failed { status: Some(status), code: problem.code, error })
     }
 
-    /// What an error means by its code, where the code says more than the status.
-    fn by_code(&self, status: u16, code: &str, said: Option<&str>) -> Option<CallError> {
+    /// Classifies an error by its code, where the code is more precise than the status.
+    fn by_code(&self, status: u16, code: &str, detail: Option<&str>) -> Option<CallError> {
         let name = self.caller.name();
         let failure = |category, text: &str| {
-            let message = said.map_or_else(|| format!("{name} {text}."), |said| format!("{name} {text}: {said}"));
+            let message = detail.map_or_else(|| format!("{name} {text}."), |detail| format!("{name} {text}: {detail}"));
             let code = if code.is_empty() { status.to_string() } else { code.to_owned() };
             Failure::of(category, message).from_platform(code)
         };
         Some(match (status, code) {
-            // Not logged in: whatever is not allowed then, it is for want of credentials (rest_authorization_required_code).
+            // Not logged in: anything that is not allowed is due to missing credentials
+            // (rest_authorization_required_code).
             (401, _) => CallError::Reauth(failure(
                 Category::AuthExpired,
                 "refuses the credentials; check them and connect the account again",
             )),
-            // A 500 by its status, but the same file will be refused again.
+            // The status is 500, but the same file would be rejected again.
             (_, "rest_upload_sideload_error") => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not take this image"))
             }
             (500.., _) => return None,
-            // The store could not fetch a picture from us: it may the next time.
+            // The store could not fetch a picture from us; a retry may succeed.
             (_, code) if FETCH_FAILED.contains(&code) => CallError::Transient(failure(
                 Category::Media,
                 "could not fetch an image; the store must be able to reach the address of Crier (CRIER_PUBLIC_URL)",
@@ -135,7 +136,7 @@ impl Rest<'_> {
     }
 }
 
-/// The URL of `path` under `root`, the query after it.
+/// Returns the URL of `path` under `root`, followed by the query.
 pub(super) fn route(root: &str, path: &str, query: &[(&str, &str)]) -> Option<Url> {
     let root = Url::parse(root).ok()?;
     let mut url = root.clone();
@@ -150,7 +151,7 @@ pub(super) fn route(root: &str, path: &str, query: &[(&str, &str)]) -> Option<Ur
     Some(url)
 }
 
-/// The address of the site that a root belongs to: what a site is known by, however it was typed.
+/// Returns the address of the site of an API root. It identifies the site, however it was typed.
 pub(super) fn site_of(root: &str) -> String {
     let Ok(mut url) = Url::parse(root) else { return root.to_owned() };
     url.set_query(None);
@@ -160,12 +161,12 @@ pub(super) fn site_of(root: &str) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// The host of an address, for people.
+/// Returns the host of an address, for people.
 pub(super) fn host_of(address: &str) -> String {
     Url::parse(address).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| address.to_owned())
 }
 
-/// A word that is one target's alone, at any site: its id, and 64 random bits that nobody can guess.
+/// Returns a string that is unique to one target, on any site: its id, and 64 random bits that cannot be guessed.
 pub(super) fn unique(seed: MarkerSeed) -> String {
     format!("{}-{}", base36(seed.target_id.unsigned_abs()), base36(seed.random))
 }

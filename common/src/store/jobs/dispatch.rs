@@ -1,5 +1,5 @@
 //! What the scheduler does with jobs. Any number of schedulers may do it at once: on Postgres each takes rows that no
-//! other holds (`SKIP LOCKED`), on SQLite there is one.
+//! other has locked (`SKIP LOCKED`), on SQLite there is only one.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -9,10 +9,10 @@ use super::engine::{lock_lanes, wake_lane};
 use super::{Rung, id_list, known, list_sql, ring_in_order, workspaces};
 use crate::domain::job::{Claimed, Kind, MAX_CRASHES, Ring};
 
-/// A ready job whose bell nobody answered for so long is rung again.
+/// A ready job that was not claimed for this long after its notification is notified again.
 pub const UNHEARD: TimeDelta = TimeDelta::seconds(10);
 
-/// When the first scheduled job of each kind is due; kinds that have none are left out.
+/// Returns when the first scheduled job of each kind is due; kinds without one are left out.
 pub async fn next_due(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
     first_of_each(
         conn,
@@ -22,7 +22,7 @@ pub async fn next_due(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
     .await
 }
 
-/// Makes due jobs of a kind ready, the earliest first, at most `limit`, and rings for them after the commit; gives how many.
+/// Makes due jobs of a kind ready, earliest first, at most `limit`, and notifies after the commit; returns how many.
 pub async fn ring_due(tx: &mut Tx, kind: Kind, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
         "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $4 AND state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
@@ -31,7 +31,7 @@ pub async fn ring_due(tx: &mut Tx, kind: Kind, limit: i64) -> Result<usize> {
     ring_rows(tx, sql, kind, tx.now, limit).await
 }
 
-/// Since when the first ready job of each kind has waited to be claimed; paused kinds, and those that have none, are left out.
+/// Returns since when the first ready job of each kind waits for a claim; without paused kinds and kinds without one.
 pub async fn first_rung(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
     first_of_each(
         conn,
@@ -41,8 +41,8 @@ pub async fn first_rung(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
     .await
 }
 
-/// Rings again for ready jobs of a kind that nobody claimed: those whose bell was lost (a crash between commit and ring, a
-/// queue that was emptied or away, a full bell). `before`: rung before that time.
+/// Notifies again for ready jobs of a kind that were not claimed: their notification was lost (a crash between commit
+/// and notification, a queue that was emptied, unreachable or full). `before`: last notified by that time.
 pub async fn ring_unheard(tx: &mut Tx, kind: Kind, before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let sql = tx.spelt(
         "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $4 AND state = 'ready' AND NOT waiting AND dispatched_at <= $1 ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
@@ -51,7 +51,7 @@ pub async fn ring_unheard(tx: &mut Tx, kind: Kind, before: DateTime<Utc>, limit:
     ring_rows(tx, sql, kind, before, limit).await
 }
 
-/// One look into an index for each kind that this version knows, however many rows there are.
+/// Does one index look-up per kind that this version knows, however many rows there are.
 async fn first_of_each(conn: &mut Conn, pg: &'static str, sqlite: &'static str) -> Result<Vec<(Kind, DateTime<Utc>)>> {
     let (sql, kinds) = (conn.spelt(pg, sqlite), serde_json::json!(Kind::ALL).to_string());
     let firsts: Vec<(Kind, Option<DateTime<Utc>>)> = run!(conn, c => sqlx::query_as(sql).bind(&kinds).fetch_all(c))?;
@@ -66,15 +66,15 @@ async fn ring_rows(tx: &mut Tx, sql: &'static str, kind: Kind, at: DateTime<Utc>
     Ok(rung)
 }
 
-/// A job whose worker let the lease run out.
+/// A job whose lease ran out.
 #[derive(Debug)]
 pub struct Rescued {
     pub job: Claimed,
-    /// `Some`: it is dead now, and why (`poison`, `attempts`); its subject must be told in the same transaction.
+    /// `Some`: it is dead now, and why (`poison`, `attempts`); its subject must be updated in the same transaction.
     pub dead: Option<&'static str>,
 }
 
-/// The jobs whose lease ran out, the oldest first.
+/// Returns the jobs whose lease ran out, the oldest first.
 pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
     const SQL: &str = concat!(
         "SELECT id FROM jobs WHERE state = 'running' AND lease_until < $1 AND ",
@@ -84,7 +84,7 @@ pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(now).bind(limit).fetch_all(c))?)
 }
 
-/// Takes one back, if its lease has run out and nobody else is at it.
+/// Rescues one job, if its lease has run out and no other transaction has locked it.
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     let sql = tx.spelt(
         concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!(), " FOR UPDATE SKIP LOCKED"),
@@ -95,7 +95,7 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     Ok(take_back(tx, expired).await?.pop())
 }
 
-/// Takes back jobs whose lease ran out, at most `limit`. The crash counts as an attempt; after the third one the job is
+/// Rescues jobs whose lease ran out, at most `limit`. The crash counts as an attempt; after the third crash the job is
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = tx.spelt(
@@ -121,7 +121,7 @@ async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
         const DEAD: &str = "UPDATE jobs SET state = 'dead', crashes = crashes + 1, fence = fence + 1, lease_until = NULL, last_error = $2, finished_at = $3 WHERE id = $1";
         const READY: &str = "UPDATE jobs SET state = 'ready', crashes = crashes + 1, fence = fence + 1, lease_until = NULL, last_error = $2, dispatched_at = $3 WHERE id = $1";
         match dead {
-            Some(why) => execute!(tx, DEAD, job.id, why, now)?,
+            Some(reason) => execute!(tx, DEAD, job.id, reason, now)?,
             None => execute!(tx, READY, job.id, "the worker that ran it vanished", now)?,
         };
         if dead.is_none() {
@@ -133,17 +133,17 @@ async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
     Ok(out)
 }
 
-/// How many lanes one sweep wakes at most: it holds their locks.
+/// How many lanes one sweep wakes at most, since it holds their locks.
 const SWEPT: usize = 1_000;
 
-/// A lane that jobs wait for, with what is known of the first of them.
+/// A lane that jobs wait for, with data of the first of them.
 #[derive(sqlx::FromRow)]
 struct Waited {
     lane: String,
     kind: Kind,
     workspace_lane: Option<String>,
     running: i64,
-    /// Fewer than its kind's, while it is narrow.
+    /// The reduced cap while the lane is narrowed.
     places: Option<i64>,
 }
 
@@ -153,12 +153,12 @@ impl Waited {
     }
 }
 
-/// Wakes lanes whose pause is over, and lanes in which jobs wait although there is room (a woken job may be cancelled
-/// before it runs). Gives how many lanes were woken.
+/// Wakes lanes whose pause is over, and lanes with waiting jobs and free places (a woken job may be cancelled before it
+/// runs). Returns how many lanes were woken.
 pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let now = tx.now;
     execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
-    // From one lane to the next in the index, so that a long queue in one costs no more than a short one.
+    // Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one.
     const WAITING: &str = concat!(
         r"
         WITH RECURSIVE lanes (lane) AS (
@@ -200,18 +200,18 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let names = lanes.iter().filter_map(|lane| lane.workspace_lane.as_deref()).collect();
     let mut running = workspaces::running(tx, &names).await?;
     let mut free: Vec<(String, i64)> = lanes.iter().map(|waited| (waited.lane.clone(), 0)).collect();
-    // Each lane gets one place of its workspace's before any gets more; those of which the fewest run come first.
-    for most in [1, i64::MAX] {
+    // Each lane gets one place of its workspace before any gets more; lanes with the fewest running jobs come first.
+    for limit in [1, i64::MAX] {
         for (waited, (_, woken)) in lanes.iter().zip(&mut free) {
             let shared = waited.workspace_lane.as_ref().and_then(|name| running.get_mut(name));
             let room = shared.as_deref().map_or(i64::MAX, |running| workspaces::room(waited.kind, *running));
-            let more = (waited.room() - *woken).min(room).min(most).max(0);
+            let more = (waited.room() - *woken).min(room).min(limit).max(0);
             shared.into_iter().for_each(|running| *running += more);
             *woken += more;
         }
     }
     free.retain(|(_, woken)| *woken > 0);
-    // In the order of all who lock several lanes.
+    // Every transaction that locks several lanes uses this order.
     free.sort();
     free.truncate(SWEPT);
     lock_lanes(tx, &serde_json::json!(free.iter().map(|(lane, _)| lane).collect::<Vec<_>>()).to_string()).await?;
@@ -221,7 +221,7 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     Ok(free.len())
 }
 
-/// Deletes jobs that ended before `ended` (dead ones before `dead`), at most `limit`; gives how many.
+/// Deletes jobs that ended before `ended` (dead ones before `dead`), at most `limit`; returns how many.
 pub async fn purge(tx: &mut Tx, ended: DateTime<Utc>, dead: DateTime<Utc>, limit: i64) -> Result<u64> {
     const FIND: &str = "SELECT id FROM jobs WHERE state IN ('done', 'dead', 'cancelled') AND finished_at <= $1 AND (state <> 'dead' OR finished_at <= $2) ORDER BY finished_at LIMIT (SELECT $3)";
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(FIND).bind(ended).bind(dead).bind(limit).fetch_all(c))?;

@@ -1,4 +1,4 @@
-//! What a worker does with jobs: claim, keep, settle, give back.
+//! What a worker does with jobs: claim, heartbeat, settle, release.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,9 +11,9 @@ use super::{Rung, holds, id_list, known, list_sql, ring_in_order, workspaces};
 use crate::domain::job::{Claimed, Kind, LEASE, Outcome};
 use crate::domain::outside::{self, MAX_MESSAGE};
 
-/// Claims those of the ids that are ready. An id that is unknown, done, in another's hands or of a paused kind is left
-/// out; one whose lane is full or paused, or whose workspace has enough running, is set waiting, and the next to leave wakes
-/// it.
+/// Claims those of the ids that are ready. Skips an id that is unknown, ended, claimed by another worker or of a paused
+/// kind. A job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job to leave
+/// wakes it.
 pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed>> {
     #[derive(sqlx::FromRow)]
     struct Candidate {
@@ -23,7 +23,7 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
         workspace_lane: Option<String>,
     }
     impl Candidate {
-        /// The lane that it must find a place in, and how many it takes.
+        /// Returns the lane in which it needs a place, and the lane's cap.
         fn capped(&self) -> Option<(&str, i64)> {
             Some((self.lane.as_deref()?, self.kind.rules().lane_cap?))
         }
@@ -32,7 +32,7 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
             Some((self.workspace_lane.as_deref()?, self.kind.rules().workspace_cap?))
         }
     }
-    // On Postgres one look-up an id: `LIMIT 1` keeps it apart from the others, `state || ''` from the index of ready jobs.
+    // On Postgres one look-up per id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs.
     let sql = tx.spelt(
         concat!("SELECT j.id, j.kind, j.lane, j.workspace_lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, workspace_lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id"),
         concat!("SELECT id, kind, lane, workspace_lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id"),
@@ -80,13 +80,13 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(until).bind(worker).fetch_all(c))?)
 }
 
-/// How full a lane is.
+/// The load of a lane.
 #[derive(sqlx::FromRow)]
 struct Lane {
     lane: String,
     running: i64,
     paused: bool,
-    /// Fewer than its kind's, while it is narrow.
+    /// The reduced cap while the lane is narrowed.
     places: Option<i64>,
 }
 
@@ -95,14 +95,14 @@ impl Lane {
         Self { lane, running, paused: false, places: None }
     }
 
-    /// How many places are free, of the `cap` that its kind has; none while it is paused.
+    /// Returns how many places are free, given the `cap` of its kind; 0 while the lane is paused.
     fn room(&self, cap: i64) -> i64 {
         if self.paused { 0 } else { self.places.unwrap_or(cap) - self.running }
     }
 }
 
-/// How full the lanes are. Holds their locks until the end of the transaction, so that two workers cannot both fill the
-/// last place (on SQLite there is one writer anyway).
+/// Returns the load of the lanes. Holds their locks until the end of the transaction, so that two workers cannot both
+/// take the last place (on SQLite there is one writer anyway).
 async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<HashMap<String, Lane>> {
     let lanes: BTreeSet<&str> = lanes.collect();
     if lanes.is_empty() {
@@ -123,9 +123,9 @@ async fn look_at(conn: &mut Conn, lanes: &str, now: DateTime<Utc>) -> Result<Vec
     Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).fetch_all(c))?)
 }
 
-/// Locks lanes until the end of the transaction, in the order in which they are given: a JSON array, sorted.
+/// Locks lanes until the end of the transaction, in the given order: a sorted JSON array.
 pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
-    // A subquery with an order of its own is not folded into the statement around it: the locks are taken in that order.
+    // Postgres does not flatten a subquery with its own `ORDER BY`, so the locks are taken in that order.
     const SQL: &str = "SELECT count(pg_advisory_xact_lock(hashtextextended(lane, 0))) FROM (SELECT value AS lane FROM json_array_elements_text($1::json) WITH ORDINALITY AS t (value, n) ORDER BY n) lanes";
     if let Engine::Pg(c) = tx.engine() {
         sqlx::query(SQL).bind(sorted).execute(c).await?;
@@ -133,9 +133,9 @@ pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
     Ok(())
 }
 
-/// Renews the leases of the jobs that this worker holds. Independent of load: one statement for all of them.
+/// Renews the leases of the jobs that this worker holds, in one statement however many there are.
 pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
-    // A row in a settle's or a rescue's hands is passed over: to wait for it while holding others could end in a deadlock.
+    // Skips a row that a settle or a rescue has locked: waiting for it while holding others could deadlock.
     let sql = tx.spelt(
         "WITH held AS MATERIALIZED (SELECT j.id FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id FROM jobs WHERE id = v.id AND worker = $3 AND state || '' = 'running' LIMIT 1 FOR UPDATE SKIP LOCKED) j) UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT id FROM held WHERE id = id + 0)",
         "UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT value FROM json_each($1)) AND worker = $3 AND state = 'running'",
@@ -144,7 +144,7 @@ pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
     Ok(execute!(tx, sql, &list, until, worker)?)
 }
 
-/// Whether the job is still ours; holds its row until the end of the transaction.
+/// Whether this worker still holds the job; locks its row until the end of the transaction.
 pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     let sql = tx.spelt(
         "SELECT id FROM jobs WHERE id = $1 AND fence = $2 AND worker = $3 AND state || '' = 'running' FOR UPDATE",
@@ -155,16 +155,16 @@ pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     Ok(held.is_some())
 }
 
-/// Ends runs, in the transaction that writes their results. `false` where the lease of one was lost: roll back, nothing of
-/// these runs counts.
+/// Settles runs, in the transaction that writes their results. Returns `false` if a lease was lost: roll back, all of
+/// these results are discarded.
 pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
     const END: &str = "UPDATE jobs SET state = $3, last_error = $4, finished_at = $5, lease_until = NULL WHERE id = $1 AND fence = $2 AND worker = $6 AND state = 'running'";
     const AGAIN: &str = "UPDATE jobs SET state = 'scheduled', run_at = $3, last_error = $4, lease_until = NULL WHERE id = $1 AND fence = $2 AND worker = $5 AND state = 'running'";
     let now = tx.now;
     let mut done = Vec::with_capacity(ends.len());
     for (job, outcome) in ends {
-        let held = match outcome {
-            // By far the most: together, in one statement.
+        let updated = match outcome {
+            // By far the most common outcome: settled together, in one statement.
             Outcome::Done => {
                 done.push((job.id, job.fence, &job.worker));
                 1
@@ -173,7 +173,7 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
             Outcome::Cancelled(why) => execute!(tx, END, job.id, job.fence, "cancelled", told(why), now, &job.worker)?,
             Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, told(why), &job.worker)?,
         };
-        if held == 0 {
+        if updated == 0 {
             return Ok(false);
         }
         tx.leave_lanes(job);
@@ -181,12 +181,12 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
     settle_done(tx, &done).await
 }
 
-/// The reason for the end of a run, fit to be stored.
-fn told(why: &str) -> String {
-    outside::line(why, MAX_MESSAGE)
+/// Makes the reason for the end of a run fit for storage.
+fn told(reason: &str) -> String {
+    outside::line(reason, MAX_MESSAGE)
 }
 
-/// Ids with their fences and workers; `false` where one of them does not stand any more.
+/// Takes ids with their fences and workers; returns `false` if one of the jobs is no longer held.
 async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> {
     if done.is_empty() {
         return Ok(true);
@@ -199,7 +199,7 @@ async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> 
     Ok(execute!(tx, sql, held, now)? == done.len() as u64)
 }
 
-/// Gives a job back without using up an attempt (drain); `false` where the lease was lost.
+/// Returns a job to the queue without using up an attempt (drain); `false`: the lease was lost.
 pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3 WHERE id = $1 AND fence = $2 AND worker = $4 AND state = 'running'";
     let long_ago = DateTime::<Utc>::UNIX_EPOCH;
@@ -210,13 +210,13 @@ pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     Ok(held)
 }
 
-/// Wakes as many jobs as places came free in each lane, behind the commit that freed them: so nobody holds a lane's lock
-/// while he waits for the disk. A claim that finds a lane full looks at it again, behind its commit as well: of two that
-/// pass each other, at least one sees what the other did. Who dies in between leaves it to the scheduler's sweep.
+/// Wakes as many jobs as places were freed in each lane, after the commit that freed them: a lane's lock is never held
+/// while waiting for the disk. A claim that found a lane full checks it again, also after its commit: of two concurrent
+/// ones, at least one sees the other's change. If the process dies in between, the sweep wakes the jobs.
 pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
     let Lanes { mut free, full, workspaces } = lanes;
     if free.is_empty() && full.is_empty() && workspaces.is_empty() {
-        // Most transactions.
+        // The common case.
         return Ok(());
     }
     let mut conn = store.read().await?;
@@ -247,12 +247,12 @@ pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<
     tx.commit_alone().await
 }
 
-/// The lanes' names, sorted.
+/// Returns the lanes' names, sorted.
 fn names(lanes: &BTreeMap<String, i64>) -> String {
     json!(lanes.keys().collect::<Vec<_>>()).to_string()
 }
 
-/// Those of the lanes and workspaces that jobs wait for, mostly none; and how many jobs run in each of the workspaces.
+/// Returns those lanes and workspaces that jobs wait for (usually empty); a workspace with its running jobs.
 async fn waited_for(
     conn: &mut Conn,
     lanes: &BTreeMap<String, i64>,
@@ -285,7 +285,7 @@ async fn waited_for(
     Ok(found.into_iter().collect())
 }
 
-/// Wakes up to `n` jobs that wait for a lane, unless it is paused. Whoever calls it holds the lane's lock.
+/// Wakes up to `n` jobs that wait for a lane, unless it is paused. The caller holds the lane's lock.
 pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
     let sql = tx.spelt(
         concat!("WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND ", known!(), " AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at"),
@@ -300,21 +300,21 @@ pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
     Ok(())
 }
 
-/// Pauses a lane until the time that its platform told; a longer pause stays.
+/// Pauses a lane until the time that its platform named; a longer pause stays.
 pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "INSERT INTO paused_lanes (lane, paused_until) VALUES ($1, $2) ON CONFLICT (lane) DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN paused_lanes.paused_until ELSE excluded.paused_until END";
     execute!(tx, SQL, lane, until)?;
     holds::held_until(tx, lane, until).await
 }
 
-/// Gives a lane fewer places than its kind has, until it is widened. Jobs that run already are left to end.
+/// Reduces a lane's places below the cap of its kind, until it is widened. Running jobs continue.
 pub async fn narrow_lane(tx: &mut Tx, lane: &str, places: i64) -> Result<()> {
     const SQL: &str = "INSERT INTO narrow_lanes (lane, places) VALUES ($1, $2) ON CONFLICT (lane) DO UPDATE SET places = excluded.places";
     execute!(tx, SQL, lane, places)?;
     Ok(())
 }
 
-/// Lifts whatever narrows or pauses a lane of this kind, and wakes who waits for it.
+/// Removes the reduction and the pause of a lane of this kind, and wakes jobs that wait for it.
 pub async fn widen_lane(tx: &mut Tx, kind: Kind, lane: &str) -> Result<()> {
     execute!(tx, "DELETE FROM narrow_lanes WHERE lane = $1", lane)?;
     execute!(tx, "DELETE FROM paused_lanes WHERE lane = $1", lane)?;
@@ -322,7 +322,7 @@ pub async fn widen_lane(tx: &mut Tx, kind: Kind, lane: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waiting jobs of a connection's view, for tests and the sweep.
+/// Whether a lane is paused.
 pub async fn lane_is_paused(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<bool> {
     const SQL: &str = "SELECT lane FROM paused_lanes WHERE lane = $1 AND paused_until > $2";
     let found: Option<String> = run!(conn, c => sqlx::query_scalar(SQL).bind(lane).bind(now).fetch_optional(c))?;

@@ -1,11 +1,11 @@
-//! When Crier itself held back the jobs of a lane: a platform asked for a pause, or more was due at once than the lane takes.
-//! A post that waited for that is not late by it.
+//! Periods in which Crier itself held back the jobs of a lane: a platform asked for a pause, or more was due at once
+//! than the lane has places. A post that waited for this does not count as late.
 //!
-//! A pause is known to its end beforehand, whatever runs meanwhile. A full lane is known by the jobs that leave it: each that
-//! wakes another makes the time longer. Where none did so for longer than any job takes, nothing ran, and a new time begins:
-//! what waited in between is late.
+//! The end of a pause is known in advance. A full lane is detected by the jobs that leave it: each one that wakes
+//! another extends the period. If that did not happen for longer than any job takes, nothing ran, and a new period
+//! begins; jobs that waited in between are late.
 //!
-//! Only the lanes of accounts have such times, as only posts can be too late.
+//! Only the lanes of accounts have these periods, since only posts can be late.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -13,12 +13,12 @@ use super::super::db::{execute, run};
 use super::super::{Result, Tx};
 use crate::domain::job::Claimed;
 
-/// Longer than a job of an account takes, and than the scheduler needs to see that a pause is over.
+/// Longer than a job of an account takes, and than the scheduler needs to notice the end of a pause.
 const MAX_GAP: TimeDelta = TimeDelta::minutes(15);
-/// How long these times are kept: longer than any post waits.
+/// How long these periods are stored: longer than any post waits.
 const KEPT: TimeDelta = TimeDelta::days(30);
 
-/// The lane is held until then, which may be now.
+/// Records that the lane is held back until `until`, which may be now.
 pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
     const LONGER: &str = "UPDATE lane_holds
         SET held_until = CASE WHEN held_until > $2 THEN held_until ELSE $2 END
@@ -36,7 +36,7 @@ pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) ->
     Ok(())
 }
 
-/// How late a job is, without the time for which its lane was held.
+/// Returns how late a job is, without the time for which its lane was held back.
 pub async fn lateness(tx: &mut Tx, job: &Claimed) -> Result<TimeDelta> {
     const SQL: &str = "SELECT held_since, held_until
         FROM lane_holds
@@ -46,7 +46,7 @@ pub async fn lateness(tx: &mut Tx, job: &Claimed) -> Result<TimeDelta> {
     let Some(lane) = &job.lane else { return Ok(now - run_at) };
     let held: Vec<(DateTime<Utc>, DateTime<Utc>)> =
         run!(tx, c => sqlx::query_as(SQL).bind(lane).bind(run_at).fetch_all(c))?;
-    // Two workers that are told to wait in the same moment begin a time each: no moment counts twice.
+    // Two workers that pause a lane at the same moment each begin a period; an overlap counts once.
     let (mut late, mut seen) = (TimeDelta::zero(), run_at);
     for (since, until) in held {
         late += (since.min(now) - seen).max(TimeDelta::zero());
@@ -55,7 +55,7 @@ pub async fn lateness(tx: &mut Tx, job: &Claimed) -> Result<TimeDelta> {
     Ok(late + (now - seen))
 }
 
-/// Deletes what is long over, at most `limit`; gives how many.
+/// Deletes periods that ended long ago, at most `limit`; returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "DELETE FROM lane_holds
         WHERE (lane, held_since) IN (

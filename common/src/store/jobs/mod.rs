@@ -1,10 +1,10 @@
-//! The `jobs` table: the queue's record. What may happen to a row is drawn in [`crate::domain::job`].
+//! The `jobs` table: the durable queue. [`crate::domain::job`] shows the states and transitions of a row.
 //!
-//! - here: enqueue, cancel, hasten — what a caller does inside its own transaction;
-//! - [`engine`]: claim, heartbeat, settle, release — what a worker does;
-//! - [`dispatch`]: due, unheard, rescue, sweep, purge — what the scheduler does;
-//! - [`holds`]: when Crier itself held back the jobs of a lane;
-//! - [`operate`]: list, show, pause, retry, counts — what an operator does.
+//! - here: enqueue, cancel, hasten — run in a caller's own transaction;
+//! - [`engine`]: claim, heartbeat, settle, release — run by a worker;
+//! - [`dispatch`]: due, unheard, rescue, sweep, purge — run by the scheduler;
+//! - [`holds`]: periods in which Crier itself held back the jobs of a lane;
+//! - [`operate`]: list, show, pause, retry, counts — run by an operator.
 
 use std::cmp::Reverse;
 
@@ -22,7 +22,7 @@ pub mod holds;
 pub mod operate;
 mod workspaces;
 
-/// A list of ids as one bind: a JSON array, which both engines can unfold (see [`list_sql!`]).
+/// Encodes a list of ids as one bind: a JSON array, which both engines can unnest (see [`list_sql!`]).
 pub fn id_list(ids: &[i64]) -> String {
     let mut out = String::with_capacity(ids.len() * 8 + 2);
     out.push('[');
@@ -38,11 +38,10 @@ pub fn id_list(ids: &[i64]) -> String {
 
 /// A statement on the rows of a list of ids, bound as `$1`: two pieces of SQL, the first of which ends before the `IN`.
 ///
-/// A plan that Postgres made while the table was small is kept when it has grown, and a table that was just filled is taken
-/// for small. So the statements of the queue leave it no choice: `value || ''` and `id + 0` say nothing, but a planner that
-/// cannot know this expects one id, and goes to its row by the primary key; `LIMIT (SELECT $2)` hides how much is wanted, so
-/// that it begins at the head of the right index rather than to read and sort all of it. `tests/store/plans.rs` holds them
-/// to it.
+/// Postgres keeps a plan that it made while the table was small, and considers a table that was just filled small. So
+/// the statements of the queue force the plan: `value || ''` and `id + 0` have no effect on the result, but make the
+/// planner expect a single id and use the primary key; `LIMIT (SELECT $2)` hides the limit, so that it starts at the
+/// head of the right index instead of reading and sorting all of it. `tests/store/plans.rs` checks this.
 macro_rules! list_sql {
     ($conn:expr, $before:literal, $after:literal) => {
         $conn.spelt(
@@ -57,9 +56,9 @@ macro_rules! list_sql {
 }
 pub(crate) use list_sql;
 
-/// The kinds that this version knows, as a condition in SQL. Beside a newer version (in the middle of an upgrade, or after
-/// one was taken back) there are jobs of kinds that this one does not know: they are left alone, and hold up no other.
-/// `coalesce` says nothing, but a planner that cannot know this takes half of the rows for such, rather than next to none.
+/// The kinds that this version knows, as an SQL condition. Beside a newer version (during an upgrade, or after a
+/// rollback) there are jobs of kinds that this version does not know: they are left alone, and block no other job.
+/// `coalesce` has no effect on the result, but makes the planner expect half of the rows instead of almost no rows.
 macro_rules! known {
     () => {
         "coalesce(kind IN ('publish_target', 'deliver_webhook', 'send_mail', 'fetch_feed', 'import_media', 'noop'), FALSE)"
@@ -73,7 +72,7 @@ fn every_kind_is_known() {
     assert_eq!(known!(), format!("coalesce(kind IN ({}), FALSE)", words.join(", ")));
 }
 
-/// A row to ring for, as `RETURNING kind, id, priority, run_at` gives it.
+/// A row to notify for, as returned by `RETURNING kind, id, priority, run_at`.
 #[derive(sqlx::FromRow)]
 struct Rung {
     kind: Kind,
@@ -82,7 +81,7 @@ struct Rung {
     run_at: DateTime<Utc>,
 }
 
-/// Rings for rows after the commit, in the order in which they should run: an `UPDATE` gives them in any.
+/// Notifies for rows after the commit, in the order in which they should run; `RETURNING` has no defined order.
 fn ring_in_order(tx: &mut Tx, mut rows: Vec<Rung>) {
     rows.sort_by_key(|row| (Reverse(row.priority), row.run_at, row.id));
     for row in rows {
@@ -90,8 +89,8 @@ fn ring_in_order(tx: &mut Tx, mut rows: Vec<Rung>) {
     }
 }
 
-/// Enqueues inside the caller's transaction; the bell rings after its commit. `None` where the subject has a job of this
-/// kind already that has not ended.
+/// Enqueues in the caller's transaction; workers are notified after its commit. Returns `None` if the subject already
+/// has an unfinished job of this kind.
 pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     const SQL: &str = "INSERT INTO jobs (kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10) ON CONFLICT DO NOTHING RETURNING id";
     let now = tx.now;
@@ -109,17 +108,17 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     Ok(id)
 }
 
-/// One of several subjects that get a job each.
+/// One of several subjects that each get a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     pub id: i64,
     pub lane: Lane,
-    /// Whose share of the kind's places its job takes.
+    /// The workspace whose share of the kind's places the job takes.
     pub workspace_id: Option<i64>,
 }
 
-/// Enqueues a job like this one for each subject and its lane: in one statement, however many there are. A subject that
-/// has a job already keeps that one.
+/// Enqueues a job like `like` for each subject in its lane, in one statement. A subject that already has a job keeps
+/// it.
 pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[Subject]) -> Result<()> {
     let due = like.run_at <= tx.now;
     for id in insert_each(tx, like, if due { "ready" } else { "scheduled" }, false, subjects).await? {
@@ -130,8 +129,8 @@ pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[Subject]) -> R
     Ok(())
 }
 
-/// The same for subjects that share a lane, and may be very many: all are due, and wait for the lane, which is given as
-/// many as it has places for, one after the other. So they come in nobody's way.
+/// Enqueues jobs for subjects of one lane, possibly very many. All are due and wait for the lane, which wakes only as
+/// many at a time as it has places, so they do not hold up other jobs.
 pub async fn enqueue_in_lane(tx: &mut Tx, like: &NewJob, lane: Lane, subject_ids: &[i64]) -> Result<()> {
     let subject = |id: &i64| Subject { id: *id, lane, workspace_id: like.workspace_id };
     let subjects: Vec<_> = subject_ids.iter().map(subject).collect();
@@ -158,7 +157,7 @@ async fn insert_each(tx: &mut Tx, like: &NewJob, state: &str, waiting: bool, sub
     Ok(ids)
 }
 
-/// Cancels the subject's job if it has not begun; `true` where one is running, which goes on.
+/// Cancels the subject's job if it has not begun. Returns `true` if a job is running; that one continues.
 pub async fn cancel_subject(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready')";
     let now = tx.now;
@@ -166,28 +165,28 @@ pub async fn cancel_subject(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<
     is_running(tx, kind, subject_id).await
 }
 
-/// Whether the subject's job is in a worker's hands.
+/// Whether the subject's job is running.
 pub async fn is_running(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT id FROM jobs WHERE kind = $1 AND subject_id = $2 AND state = 'running'";
     let id: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(kind).bind(subject_id).fetch_optional(c))?;
     Ok(id.is_some())
 }
 
-/// Those of the subjects whose job is in a worker's hands.
+/// Returns those of the subjects whose job is running.
 pub async fn running_among(conn: &mut Conn, kind: Kind, subject_ids: &[i64]) -> Result<Vec<i64>> {
     let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id", "AND kind = $2 AND state = 'running'");
     let ids = id_list(subject_ids);
     Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).bind(kind).fetch_all(c))?)
 }
 
-/// The run that holds the job uses up no attempt: for its end, before it is settled.
+/// Refunds the attempt of the current run. Call it when the run ends, before the job is settled.
 pub async fn forgive(tx: &mut Tx, job: &Claimed) -> Result<()> {
     const SQL: &str = "UPDATE jobs SET attempt = attempt - 1 WHERE id = $1 AND fence = $2 AND state = 'running'";
     execute!(tx, SQL, job.id, job.fence)?;
     Ok(())
 }
 
-/// Makes the subject's waiting job due now, in the lane that is given, or enqueues a new one.
+/// Makes the subject's unstarted job due now, in the lane of `job`, or enqueues a new one.
 pub async fn hasten(tx: &mut Tx, job: &NewJob) -> Result<()> {
     const SQL: &str = "UPDATE jobs SET state = 'ready', waiting = FALSE, lane = $4, workspace_lane = $5, run_at = $3, dispatched_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready') RETURNING id";
     let now = tx.now;

@@ -8,7 +8,7 @@ use super::super::{Conn, Result, Tx};
 use super::known;
 use crate::domain::job::{Kind, Ring, State};
 
-/// A job as it is shown.
+/// A job as the operator sees it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct JobRow {
     pub id: i64,
@@ -29,25 +29,25 @@ pub struct JobRow {
     pub finished_at: Option<DateTime<Utc>>,
 }
 
-/// What narrows a list; `None` does not.
+/// Filters a list; `None` matches everything.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     pub kind: Option<Kind>,
     pub state: Option<State>,
     pub lane: Option<String>,
-    /// Made before this time.
+    /// Created before this time.
     pub created_before: Option<DateTime<Utc>>,
 }
 
 impl Filter {
-    /// The rows that pass, with `$1` the lane and `$2` the time: a text of its own for each filter, so that each is served
-    /// by an index. Kinds and states stand in it as words, since a planner that does not know which state is meant cannot
-    /// use an index of that state; and what several searches of an index serve has a part for each, which ends with `end`.
+    /// Returns the SQL of the matching rows, with `$1` the lane and `$2` the time. Each filter has its own text, so
+    /// that an index serves it. Kinds and states are literals, since a planner that does not know the state cannot use
+    /// a partial index on it. Where several index searches are needed, each has its own part, which ends with `end`.
     fn rows(&self, end: &str) -> String {
         let kind = self.kind.map_or_else(|| format!(" AND {}", known!()), |kind| format!(" AND kind = '{kind}'"));
         let state = self.state.map(|state| format!(" AND state = '{state}'")).unwrap_or_default();
         let rest = match (&self.lane, self.state) {
-            // `|| ''` says nothing, but keeps every index but the lane's out, which is on that very expression.
+            // `|| ''` has no effect on the result, but leaves only the lane's index, which is on that very expression.
             (Some(_), _) => vec![format!("{kind}{state}").replace(" = ", " || '' = ")],
             (None, Some(State::Ready)) => ["waiting", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into(),
             (None, Some(State::Scheduled)) if self.kind.is_none() => {
@@ -71,9 +71,9 @@ impl Filter {
 
 const COLUMNS: &str = "id, kind, subject_id, lane, state, waiting, priority, run_at, attempt, max_attempts, crashes, lease_until, trace, last_error, created_at, finished_at";
 
-/// Newest first.
+/// Lists jobs, newest first.
 pub async fn list(conn: &mut Conn, filter: &Filter, limit: i64) -> Result<Vec<JobRow>> {
-    // Few are ready or run: they are sorted, rather than looked for among all jobs in the order of ids.
+    // Few jobs are ready or running: sort them instead of scanning all jobs in the order of ids.
     let few = filter.lane.is_none() && matches!(filter.state, Some(State::Ready | State::Running));
     let newest = if few { " ORDER BY id + 0 DESC LIMIT $3" } else { " ORDER BY id DESC LIMIT $3" };
     let sql = format!("SELECT {COLUMNS} FROM ({}) j ORDER BY id DESC LIMIT $3", filter.rows(newest));
@@ -82,7 +82,7 @@ pub async fn list(conn: &mut Conn, filter: &Filter, limit: i64) -> Result<Vec<Jo
     )
 }
 
-/// The next jobs behind `after`, oldest first: for a command that goes through all of them, a batch at a time.
+/// Returns the next jobs after the id `after`, oldest first, for a command that processes all of them in batches.
 pub async fn next(conn: &mut Conn, filter: &Filter, after: i64, limit: i64) -> Result<Vec<JobRow>> {
     let rows = filter.rows(" AND id > $3 ORDER BY id LIMIT $4");
     let sql = format!("SELECT {COLUMNS} FROM ({rows}) j ORDER BY id LIMIT $4");
@@ -103,13 +103,13 @@ pub async fn show(conn: &mut Conn, id: i64) -> Result<Option<JobRow>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?)
 }
 
-/// How full a lane is.
+/// The load of a lane.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct LaneRow {
     pub running: i64,
     pub waiting: i64,
     pub paused_until: Option<DateTime<Utc>>,
-    /// Fewer than its kind's, while it is narrow.
+    /// The reduced cap while the lane is narrowed.
     pub places: Option<i64>,
 }
 
@@ -118,8 +118,8 @@ pub async fn lane(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<Lan
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(lane).bind(now).fetch_one(c))?)
 }
 
-/// Makes a dead or cancelled job ready again, with its attempts whole; `None` where it is in no such state, or its subject
-/// has another job by now. What it acts on must be told in the same transaction ([`crate::subjects`]).
+/// Makes a dead or cancelled job ready again, with all of its attempts; `None`: it is in another state, or its subject
+/// has another job by now. The subject must be updated in the same transaction ([`crate::subjects`]).
 pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(Kind, i64)>> {
     const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = 0, crashes = 0, run_at = $2, dispatched_at = $2, finished_at = NULL, last_error = NULL, waiting = FALSE WHERE id = $1 AND state IN ('dead', 'cancelled') AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.kind = jobs.kind AND o.subject_id = jobs.subject_id AND o.state IN ('scheduled', 'ready', 'running')) RETURNING kind, subject_id";
     let now = tx.now;
@@ -130,7 +130,7 @@ pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(Kind, i64)>> {
     Ok(revived)
 }
 
-/// Cancels a job that has not begun; gives what it acted on, which must be told in the same transaction
+/// Cancels a job that has not begun; returns its subject, which must be updated in the same transaction
 /// ([`crate::subjects`]).
 pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(Kind, i64)>> {
     const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $2, last_error = 'cancelled by the operator' WHERE id = $1 AND state IN ('scheduled', 'ready') RETURNING kind, subject_id";
@@ -138,14 +138,14 @@ pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(Kind, i64)>> {
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?)
 }
 
-/// Workers claim no more jobs of the kind; those that run go on.
+/// Pauses a kind: workers claim no more of its jobs; running ones continue.
 pub async fn pause_kind(tx: &mut Tx, kind: Kind) -> Result<()> {
     let now = tx.now;
     execute!(tx, "INSERT INTO paused_kinds (kind, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING", kind, now)?;
     Ok(())
 }
 
-/// `false` where the kind was not paused. The dispatcher rings for what has waited.
+/// Resumes a kind; `false`: it was not paused. The dispatcher notifies for the jobs that have waited.
 pub async fn resume_kind(tx: &mut Tx, kind: Kind) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM paused_kinds WHERE kind = $1", kind)? > 0)
 }
@@ -155,7 +155,7 @@ pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<Kind>> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?)
 }
 
-/// How many jobs of a kind stand in a state, and since when the oldest of them has been due.
+/// How many jobs of a kind are in a state, and since when the oldest of them has been due.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct Standing {
     pub kind: Kind,
@@ -165,11 +165,11 @@ pub struct Standing {
     pub oldest: DateTime<Utc>,
 }
 
-/// The jobs that have not ended, and the dead, by kind and state; those apart that wait for their lane. It counts rows: not
-/// for a hot path.
+/// Counts unfinished and dead jobs, by kind and state; jobs that wait for their lane are counted separately. It counts
+/// rows: not for a hot path.
 pub async fn overview(conn: &mut Conn) -> Result<Vec<Standing>> {
-    // State and place are told as words rather than read: an index then has all that is asked for.
-    let one = |(state, waiting, rows)| {
+    // `state` and `waiting` are literals instead of columns, so that an index contains all that is needed.
+    let part = |(state, waiting, rows)| {
         format!(
             "SELECT kind, '{state}' AS state, {waiting} AS waiting, count(*) AS jobs, min(run_at) AS oldest FROM jobs WHERE {rows} AND {} GROUP BY kind",
             known!()
@@ -182,6 +182,6 @@ pub async fn overview(conn: &mut Conn) -> Result<Vec<Standing>> {
         (State::Running, "FALSE", "state = 'running'"),
         (State::Dead, "FALSE", "state = 'dead'"),
     ];
-    let sql = parts.map(one).join(" UNION ALL ");
+    let sql = parts.map(part).join(" UNION ALL ");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(c))?)
 }

@@ -1,8 +1,8 @@
 //! The share of a workspace: how many of its jobs of one kind run at once, whatever their lanes.
 //!
-//! It works as a lane does, with two differences. It is counted without a lock, since it is there for fairness: workers
-//! that claim at the same time may go over it by what they claim. And a place that comes free goes to the lane of which
-//! the fewest jobs run, so that accounts whose sites hang leave room for those whose sites do not.
+//! It works like a lane, with two differences. It is counted without a lock, since it is for fairness: workers that
+//! claim at the same time may exceed it by what they claim. And a freed place goes to the lane with the fewest running
+//! jobs, so that accounts whose sites hang leave room for those whose sites do not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use super::super::db::{Conn, run};
 use super::super::{Result, Workspace};
 use crate::domain::job::Kind;
 
-/// How many lanes of a workspace are looked at when a place comes free.
+/// How many lanes of a workspace are considered when a place is freed.
 const MAX_LANES: usize = 500;
 
 impl Workspace {
@@ -21,7 +21,7 @@ impl Workspace {
         Self { kind, was_full: false, left: 0, lanes: BTreeSet::new() }
     }
 
-    /// How many of its jobs may be woken, where so many run; `None` where its lanes may wake what waits for them.
+    /// Returns how many of its jobs may be woken while `running` run; `None`: its lanes may wake their own jobs.
     fn places(&self, running: i64) -> Option<i64> {
         let room = room(self.kind, running);
         match (self.was_full, room > self.left) {
@@ -32,12 +32,12 @@ impl Workspace {
     }
 }
 
-/// How many more jobs of a workspace may run.
+/// Returns how many more jobs of a workspace may run.
 pub(super) fn room(kind: Kind, running: i64) -> i64 {
     kind.rules().workspace_cap.map_or(i64::MAX, |cap| (cap - running).max(0))
 }
 
-/// How many jobs run in each of the workspaces.
+/// Returns how many jobs run in each of the workspaces.
 pub(super) async fn running(conn: &mut Conn, names: &BTreeSet<&str>) -> Result<HashMap<String, i64>> {
     if names.is_empty() {
         return Ok(HashMap::new());
@@ -55,7 +55,7 @@ pub(super) async fn running(conn: &mut Conn, names: &BTreeSet<&str>) -> Result<H
     Ok(counted.into_iter().collect())
 }
 
-/// Where a workspace was full, gives the places that came free to its lanes: `free` is how many jobs each lane wakes.
+/// Distributes the freed places of a workspace that was full over its lanes: `free` is how many jobs each lane wakes.
 pub(super) async fn share_out(
     conn: &mut Conn,
     (name, workspace, running): (&str, &Workspace, i64),
@@ -70,19 +70,19 @@ pub(super) async fn share_out(
     }
     let mut lanes = waiting_lanes(conn, name, "", now).await?;
     if lanes.len() >= MAX_LANES {
-        // The rest has its turn behind the lane that was left.
+        // The remaining lanes have their turn after the lane that was left.
         let start = workspace.lanes.last().map_or("", String::as_str);
         lanes.extend(waiting_lanes(conn, name, start, now).await?);
         lanes.sort_by_key(|lane| lane.running);
     }
     let cap = workspace.kind.rules().lane_cap;
     let with_room = lanes.into_iter().filter(|lane| lane.has_room(cap));
-    let mut left = places;
+    let mut remaining = places;
     for lane in with_room {
-        if left == 0 {
+        if remaining == 0 {
             break;
         }
-        left -= usize::from(free.insert(lane.lane, 1).is_none());
+        remaining -= usize::from(free.insert(lane.lane, 1).is_none());
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ pub(super) async fn share_out(
 struct WaitingLane {
     lane: String,
     running: i64,
-    /// Fewer than its kind's, while it is narrow.
+    /// The reduced cap while the lane is narrowed.
     places: Option<i64>,
     paused: bool,
 }
@@ -103,9 +103,9 @@ impl WaitingLane {
     }
 }
 
-/// The lanes behind `start` in which jobs of a workspace wait, at most [`MAX_LANES`]; the one of which the fewest run first.
+/// Returns lanes after `start` in which jobs of a workspace wait, at most [`MAX_LANES`], fewest running jobs first.
 async fn waiting_lanes(conn: &mut Conn, name: &str, start: &str, now: DateTime<Utc>) -> Result<Vec<WaitingLane>> {
-    // From one lane to the next in the index, so that a long queue in one costs no more than a short one.
+    // Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one.
     const SQL: &str = r"
         WITH RECURSIVE lanes (lane, n) AS (
             SELECT (
@@ -134,6 +134,6 @@ async fn waiting_lanes(conn: &mut Conn, name: &str, start: &str, now: DateTime<U
         FROM lanes
         WHERE lane IS NOT NULL
         ORDER BY running, random()";
-    let most = i64::try_from(MAX_LANES).unwrap_or(i64::MAX);
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(name).bind(start).bind(now).bind(most).fetch_all(c))?)
+    let limit = i64::try_from(MAX_LANES).unwrap_or(i64::MAX);
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(name).bind(start).bind(now).bind(limit).fetch_all(c))?)
 }

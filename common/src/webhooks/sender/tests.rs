@@ -40,11 +40,11 @@ async fn attempt(answer: &str) -> AttemptResult {
 #[tokio::test]
 async fn the_request_is_as_promised() {
     let seen = Arc::new(Mutex::new(String::new()));
-    let keep = seen.clone();
+    let log = seen.clone();
     let server = TestServer::run(move |mut stream| {
-        let keep = keep.clone();
+        let log = log.clone();
         async move {
-            *keep.lock().unwrap() = read_request(&mut stream).await;
+            *log.lock().unwrap() = read_request(&mut stream).await;
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
         }
     })
@@ -150,7 +150,7 @@ async fn what_gets_no_answer_says_why() {
     let garbage = TestServer::answering("what is this").await;
     let cases = [
         ("http://10.0.0.1/hook".to_owned(), AttemptOutcome::Blocked, "the address is not public: 10.0.0.1"),
-        // The name, and not where it leads.
+        // The name, not the address that it resolves to.
         (
             "https://inside.example/hook".to_owned(),
             AttemptOutcome::Blocked,
@@ -179,7 +179,7 @@ async fn what_gets_no_answer_says_why() {
     }
 }
 
-/// Every class is the label of a metric too, and what an operator's alerts are made of.
+/// Every class is also the label of a metric, on which operators' alerts are based.
 #[test]
 fn the_classes_are_named_as_promised() {
     let names: Vec<&str> = AttemptOutcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
@@ -194,7 +194,7 @@ proptest! {
         prop_assert!(kept.len() <= KEPT_BODY && !kept.contains('\0'));
     }
 
-    /// Text stays as it is, cut between two characters.
+    /// Text is not changed, only cut at a character boundary.
     #[test]
     fn what_is_kept_begins_the_body(body in "[^\\x00]{0,1500}") {
         let kept = storable(body.as_bytes());

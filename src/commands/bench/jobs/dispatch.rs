@@ -1,5 +1,5 @@
-//! What it costs to make a due job ready, in a table with few and with many scheduled rows; and what the scheduler's other
-//! tasks cost there.
+//! The cost of making a due job ready, in a table with few and with many scheduled rows; and the cost of the
+//! scheduler's other tasks there.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,14 @@ use super::{Bench, Figures};
 
 const NAME: &str = "dispatch";
 const FEW: i64 = 1_000;
-/// Rows written in one transaction.
+/// Rows per transaction.
 const CHUNK: usize = 10_000;
-/// How many come due together.
+/// How many jobs become due together.
 const TOGETHER: [u32; 3] = [1, 10, 100];
-/// How many come due in all for each of these, but at least so many times.
+/// Total number of due jobs for each of these, with a minimum number of rounds.
 const DUE: u32 = 200;
 const TIMES: u32 = 10;
-/// How often the other tasks are run.
+/// How often each of the other tasks is run.
 const RUNS: usize = 5;
 
 pub async fn run(bench: &Bench) -> Figures {
@@ -39,7 +39,7 @@ pub async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// What is measured, and the median of its times.
+/// Names of the measurements with their median times.
 type Costs = Vec<(String, Duration)>;
 
 async fn of(bench: &Bench, rows: i64) -> Result<Costs, CommandError> {
@@ -47,7 +47,7 @@ async fn of(bench: &Bench, rows: i64) -> Result<Costs, CommandError> {
     let place = bench.fresh().await?;
     fill_up(&place, rows).await?;
     bench.tell(format_args!("dispatch: {rows} rows"));
-    // Without anybody who listens there is no room, and nothing is made ready.
+    // Without a listener the notifier has no room, and no job is made ready.
     place.bell().keep(Kind::Noop);
     let mut costs = Costs::new();
     let mut subject = rows;
@@ -80,7 +80,7 @@ async fn times<T>(
     Ok(median(times))
 }
 
-/// Rows that are far from being due, a second apart every so many.
+/// Writes rows that are due far in the future, each chunk a second after the previous one.
 async fn fill_up(place: &Place, rows: i64) -> Result<(), CommandError> {
     let store = place.api();
     let mut run_at = store.now() + TimeDelta::days(30);

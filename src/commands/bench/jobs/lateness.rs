@@ -1,4 +1,4 @@
-//! Many jobs for one and the same moment: how late each begins, and what it costs in memory.
+//! Many jobs due at the same moment: how late each starts, and how much memory they need.
 
 use chrono::TimeDelta;
 use crier_common::domain::job::{Kind, State};
@@ -20,7 +20,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let subjects = 0..i64::try_from(count).unwrap_or(i64::MAX);
     let starts = Starts::of(0, count, place.api().now());
     let crew = starts::crew(bench, &place, Kind::Noop, bench.slots(), &starts)?;
-    // Written within a part of that second or two, whatever their number.
+    // Leaves enough time to write all jobs before they are due, whatever their number.
     let due = place.api().now() + AHEAD + TimeDelta::milliseconds(subjects.end / 20);
     let mut tx = place.api().begin().await?;
     fill(&mut tx, Kind::Noop, State::Scheduled, subjects, due).await?;

@@ -1,4 +1,4 @@
-//! What the process holds: idle, with many jobs pending, and while it runs them.
+//! Memory of the process: idle, with many jobs pending, and while it runs them.
 
 use crier_common::domain::job::{Kind, State};
 use crier_common::store::bench::fill;

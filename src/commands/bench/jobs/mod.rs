@@ -1,10 +1,10 @@
-//! `crier bench jobs`: what the job engine does.
+//! `crier bench jobs`: measures the job engine.
 //!
-//! The engine, worker, scheduler, store and bell are the real ones; only the jobs are no-ops (but for `publish`, which is the
-//! real kind on the sandbox).
+//! The engine, worker, scheduler, store and notifier are the real ones; only the jobs are no-ops (except in `publish`,
+//! which runs the real kind on the sandbox).
 //!
-//! **To add a measurement:** its word in [`Measurement`], a file here with a `run(&Bench)` that gives [`Figures`], one arm
-//! in [`Suite::measure`], and its figures in `tests/bench.rs`.
+//! **To add a measurement:** add its word to [`Measurement`], a file here with a `run(&Bench)` that returns
+//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
 
 use super::{Figures, Suite, figure, resident};
 use crate::cli::{BenchJobs, BenchOptions, Measurement};
@@ -40,7 +40,7 @@ impl Suite for BenchJobs {
 }
 
 impl Bench {
-    /// The configured number of jobs, or what the measurement needs by itself.
+    /// Returns the configured number of jobs, or the measurement's default.
     fn jobs(&self, default: usize) -> usize {
         self.args.jobs.map_or(default, |jobs| usize::try_from(jobs).unwrap_or(default))
     }

@@ -1,4 +1,4 @@
-//! How soon an idle worker begins a job: one at a time, with a pause in between.
+//! How soon an idle worker starts a job: one at a time, with a pause in between.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub async fn run(bench: &Bench) -> Figures {
         let job = NewJob::new(Kind::Noop, subject, tx.now);
         jobs::enqueue(&mut tx, &job).await?;
         tx.commit().await?;
-        // The bell rings inside `commit`, so a job may begin before this is read: at once, then.
+        // `commit` notifies the worker, so a job may start before this line; its latency then counts as zero.
         let committed = Instant::now();
         starts.wait(begun + 1).await?;
         let began = starts.of_subject(subject).unwrap_or(committed);
@@ -40,7 +40,7 @@ pub async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// 5 to 20 ms.
+/// Returns a random pause of 5 to 20 ms.
 fn pause() -> Duration {
     Duration::from_micros(5_000 + crier_common::random::u64() % 15_000)
 }

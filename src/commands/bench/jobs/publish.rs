@@ -1,4 +1,4 @@
-//! Posts that come due in the same second, by the real kind on the sandbox.
+//! Posts that become due in the same second, published by the real kind on the sandbox.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use super::{Bench, Figures, resident};
 
 const NAME: &str = "publish";
 const ACCOUNTS: usize = 100;
-/// Posts written in one transaction.
+/// Posts per transaction.
 const CHUNK: usize = 500;
 
 pub async fn run(bench: &Bench) -> Figures {
@@ -30,7 +30,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let first = write(&place, count).await?;
     bench.tell(format_args!("publish: {count} posts"));
     resident::forget_peak();
-    // All of them are due when the scheduler begins.
+    // All posts are due when the scheduler starts.
     let (due, began) = (place.api().now(), Instant::now());
     let starts = Starts::of(first, count, due);
     let crew = starts::crew(bench, &place, Kind::PublishTarget, bench.slots(), &starts)?;
@@ -50,11 +50,11 @@ pub async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// Posts with a target and a job each, spread over accounts; gives the first target's id.
+/// Writes posts with a target and a job each, spread over accounts; returns the first target's id.
 async fn write(place: &Place, count: usize) -> Result<i64, CommandError> {
     let store = place.api_of_the_past();
     let mut tx = store.begin().await?;
-    // Later than now, for the store; long since, for the scheduler.
+    // In the future for this store's clock, in the past for the scheduler's.
     let due = tx.now + TimeDelta::seconds(1);
     let (brand, accounts) = world(&mut tx).await?;
     tx.commit().await?;
@@ -71,7 +71,7 @@ async fn write(place: &Place, count: usize) -> Result<i64, CommandError> {
     Ok(first.unwrap_or_default())
 }
 
-/// A brand, and the accounts attached to it.
+/// Creates a brand and the accounts attached to it.
 async fn world(tx: &mut Tx) -> Result<(i64, Vec<i64>), StoreError> {
     let workspace = users::create_workspace(tx, "Bench", "unlimited").await?;
     let user = users::create(tx, workspace, "bench@localhost", "Bench").await?;

@@ -1,4 +1,4 @@
-//! When jobs began to run, noted by the job itself.
+//! Start times of jobs, recorded by the jobs themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,16 +17,16 @@ use super::super::place::Place;
 use super::super::{CommandError, Result, refused};
 use super::Bench;
 
-/// How long jobs may take to begin, all of them.
+/// Time limit for all jobs to start.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The first start of each of a row of subjects.
+/// The time of the first start of each subject in a range.
 pub struct Starts {
     zero: Instant,
-    /// The time of day at `zero`.
+    /// Wall-clock time at `zero`.
     zero_at: DateTime<Utc>,
     first: i64,
-    /// Nanoseconds after `zero`; 0: not yet.
+    /// Nanoseconds after `zero`; 0 means not started.
     at: Vec<AtomicU64>,
     begun: AtomicUsize,
     awaited: AtomicUsize,
@@ -34,7 +34,7 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// Of the subjects from `first` on.
+    /// Records `subjects` subjects, starting with `first`.
     pub fn of(first: i64, subjects: usize, now: DateTime<Utc>) -> Arc<Self> {
         Arc::new(Self {
             zero: Instant::now(),
@@ -59,7 +59,7 @@ impl Starts {
         }
     }
 
-    /// Waits until so many have begun.
+    /// Waits until this many jobs have started.
     pub async fn wait(&self, jobs: usize) -> Result {
         self.awaited.store(jobs, Ordering::SeqCst);
         let begun = async {
@@ -76,13 +76,13 @@ impl Starts {
         }
     }
 
-    /// When a subject's job began, if it has.
+    /// Returns when a subject's job started, if it has.
     pub fn of_subject(&self, subject: i64) -> Option<Instant> {
         let at = self.at.get(usize::try_from(subject - self.first).ok()?)?.load(Ordering::Relaxed);
         (at > 0).then(|| self.zero + Duration::from_nanos(at))
     }
 
-    /// How long after a time of day each began.
+    /// Returns how long after `due` each job started.
     pub fn after(&self, due: DateTime<Utc>) -> Vec<Duration> {
         let due = due - self.zero_at;
         let began = self.at.iter().map(|at| at.load(Ordering::Relaxed)).filter(|at| *at > 0);
@@ -93,7 +93,7 @@ impl Starts {
     }
 }
 
-/// A crew for one kind, whose starts are noted.
+/// Starts a crew for one kind and records when its jobs start.
 pub fn crew(
     bench: &Bench,
     place: &Place,
@@ -105,7 +105,7 @@ pub fn crew(
     Crew::start(place, Arc::new(Noted { job, starts: starts.clone() }), slots)
 }
 
-/// The product's own job, with a note of when it began.
+/// The product's own handler, which also records its start time.
 struct Noted {
     job: Arc<dyn Job>,
     starts: Arc<Starts>,

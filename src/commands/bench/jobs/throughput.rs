@@ -1,4 +1,4 @@
-//! Jobs a second that do nothing: enqueued one a transaction, as the API does; run from a backlog; both at once.
+//! No-op jobs per second: enqueued one per transaction, as the API does; processed from a backlog; both at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,7 +18,7 @@ use super::{Bench, Figures};
 
 const NAME: &str = "throughput";
 const AT_ONCE: [usize; 3] = [1, 10, 100];
-/// A point that took less is measured again with more jobs.
+/// A shorter run is repeated with more jobs.
 const SHORTEST: Duration = Duration::from_secs(2);
 const WANTED: Duration = Duration::from_secs(3);
 
@@ -42,7 +42,7 @@ pub async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// So many clients, each with one transaction at a time, for a few seconds or until `most` jobs are there.
+/// Enqueues from concurrent clients, one transaction at a time each, for a few seconds or until `most` jobs exist.
 async fn enqueue(place: &Place, clients: usize, most: usize) -> Result<usize, CommandError> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let (next, began) = (Arc::new(AtomicI64::new(0)), Instant::now());
@@ -69,8 +69,8 @@ async fn enqueue(place: &Place, clients: usize, most: usize) -> Result<usize, Co
     Ok(count)
 }
 
-/// A backlog that is there before the worker, from its start until all is settled. No larger than what the bell holds:
-/// what is over that would wait for the scheduler to ring again.
+/// Processes a backlog written before the worker starts, from its start until all jobs are settled. The backlog fits
+/// into the notifier: any excess would wait for the scheduler's next notification.
 async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), CommandError> {
     let mut count = bench.jobs(if slots < 100 { 200 * slots } else { CAPACITY }).min(CAPACITY);
     loop {
@@ -98,7 +98,7 @@ async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), Comma
     }
 }
 
-/// Jobs that are ready, and in the bell.
+/// Writes ready jobs and waits until the notifier holds them.
 async fn backlog(place: &Place, count: usize) -> Result<(), CommandError> {
     let mut left = 0..i64::try_from(count).unwrap_or(i64::MAX);
     let mut rung = 0;

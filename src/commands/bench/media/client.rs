@@ -1,4 +1,4 @@
-//! Clients that send pictures: each has one connection, and one request at a time on it.
+//! Clients that send pictures: one connection each, with one request at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use super::photo;
 
 const BOUNDARY: &str = "a-boundary-that-stands-in-no-picture";
 
-/// What is done with each picture.
+/// The request to send for each picture.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     Upload,
-    /// A peer alone knows it.
+    /// Only peers implement it.
     Thumbnail,
 }
 
-/// How long all of it took, and each request.
+/// How long all requests took together, and each of them.
 pub struct Sent {
     pub took: Duration,
     pub times: Vec<Duration>,
 }
 
-/// Sends pictures by so many clients at once, each picture another file.
+/// Sends pictures from concurrent clients; each picture is a different file.
 pub async fn send(
     service: &Service,
     wish: Wish,
@@ -77,7 +77,7 @@ pub async fn send(
     Ok(sent)
 }
 
-/// Makes a request's head from its `Idempotency-Key`.
+/// Returns a function that builds a request's head from its `Idempotency-Key`.
 fn head(service: &Service, wish: Wish) -> Arc<dyn Fn(String) -> Builder + Send + Sync> {
     let path = match wish {
         Wish::Upload => format!("/api/public/v1/brands/{}/media", service.brand),
@@ -96,7 +96,7 @@ fn head(service: &Service, wish: Wish) -> Arc<dyn Fn(String) -> Builder + Send +
     })
 }
 
-/// In pieces: the picture itself is the same for all.
+/// Returns the body in chunks, so that all requests share the picture.
 fn body(wish: Wish, picture: [Bytes; 3]) -> Vec<Bytes> {
     match wish {
         Wish::Thumbnail => picture.into(),

@@ -1,5 +1,5 @@
-//! What the process holds while many large files are uploaded at once. The clients are in this process as well, and share one
-//! file among them.
+//! Memory of the process while many large files are uploaded at once. The clients are in this process too, and share
+//! one file.
 
 use super::super::figure::Figure;
 use super::super::service::Service;
@@ -13,7 +13,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let clients = bench.args.at_once;
     let large = photo::jpeg(bench.args.large, 64, 96)?;
     let service = Service::start(bench, bench.args.peer).await?;
-    // One of each kind, so that nothing is made for the first time.
+    // Warm up, so that one-time allocations are not measured.
     client::send(&service, Wish::Upload, &photo::jpeg(1, 24, 88)?, 0..1, 1).await?;
     let mut figures = Vec::new();
     figures.extend(Figure::size(NAME, "a file", Some(large.len() as u64)));

@@ -1,11 +1,11 @@
-//! `crier bench media`: what becomes of pictures that are uploaded.
+//! `crier bench media`: measures uploads of pictures.
 //!
-//! The API, its store and its storage (a directory) are the real ones, reached over TCP; the clients are on a thread of their
-//! own and do next to nothing, but share the machine's processors. Every upload is another picture, so that none is stored
-//! already. In `uploads` and `thumbnails` a peer can stand in Crier's place.
+//! The API, its store and its storage (a directory) are the real ones, reached over TCP. The clients have their own
+//! thread and do almost nothing, but share the machine's CPUs. Every upload is a different picture, so that no file is
+//! stored already. In `uploads` and `thumbnails` a peer can replace Crier.
 //!
-//! **To add a measurement:** its word in [`MediaMeasurement`], a file here with a `run(&Bench)` that gives [`Figures`], one arm
-//! in [`Suite::measure`], and its figures in `tests/bench.rs`.
+//! **To add a measurement:** add its word to [`MediaMeasurement`], a file here with a `run(&Bench)` that returns
+//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
 
 use super::{CommandError, Figures, Suite, api, figure, refused};
 use crate::cli::{BenchMedia, BenchOptions, MediaMeasurement};

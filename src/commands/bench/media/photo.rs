@@ -1,4 +1,4 @@
-//! Photographs, as far as their size and the work of decoding them go: smooth colours with a little noise, as of a camera.
+//! Pictures with the size and decoding cost of photographs: smooth colours with a little noise, like a camera's.
 
 use bytes::Bytes;
 use image::RgbImage;
@@ -6,17 +6,17 @@ use image::codecs::jpeg::JpegEncoder;
 
 use super::CommandError;
 
-/// Where the first table of a JPEG begins that says how coarse its colours are: its marker.
+/// The marker of a JPEG's quantization table; the first one is used.
 const TABLE: &[u8] = &[0xff, 0xdb];
-/// Its last four numbers, of the finest details, from there: after marker, length and the table's number.
+/// The table's last four entries (the finest details), relative to the marker: after marker, length and table number.
 const FINEST: std::ops::Range<usize> = 65..69;
 
-/// A JPEG of so many megapixels, its sides as 4 to 3; `noise` from 0 to 255 and `quality` make its size.
+/// Returns a JPEG with this many megapixels in 4:3; `noise` (0 to 255) and `quality` determine its size.
 pub fn jpeg(megapixels: u32, noise: u32, quality: u8) -> Result<Bytes, CommandError> {
     let height = (f64::from(megapixels) * 1e6 * 3.0 / 4.0).sqrt() as u32;
     let width = height * 4 / 3;
     let pixel = |x: u32, y: u32| {
-        // Cheap, and the same in every run.
+        // A cheap hash, identical in every run.
         let hash = (x.wrapping_mul(0x9e37_79b1) ^ y.wrapping_mul(0x85eb_ca6b)).wrapping_mul(0xc2b2_ae35) >> 8;
         let grain = hash % (noise + 1);
         let [r, g, b] = [x * 200 / width + grain, y * 180 / height + grain, (x + y) * 160 / (width + height) + grain];
@@ -29,11 +29,11 @@ pub fn jpeg(megapixels: u32, noise: u32, quality: u8) -> Result<Bytes, CommandEr
     Ok(out.into())
 }
 
-/// The same photograph as another file, in pieces: its finest details are a little coarser or finer.
+/// Returns the same photograph as a different file, in chunks: its finest details are slightly coarser or finer.
 pub fn another(photo: &Bytes, number: u32) -> [Bytes; 3] {
     let table = photo.windows(TABLE.len()).position(|bytes| bytes == TABLE).unwrap_or_default();
     let at = table + FINEST.start..table + FINEST.end;
-    // Base 200 from 1 on: none of them may be 0.
+    // Base-200 digits plus 1, since no entry may be 0.
     let digit = |place: u32| 1 + u8::try_from(number / 200u32.pow(place) % 200).unwrap_or_default();
     let finest = Bytes::copy_from_slice(&[digit(3), digit(2), digit(1), digit(0)]);
     [photo.slice(..at.start), finest, photo.slice(at.end..)]

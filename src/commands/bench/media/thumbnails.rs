@@ -1,4 +1,4 @@
-//! Looking at a whole picture and making its thumbnail, without an upload: on all cores at once.
+//! Checking a whole picture and creating its thumbnail, without an upload: on all cores at once.
 
 use std::time::Instant;
 

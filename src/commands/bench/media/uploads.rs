@@ -1,4 +1,5 @@
-//! From the first byte of an upload to its answer, when the picture is checked, its thumbnail made, and both are on the disk.
+//! From the first byte of an upload to its response, when the picture is checked, its thumbnail created, and both are
+//! on disk.
 
 use bytes::Bytes;
 

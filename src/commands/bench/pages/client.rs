@@ -1,4 +1,4 @@
-//! Visitors: each has one connection, and one request at a time on it.
+//! Visitors: one connection each, with one request at a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::super::{CommandError, refused};
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 
-/// What is asked for, one after the other, and from the start again.
+/// What to request: the paths in order, then again from the first one.
 #[derive(Clone)]
 pub struct Wish {
     pub paths: Arc<[String]>,
-    /// The tag of what the visitor has already.
+    /// The ETag of the page that the visitor already has.
     pub known: Option<HeaderValue>,
-    /// A bot's visits are not counted.
+    /// Whether the visitor is a bot, whose visits are not counted.
     pub bot: bool,
 }
 
@@ -49,13 +49,13 @@ impl Wish {
     }
 }
 
-/// How long all of it took, and each request.
+/// How long all requests took together, and each of them.
 pub struct Asked {
     pub took: Duration,
     pub times: Vec<Duration>,
 }
 
-/// One visit.
+/// Makes one visit.
 pub async fn one(connection: &mut Connection, wish: &Wish, number: usize) -> Result<Response<Bytes>, CommandError> {
     let answer = connection.answer(wish.request(number), Vec::new()).await?;
     match answer.status() {
@@ -64,7 +64,7 @@ pub async fn one(connection: &mut Connection, wish: &Wish, number: usize) -> Res
     }
 }
 
-/// So many visits by so many clients at once.
+/// Makes visits from concurrent clients.
 pub async fn ask(address: SocketAddr, wish: &Wish, requests: u32, clients: u32) -> Result<Asked, CommandError> {
     let count = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let (outside, begin) = (Outside::start()?, Arc::new(Barrier::new(count(clients))));

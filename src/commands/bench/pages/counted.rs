@@ -1,5 +1,5 @@
-//! What counting costs: visits that are counted beside visits of a bot, which are not. In the end the database has each view
-//! once, or the measurement is refused.
+//! The cost of counting: counted visits compared with a bot's visits, which are not counted. At the end the database
+//! must contain each view once, else the measurement fails.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::{Bench, site};
 
 const NAME: &str = "counted";
 const CLIENTS: u32 = 32;
-/// Counts are written every three seconds.
+/// Time limit for the last counts; they are written every three seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(100);
 

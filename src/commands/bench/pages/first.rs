@@ -1,5 +1,5 @@
-//! What the visitor waits for who is the first: the page is read, rendered and packed; and the first after two seconds, for
-//! whom it is looked whether the page is still the same.
+//! The latency of a page's first visit, which reads, renders and compresses it; and of the first visit after two
+//! seconds, which checks whether the page has changed.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::client::{self, Wish};
 use super::{Bench, site};
 
 const NAME: &str = "first";
-/// For so long nobody looks again, and a little more.
+/// A little longer than a cached page is served without a check.
 const TRUSTED: Duration = Duration::from_millis(2_100);
 
 pub async fn run(bench: &Bench) -> Figures {

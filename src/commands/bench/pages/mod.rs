@@ -1,11 +1,11 @@
-//! `crier bench pages`: link-in-bio pages as visitors see them.
+//! `crier bench pages`: measures link-in-bio pages as visitors see them.
 //!
-//! The API and its store are the real ones, reached over TCP by connections that stay open and ask as browsers do (gzip); the
-//! clients are on a thread of their own, whose work is not counted as the server's, but share the machine's processors. In
-//! `page` and `unchanged` a peer can stand in Crier's place.
+//! The API and its store are the real ones, reached over TCP by keep-alive connections with a browser's headers (gzip).
+//! The clients have their own thread, whose CPU time is not counted as the server's, but share the machine's CPUs. In
+//! `page` and `unchanged` a peer can replace Crier.
 //!
-//! **To add a measurement:** its word in [`PagesMeasurement`], a file here with a `run(&Bench)` that gives [`Figures`], one arm
-//! in [`Suite::measure`], and its figures in `tests/bench.rs`.
+//! **To add a measurement:** add its word to [`PagesMeasurement`], a file here with a `run(&Bench)` that returns
+//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
 
 use super::{Figures, Suite, api, figure, refused};
 use crate::cli::{BenchOptions, BenchPages, PagesMeasurement};

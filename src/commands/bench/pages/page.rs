@@ -1,4 +1,4 @@
-//! A page that is known, sent again and again; and the same for visitors who have it already. All visits are counted.
+//! A cached page, requested repeatedly; and the same for visitors who already have it. All visits are counted.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::client::{self, Asked, Wish};
 use super::{Bench, site};
 
 const CLIENTS: [u32; 2] = [1, 32];
-/// So many visits come before those that are measured.
+/// Warm-up visits before those that are measured.
 const BEFORE: u32 = 2_000;
 
 pub async fn run(bench: &Bench, name: &'static str, known: bool) -> Figures {
@@ -58,16 +58,16 @@ fn of(name: &'static str, clients: u32, asked: Asked, worked: Option<Duration>) 
     figures
 }
 
-/// How long processors have worked for the server.
+/// Returns the CPU time of the server.
 async fn worked(bench: &Bench, connection: &mut Connection) -> std::result::Result<Option<Duration>, CommandError> {
     if bench.args.peer.is_none() {
         return Ok(cpu::ours());
     }
-    let told = connection.ask(Method::GET, "/cpu", &Value::Null).await?;
-    Ok(told["ns"].as_u64().map(Duration::from_nanos))
+    let answer = connection.ask(Method::GET, "/cpu", &Value::Null).await?;
+    Ok(answer["ns"].as_u64().map(Duration::from_nanos))
 }
 
-/// Writes the page as it was answered to where a peer is to read it.
+/// Writes the response to the file from which a peer reads it.
 fn keep(bench: &Bench, page: &Response<Bytes>) -> Result {
     let Some(file) = &bench.args.page_to else { return Ok(()) };
     let mut head = String::new();

@@ -1,4 +1,4 @@
-//! The pages that are visited: ten links and a bio each, as many people have them.
+//! The visited pages: ten links and a bio each, which is typical.
 
 use http::{Method, Request, StatusCode};
 use secrecy::ExposeSecret as _;
@@ -8,11 +8,11 @@ use super::super::connection::Connection;
 use super::super::service::Service;
 use super::super::{CommandError, refused};
 
-/// Where the page is that is visited most, a peer's too.
+/// Path of the page that is visited most, also on a peer.
 pub const PAGE: &str = "/@bench";
 pub const SLUG: &str = "bench";
 
-/// Makes a page and gives its address in the API.
+/// Creates a page and returns its path in the API.
 pub async fn make(api: &mut Connection, service: &Service, slug: &str) -> Result<String, CommandError> {
     let links: Vec<Value> = (1..=10)
         .map(
@@ -33,7 +33,7 @@ pub async fn make(api: &mut Connection, service: &Service, slug: &str) -> Result
     }
 }
 
-/// How many views of the page are in the database.
+/// Returns how many views of the page the database contains.
 pub async fn views(api: &mut Connection, service: &Service, path: &str) -> Result<u64, CommandError> {
     let request = Request::builder().uri(path).header("Authorization", key(service));
     let (_, answer) = api.send(request, Vec::new()).await?;

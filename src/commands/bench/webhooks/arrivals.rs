@@ -1,4 +1,4 @@
-//! What arrived at the endpoints: each delivery once.
+//! The deliveries that arrived at the endpoints: each must arrive once.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use super::super::{CommandError, Result, refused};
 use super::client::Sent;
 
-/// How long nothing may arrive while something is awaited.
+/// Maximum time without an arrival while waiting for deliveries.
 const PATIENCE: Duration = Duration::from_secs(120);
 const NAME: &str = "message ";
 
-/// The name of a brand, by which its events are recognized.
+/// Returns the brand name that identifies the events of a message.
 pub fn name_of(message: u32) -> String {
     format!("{NAME}{message}")
 }
@@ -32,7 +32,7 @@ struct Data<'a> {
     name: &'a str,
 }
 
-/// The number of the message that a webhook's body tells of.
+/// Returns the message number in a webhook's body.
 fn message_of(body: &[u8]) -> Option<u32> {
     let envelope: Envelope<'_> = serde_json::from_slice(body).ok()?;
     envelope.data.name.strip_prefix(NAME)?.parse().ok()
@@ -48,17 +48,17 @@ pub struct Arrivals {
 #[derive(Default)]
 struct Log {
     deliveries: HashSet<u64>,
-    /// The message, and the microseconds after `zero`: small, since memory is measured beside it.
+    /// The message, and the microseconds after `zero`: compact, since memory is measured at the same time.
     came: Vec<(u32, u32)>,
     twice: usize,
     unreadable: usize,
 }
 
-/// What became of messages.
+/// Timing of delivered messages.
 pub struct Delivered {
     /// From the first request to the last delivery.
     pub took: Duration,
-    /// From its request to each delivery.
+    /// From the message's request to each delivery.
     pub times: Vec<Duration>,
 }
 
@@ -85,7 +85,7 @@ impl Arrivals {
         }
     }
 
-    /// Waits until so many deliveries have come in all; gives when the last one did.
+    /// Waits until this many deliveries have arrived in total; returns when the last one did.
     pub async fn wait(&self, deliveries: usize) -> std::result::Result<Instant, CommandError> {
         self.awaited.store(deliveries, Ordering::SeqCst);
         loop {
@@ -93,8 +93,8 @@ impl Arrivals {
             if there >= deliveries {
                 return Ok(self.last());
             }
-            let still = tokio::time::timeout(PATIENCE, self.reached.notified()).await.is_err();
-            if still && self.count() == there {
+            let is_idle = tokio::time::timeout(PATIENCE, self.reached.notified()).await.is_err();
+            if is_idle && self.count() == there {
                 self.check()?;
                 let patience = PATIENCE.as_secs();
                 return refused(format!("{there} of {deliveries} deliveries came, and none within {patience} s"));
@@ -102,7 +102,7 @@ impl Arrivals {
         }
     }
 
-    /// Nothing came that should not have.
+    /// Fails if a delivery arrived twice or was unreadable.
     pub fn check(&self) -> Result {
         let log = self.log();
         match (log.twice, log.unreadable) {
@@ -112,22 +112,22 @@ impl Arrivals {
         }
     }
 
-    /// What became of these messages, each of which was to reach so many endpoints.
+    /// Returns the timing of these messages; fails unless each reached every endpoint once.
     pub fn of(&self, sent: &[Sent], endpoints: u32) -> std::result::Result<Delivered, CommandError> {
         self.check()?;
         let (Some(first), Some(messages)) = (sent.iter().map(|one| one.at).min(), range(sent)) else {
             return refused("no message was sent");
         };
         let sent_at: HashMap<u32, Instant> = sent.iter().map(|one| (one.message, one.at)).collect();
-        let mut heard: HashMap<u32, u32> = HashMap::new();
+        let mut arrived: HashMap<u32, u32> = HashMap::new();
         let (mut times, mut last) = (Vec::new(), first);
         for (message, at) in self.log().came.iter().filter(|(message, _)| messages.contains(message)) {
             let at = self.zero + Duration::from_micros(u64::from(*at));
-            *heard.entry(*message).or_default() += 1;
+            *arrived.entry(*message).or_default() += 1;
             last = last.max(at);
             times.extend(sent_at.get(message).map(|sent| at.saturating_duration_since(*sent)));
         }
-        match sent.iter().filter(|one| heard.get(&one.message) != Some(&endpoints)).count() {
+        match sent.iter().filter(|one| arrived.get(&one.message) != Some(&endpoints)).count() {
             0 => Ok(Delivered { took: last - first, times }),
             wrong => refused(format!("{wrong} of {} messages did not reach each endpoint once", sent.len())),
         }
@@ -142,7 +142,7 @@ impl Arrivals {
         self.zero + Duration::from_micros(u64::from(last))
     }
 
-    /// Nobody panics while holding it.
+    /// Ignores poisoning: nothing panics while holding the lock.
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,7 +195,7 @@ mod tests {
         let arrivals = Arrivals::new();
         arrivals.note(None, &body(0));
         arrivals.note(Some(1), b"{}");
-        let told = arrivals.check().err().unwrap().to_string();
-        assert_eq!((told.as_str(), arrivals.count()), ("2 webhooks came without an id or a message", 0));
+        let error = arrivals.check().err().unwrap().to_string();
+        assert_eq!((error.as_str(), arrivals.count()), ("2 webhooks came without an id or a message", 0));
     }
 }

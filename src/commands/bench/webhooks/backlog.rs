@@ -1,5 +1,5 @@
-//! Deliveries that are there before the worker, from its start until the last has arrived. No more than what the bell
-//! holds: what is over that would wait for the scheduler to ring again.
+//! Deliveries enqueued before the worker starts, from its start until the last one arrives. They fit into the notifier:
+//! any excess would wait for the scheduler's next notification.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Endpoints that are a burden on those beside them.
+//! Misbehaving endpoints.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::super::outside::{Answer, Outside};
 use super::super::{CommandError, io};
 
-/// Longer than anybody waits.
+/// Longer than any client waits.
 const NEVER: Duration = Duration::from_secs(86_400);
 const SLOW: Duration = Duration::from_secs(5);
 
@@ -27,7 +27,7 @@ crier_common::text_enum! {
 }
 
 impl Fault {
-    /// How long it lasts until it shows: beyond the time-out; while the first tries are made; beyond the first answers.
+    /// Returns when the fault takes effect: after the timeout; during the first attempts; after the first responses.
     pub const fn shows_after(self) -> Duration {
         match self {
             Self::Hangs => NEVER,
@@ -37,10 +37,10 @@ impl Fault {
     }
 }
 
-/// It is gone, with all of its connections, when this is dropped.
+/// Closes with all of its connections when dropped.
 pub struct BadEndpoint {
     pub url: String,
-    /// Requests that it has before it.
+    /// Requests without a response yet.
     held: Arc<Held>,
     _server: JoinSet<()>,
     _port: Option<TcpSocket>,
@@ -57,18 +57,18 @@ impl BadEndpoint {
         Ok(Self { url: format!("http://{address}/hook"), held, _server: server, _port: port })
     }
 
-    /// Begins the count of [`BadEndpoint::most`] anew.
+    /// Resets [`BadEndpoint::most`].
     pub fn forget(&self) {
         self.held.most.store(self.held.now.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
-    /// How many connections with a request on them it had at once, at most.
+    /// Returns the maximum number of concurrent connections with a request.
     pub fn most(&self) -> usize {
         self.held.most.load(Ordering::SeqCst)
     }
 }
 
-/// A port that is taken, and at which nobody listens.
+/// Binds a port without listening on it.
 fn refusing() -> Result<(SocketAddr, TcpSocket), CommandError> {
     let taken = || {
         let socket = TcpSocket::new_v4()?;
@@ -95,7 +95,7 @@ struct Held {
     most: AtomicUsize,
 }
 
-/// One that is held, until it is dropped.
+/// Counts one held request until dropped.
 struct One(Arc<Held>);
 
 impl One {

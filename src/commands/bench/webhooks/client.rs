@@ -1,4 +1,4 @@
-//! Clients that make brands: each has one connection, and one request at a time on it.
+//! Clients that create brands: one connection each, with one request at a time.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -26,14 +26,14 @@ pub struct Sent {
     pub answered: Instant,
 }
 
-/// How many clients send, and how often they begin one together; at once, where that is zero.
+/// The number of clients, and the interval at which they together start requests; zero means as fast as possible.
 #[derive(Clone, Copy)]
 pub struct Rate {
     pub clients: u32,
     pub every: Duration,
 }
 
-/// Makes a brand for each of the messages, over connections that are there when it begins.
+/// Creates a brand for each message, over connections that are opened before the first request.
 pub async fn send(
     runtime: &Handle,
     address: SocketAddr,
@@ -44,7 +44,7 @@ pub async fn send(
     let clients = rate.clients.min(messages.end - messages.start);
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(messages.start));
-    // So that no answer of an earlier run is repeated.
+    // Makes idempotency keys unique, so that no response of an earlier run is replayed.
     let run = crier_common::random::u64();
     let mut tasks = JoinSet::new();
     for _ in 0..clients {

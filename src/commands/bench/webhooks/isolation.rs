@@ -1,5 +1,5 @@
-//! What a bad endpoint costs a good one of somebody else's: the same gentle rate alone and beside it, in turns, since no
-//! machine is equally busy for minutes.
+//! The effect of a bad endpoint on another user's good one: the same low rate alone and beside it, in turns, since no
+//! machine has a constant load for minutes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::tenant::Tenant;
 use super::{Bench, Figures};
 
 const NAME: &str = "isolation";
-/// Messages before the first that is measured.
+/// Warm-up messages before those that are measured.
 const WARM: u32 = GENTLE;
 
 /// From the requests to the deliveries, and how many connections the bad endpoint held.
@@ -41,7 +41,7 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, CommandError> {
     let service = Service::start(bench, &receiver, 1).await?;
     let Some(place) = service.place() else { return refused("a peer has no second user") };
     let messages = (GENTLE * bench.args.seconds / bench.args.rounds).max(1);
-    // The first ones find everything cold.
+    // Warm up.
     let (from, to) = (WARM, WARM + messages);
     gently(&service, &receiver, 0..from).await?;
     let (_, alone) = gently(&service, &receiver, from..to).await?;
@@ -53,14 +53,14 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, CommandError> {
     bad.forget();
     let (_, beside) = gently(&service, &receiver, to..to + messages).await?;
     let held = bad.most();
-    // Before the worker stops, which else waits for what it does not answer.
+    // Close it before stopping the worker, which would otherwise wait for its responses.
     drop(bad);
     service.stop().await;
     receiver.arrivals.check()?;
     Ok(Round { alone: alone.times, beside: beside.times, held })
 }
 
-/// The medians of the rounds.
+/// Returns the medians of the rounds.
 fn told(fault: Fault, rounds: &[Round]) -> Vec<Figure> {
     let of = |times: fn(&Round) -> &Vec<Duration>, percent| {
         median(rounds.iter().map(|round| nth(times(round).clone(), percent)).collect())
@@ -75,7 +75,7 @@ fn told(fault: Fault, rounds: &[Round]) -> Vec<Figure> {
         Figure::ratio(NAME, name("ratio of p50"), beside(50), alone(50)),
         Figure::ratio(NAME, name("ratio of p99"), beside(99), alone(99)),
     ];
-    // It is connected to by nobody who refuses.
+    // An endpoint that refuses connections holds no requests.
     if fault != Fault::Refuses {
         let held = rounds.iter().map(|round| round.held).max().unwrap_or_default();
         figures.push(Figure::count(NAME, name("requests it held at most"), "connections", held));

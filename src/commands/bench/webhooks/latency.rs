@@ -1,4 +1,4 @@
-//! Messages at a rate that leaves everybody idle most of the time.
+//! Messages at a rate that leaves all roles idle most of the time.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{Bench, Figures};
 const NAME: &str = "latency";
 /// Messages a second.
 pub const GENTLE: u32 = 20;
-/// Enough that a slow answer does not hold the next message up.
+/// Enough that a slow response does not delay the next message.
 const CLIENTS: u32 = 16;
 
 pub async fn run(bench: &Bench) -> Figures {
@@ -30,7 +30,8 @@ pub async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// Sends messages to a service with one endpoint, until the last is delivered. What came before them was delivered, too.
+/// Sends messages to a service with one endpoint and waits until the last one is delivered. All earlier messages must
+/// be delivered already.
 pub async fn gently(
     service: &Service,
     receiver: &Receiver,

@@ -1,4 +1,4 @@
-//! What the process holds with many deliveries pending. The notes of the endpoints, some 20 bytes for each, are in it.
+//! Memory of the process with many deliveries pending. It includes the endpoints' records, about 20 bytes per delivery.
 
 use crier_common::domain::job::Kind;
 

@@ -1,11 +1,11 @@
-//! `crier bench webhooks`: what becomes of webhooks between a client's request and the endpoint.
+//! `crier bench webhooks`: measures webhooks from a client's request to the endpoint.
 //!
-//! API, worker, scheduler, store and bell are the real ones. The clients and the endpoints are on one thread of their own
-//! ([`super::outside`]), speak HTTP/1.1 over kept connections and do next to nothing, but they share the machine's processors. A
-//! delivery that is lost, or comes twice, is an error. In `throughput` and `latency` a peer can stand in Crier's place.
+//! API, worker, scheduler, store and notifier are the real ones. The clients and the endpoints share their own thread
+//! ([`super::outside`]), use HTTP/1.1 with keep-alive and do almost nothing, but they share the machine's CPUs. A lost
+//! or duplicate delivery is an error. In `throughput` and `latency` a peer can replace Crier.
 //!
-//! **To add a measurement:** its word in [`WebhookMeasurement`], a file here with a `run(&Bench)` that gives [`Figures`], one
-//! arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
+//! **To add a measurement:** add its word to [`WebhookMeasurement`], a file here with a `run(&Bench)` that returns
+//! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
 
 use crier_common::domain::job::Kind;
 
@@ -50,7 +50,7 @@ impl Suite for BenchWebhooks {
     }
 }
 
-/// The measurements that need nothing of Crier but what a peer has as well.
+/// Runs the measurements that a peer supports.
 async fn of_a_peer(bench: &Bench, peer: std::net::SocketAddr) -> Figures {
     const ALL: &[WebhookMeasurement] = &[WebhookMeasurement::Throughput, WebhookMeasurement::Latency];
     let mut figures = api::about_peer(peer).await?;
@@ -65,23 +65,23 @@ async fn of_a_peer(bench: &Bench, peer: std::net::SocketAddr) -> Figures {
 }
 
 impl Bench {
-    /// A worker for webhooks, and a scheduler.
+    /// Starts a worker for webhooks, and a scheduler.
     fn crew(&self, place: &Place) -> Result<Crew, CommandError> {
         Crew::start(place, crew::job(&self.config, place, Kind::DeliverWebhook)?, self.slots())
     }
 
-    /// How many messages make the configured number of deliveries to so many endpoints.
+    /// Returns how many messages cause the configured number of deliveries to this many endpoints.
     fn messages(&self, endpoints: u32) -> u32 {
         (self.args.messages / endpoints).max(1)
     }
 }
 
-/// What a number is of, for a figure's name.
+/// Formats a count with its unit, for a figure's name.
 fn some(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// How many deliveries so many messages to so many endpoints are.
+/// Returns the number of deliveries for this many messages to this many endpoints.
 fn deliveries(messages: u32, endpoints: u32) -> usize {
     usize::try_from(u64::from(messages) * u64::from(endpoints)).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! Endpoints that take every webhook at once, and note when it came.
+//! Endpoints that accept every webhook immediately and record when it arrived.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::super::CommandError;
 use super::super::outside::{Answer, Outside};
 use super::arrivals::Arrivals;
 
-/// Ten hosts, to whoever keeps connections by host; more endpoints than that share them.
+/// Number of hosts, for senders that pool connections by host; endpoints beyond that share them.
 const HOSTS: usize = 10;
 
 pub struct Receiver {
@@ -33,7 +33,7 @@ impl Receiver {
         Ok(Self { outside, arrivals, hosts, _servers: servers })
     }
 
-    /// Of so many endpoints.
+    /// Returns the URLs of this many endpoints.
     pub fn urls(&self, endpoints: u32) -> Vec<String> {
         let hosts = self.hosts.iter().cycle();
         hosts.zip(0..endpoints).map(|(host, number)| format!("{host}/hooks/{number}")).collect()

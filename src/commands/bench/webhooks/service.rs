@@ -1,7 +1,7 @@
-//! What is measured: Crier in this process, reached over TCP as by any client; or a peer that runs elsewhere.
+//! The measured service: Crier in this process, reached over TCP like from any client; or a peer in another process.
 //!
-//! A peer answers `GET /` with what it is (`version`, `database`), takes the endpoints' URLs by `PUT /endpoints`, and then
-//! does for `POST /api/public/v1/brands` what Crier does.
+//! A peer responds to `GET /` with its `version` and `database`, receives the endpoints' URLs by `PUT /endpoints`, and
+//! then implements `POST /api/public/v1/brands` like Crier.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub struct Service {
     crier: Option<Crier>,
 }
 
-/// They stop with this value.
+/// The roles stop when this is dropped.
 struct Crier {
     place: Arc<Place>,
     crew: Crew,
@@ -38,7 +38,7 @@ struct Crier {
 }
 
 impl Service {
-    /// With a user to whose endpoints the receiver listens.
+    /// Starts the service with a user whose endpoints are the receiver's.
     pub async fn start(bench: &Bench, receiver: &Receiver, endpoints: u32) -> std::result::Result<Self, CommandError> {
         let urls = receiver.urls(endpoints);
         if let Some(address) = bench.args.peer {
@@ -53,7 +53,7 @@ impl Service {
         Ok(Self { address, key, crier: Some(Crier { place, crew, api, stop }) })
     }
 
-    /// Sends messages from outside.
+    /// Sends messages from the clients' thread.
     pub async fn send(
         &self,
         receiver: &Receiver,
@@ -67,7 +67,7 @@ impl Service {
         self.crier.as_ref().map(|crier| &crier.place)
     }
 
-    /// Waits until all is in the record.
+    /// Waits until all jobs are settled.
     pub async fn settled(&self) -> Result {
         match &self.crier {
             Some(crier) => crew::settled(crier.place.api()).await,

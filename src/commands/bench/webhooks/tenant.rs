@@ -1,4 +1,4 @@
-//! A user with a brand, a key and endpoints that hear of every brand.
+//! A user with a brand, a key and endpoints that receive the events of every brand.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::super::CommandError;
 use super::arrivals::name_of;
 
-/// Messages written in one transaction, where no more than this many deliveries come of them.
+/// Maximum number of deliveries that the messages of one transaction cause.
 const CHUNK: usize = 1_000;
 
 pub struct Tenant {
@@ -44,7 +44,7 @@ impl Tenant {
         Ok(Self { key, brand: brand.id, endpoints: urls.len() })
     }
 
-    /// Tells the endpoints of messages, by the store alone.
+    /// Emits the messages' events directly in the store.
     pub async fn emit(&self, store: &Store, mut messages: Range<u32>) -> Result<(), CommandError> {
         let chunk = (CHUNK / self.endpoints.max(1)).max(1);
         while !messages.is_empty() {

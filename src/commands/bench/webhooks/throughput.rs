@@ -1,4 +1,4 @@
-//! Messages through the API as fast as so many clients can send them, to their last delivery.
+//! Messages sent through the API as fast as the clients can, until the last delivery.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn of(bench: &Bench, endpoints: u32, clients: u32) -> Figures {
     Ok(figures)
 }
 
-/// From the first request to the last answer.
+/// Returns the time from the first request to the last response.
 fn accepted(sent: &[Sent]) -> Duration {
     let first = sent.iter().map(|one| one.at).min();
     let last = sent.iter().map(|one| one.answered).max();

@@ -1,4 +1,4 @@
-//! The end of an attempt: what it means for its delivery, and for how the endpoint is treated from now on.
+//! The result of an attempt: its effect on the delivery, and on the endpoint's health record.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crier_common::webhooks::sender::AttemptResult;
 
 use crate::jobs::Ending;
 
-/// An endpoint without one success for so long is disabled.
+/// An endpoint without a success for this long is disabled.
 const FAILING_FOR: TimeDelta = TimeDelta::days(5);
 
-/// One attempt was made.
+/// The result of one attempt.
 #[derive(Clone)]
 pub struct Attempted {
     pub delivery_id: i64,
     pub webhook_id: i64,
     pub created_at: DateTime<Utc>,
     pub number: i32,
-    /// How many attempts the delivery had when this one began.
+    /// How many attempts the delivery was allowed when this one began.
     pub allowed: i32,
     pub started_at: DateTime<Utc>,
     pub result: AttemptResult,
     pub jitter: f64,
-    /// Tells the endpoint's owner, where mail can be sent.
+    /// Notifies the endpoint's owner, if mail can be sent.
     pub mailer: Option<Arc<Mailer>>,
     pub trace: Option<String>,
 }
@@ -69,8 +69,8 @@ impl Attempted {
         Verdict::of(self.result.outcome.is_success(), self.result.duration)
     }
 
-    /// When the next attempt is after this one failed, `None` for never; disables an endpoint that is gone or has failed for
-    /// too long. `allowed`: how many attempts the delivery has by now.
+    /// Returns the time of the next attempt after this one failed, `None` for never; disables an endpoint that returned
+    /// 410 or has failed for too long. `allowed`: how many attempts the delivery is allowed by now.
     async fn next_attempt(&self, tx: &mut Tx, allowed: i32, health: Health) -> Result<Option<DateTime<Utc>>> {
         if self.result.response_code == Some(410) {
             self.disable(tx, "the endpoint answered 410 Gone").await?;
@@ -81,7 +81,7 @@ impl Attempted {
             return Ok(None);
         }
         if allowed > self.allowed {
-            // A replay came while this attempt was under way: the attempt that it asked for is made now.
+            // A replay was requested during this attempt: make the attempt that it asked for now.
             return Ok(Some(tx.now));
         }
         let count = |n: i32| u32::try_from(n).unwrap_or(0);
@@ -89,7 +89,7 @@ impl Attempted {
         Ok(schedule::next_attempt(made, allowed, self.result.retry_after, tx.now, self.jitter))
     }
 
-    /// Disables the endpoint, and tells its owner once.
+    /// Disables the endpoint, and notifies its owner once.
     async fn disable(&self, tx: &mut Tx, reason: &str) -> Result<()> {
         let (id, mailer) = (self.webhook_id, self.mailer.as_deref());
         if webhooks::disable(tx, id, reason).await? {
@@ -119,8 +119,8 @@ impl Attempted {
     }
 }
 
-/// Writes attempts, and what they mean for their deliveries and endpoints; one outcome each. The endpoints' rows first,
-/// then the deliveries', as everywhere.
+/// Writes attempts and their effects on deliveries and endpoints; returns one outcome each. Always lock the endpoints'
+/// rows before the deliveries'; the fixed order prevents deadlocks.
 pub async fn write(tx: &mut Tx, attempts: &[&Attempted]) -> Result<Vec<Outcome>> {
     if attempts.is_empty() {
         return Ok(Vec::new());
@@ -136,16 +136,16 @@ pub async fn write(tx: &mut Tx, attempts: &[&Attempted]) -> Result<Vec<Outcome>>
             None => None,
         }));
     }
-    let there = deliveries::record(tx, &rows).await?;
+    let existing = deliveries::record(tx, &rows).await?;
     let outcome = |row: AttemptRow| match row.next_attempt_at {
-        _ if !there.contains(&row.delivery_id) => Outcome::Cancelled("the delivery is gone".into()),
+        _ if !existing.contains(&row.delivery_id) => Outcome::Cancelled("the delivery is gone".into()),
         Some(at) => Outcome::RetryAt(at, row.error.unwrap_or_else(|| row.outcome.to_owned())),
         None => Outcome::Done,
     };
     Ok(rows.into_iter().map(outcome).collect())
 }
 
-/// Adds attempts to the records of their endpoints. Gives the records that are not clean.
+/// Adds attempts to the health records of their endpoints. Returns the records that are not clean.
 async fn judge(tx: &mut Tx, attempts: &[&Attempted]) -> Result<HashMap<i64, Health>> {
     let mut verdicts = BTreeMap::<i64, Vec<Verdict>>::new();
     for attempt in attempts {
@@ -165,16 +165,16 @@ async fn judge(tx: &mut Tx, attempts: &[&Attempted]) -> Result<HashMap<i64, Heal
     Ok(after)
 }
 
-/// Lets as many attempts through to an endpoint as its record allows.
+/// Limits the endpoint's lane to what its health record allows.
 async fn hold_back(tx: &mut Tx, webhook_id: i64, before: Circuit, health: Health) -> Result<()> {
     let lane = Lane::Endpoint(webhook_id).to_string();
     match (before, health.circuit()) {
         (Circuit::Closed, Circuit::Open) => {
-            tracing::info!(webhook = webhook_id, "an endpoint fails or is slow: few attempts at it are made at once");
+            tracing::info!(webhook = webhook_id, "an endpoint fails or is slow: limiting concurrent attempts");
             narrow_lane(tx, &lane, PLACES).await?;
         }
         (Circuit::Open, Circuit::Closed) => {
-            tracing::info!(webhook = webhook_id, "an endpoint is well again");
+            tracing::info!(webhook = webhook_id, "an endpoint has recovered");
             widen_lane(tx, Kind::DeliverWebhook, &lane).await?;
         }
         (Circuit::Open, Circuit::Open) | (Circuit::Closed, Circuit::Closed) => {}

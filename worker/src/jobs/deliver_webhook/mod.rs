@@ -1,8 +1,8 @@
-//! `deliver_webhook`: one attempt to bring an event to an endpoint.
+//! `deliver_webhook`: one attempt to deliver an event to an endpoint.
 //!
-//! The delivery's own counters decide when the next attempt is and when there is none; the job follows them. Attempts are
-//! at least once: the receiver de-duplicates by the delivery's id, which stays the same. Deliveries that begin together are
-//! read together, and those that end together are written together.
+//! The delivery's own counters decide when the next attempt is, and when there are no more; the job follows them.
+//! Events are delivered at least once: the receiver de-duplicates by the delivery's id, which stays the same.
+//! Deliveries that begin together are read together, and those that end together are written together.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ mod attempted;
 
 use attempted::{Attempted, write};
 
-/// How many batches of deliveries are read at once.
+/// How many batches of deliveries are read concurrently.
 const READS: usize = 2;
 
 pub struct DeliverWebhook {
@@ -42,16 +42,16 @@ impl DeliverWebhook {
     }
 }
 
-/// The deliveries with these ids; where one of them cannot be read, the others are all the same.
+/// Reads the deliveries with these ids; an error of one does not affect the others.
 async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<Outgoing>>> {
     let some = async |ids: &[i64]| deliveries::outgoing(&mut store.read().await?, ids).await;
     match some(&ids).await {
         Ok(found) => {
             let found: HashMap<_, _> = found.into_iter().map(|delivery| (delivery.id, delivery)).collect();
-            // Not taken out: a frozen run of a delivery and the one that was rescued may begin together.
+            // Cloned, not removed: a frozen run of a delivery and the rescued one may begin together.
             return ids.iter().map(|id| Ok(found.get(id).cloned())).collect();
         }
-        // It is no fault of any of them, and would only be waited for again.
+        // A temporary error is not the fault of one delivery; reading each one alone would only fail again.
         Err(error) if error.is_passing() => {
             return ids.iter().map(|_| Err(StoreError::Decode(error.to_string()))).collect();
         }
@@ -129,10 +129,10 @@ fn attempt((_, ending): &End) -> Option<&Attempted> {
     (&**ending as &dyn Any).downcast_ref()
 }
 
-/// The endpoint takes nothing any more.
+/// The endpoint is inactive.
 struct GivenUp {
     why: &'static str,
-    /// As the run found it.
+    /// The value when the run began.
     max_attempts: i32,
 }
 
@@ -141,7 +141,8 @@ impl Ending for GivenUp {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let current = deliveries::lock(tx, job.subject_id).await?;
         if current.is_some_and(|delivery| delivery.max_attempts > self.max_attempts) {
-            // A replay came meanwhile, so the endpoint was switched on: the attempt that it asked for is made now.
+            // A replay was requested meanwhile, so the endpoint was enabled again: make the attempt that it asked for
+            // now.
             return Ok(Outcome::RetryAt(tx.now, self.why.to_owned()));
         }
         deliveries::give_up(tx, job.subject_id, self.why).await?;

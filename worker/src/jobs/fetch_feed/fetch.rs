@@ -1,10 +1,11 @@
-//! One fetch: from a feed's address to what stands in it, or why not.
+//! Fetches a feed: from its URL to its parsed content, or an error.
 //!
-//! One deadline for all of it. Redirects are followed, each address judged by the guard before it is asked (and its host as
-//! it is looked up for that very connection); the feed's own URL is asked again the next time, permanent redirects too, so
-//! that an address which was lent away for a while comes back. Conditions (`If-None-Match`, `If-Modified-Since`) are sent to
-//! the address that gave them and to no other. A page in place of a feed is searched for one, unless its feed was found
-//! already: a site that shows a page for a while (to be signed in, or that it is being mended) must not lead to another feed.
+//! One deadline covers everything. Redirects are followed; the guard checks each URL before the request (and its host
+//! at the DNS lookup of that very connection). The next fetch starts at the feed's own URL again, after permanent
+//! redirects too, so that a URL that was redirected for a while works again. Conditional headers (`If-None-Match`,
+//! `If-Modified-Since`) are sent only to the URL that returned their values. A page in place of a feed is searched for
+//! a feed link, unless its feed was found already: a site that shows a page for a while (to sign in, or for
+//! maintenance) must not lead to another feed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,12 +20,12 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use tokio::sync::Semaphore;
 use url::Url;
 
-/// From the first look-up to the last byte, redirects and a search for the feed included.
+/// From the first DNS lookup to the last byte, including redirects and a search for the feed.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 const REDIRECTS: usize = 5;
-/// How many documents a worker reads at once: it takes a processor, and some times the document in memory.
+/// How many documents a worker parses concurrently: each takes a CPU core, and several times its size in memory.
 const READ_AT_ONCE: usize = 2;
-/// How long a condition may be that is kept.
+/// The maximum length of a stored `ETag` or `Last-Modified`.
 const LONGEST_CONDITION: usize = 512;
 
 const USER_AGENT: &str = concat!("Crier-Feeds/", env!("CARGO_PKG_VERSION"));
@@ -39,10 +40,10 @@ pub struct Fetcher {
     reading: Arc<Semaphore>,
 }
 
-/// A good fetch.
+/// A successful fetch.
 #[derive(Debug)]
 pub enum Found {
-    /// It is as it was the last time.
+    /// Not modified since the last fetch.
     Unchanged,
     Feed(Box<Document>),
 }
@@ -50,9 +51,9 @@ pub enum Found {
 #[derive(Debug)]
 pub struct Document {
     pub parsed: Parsed,
-    /// Where it is: the feed's URL, or what the page there names.
+    /// The feed's URL, or the one that the page there links to.
     pub found_url: String,
-    /// Where it came from in the end, and its conditions.
+    /// The URL after redirects, and its values for conditional headers.
     pub validator_url: Option<String>,
     pub etag: Option<String>,
     pub last_modified: Option<String>,
@@ -63,9 +64,9 @@ pub struct Document {
 pub struct Failure {
     /// A sentence or two for the feed's owner.
     pub why: String,
-    /// There is no feed at this address.
+    /// Whether there is no feed at this URL.
     pub nothing_there: bool,
-    /// When a 429 or 503 asked to be asked again.
+    /// The `Retry-After` of a 429 or 503.
     pub retry_after: Option<DateTime<Utc>>,
 }
 
@@ -75,7 +76,7 @@ impl Failure {
     }
 }
 
-/// An answer that has a body.
+/// A response with a body.
 struct Page {
     url: Url,
     headers: HeaderMap,
@@ -98,7 +99,7 @@ enum Got {
 }
 
 impl Fetcher {
-    /// Behind the guard, with the promised deadline and cap.
+    /// With the guard, the documented deadline and size limit.
     pub fn new(guard: Guard) -> Self {
         Self::with_deadline(guard, DEADLINE)
     }
@@ -108,7 +109,7 @@ impl Fetcher {
         Self { client, guard, deadline, reading: Arc::new(Semaphore::new(READ_AT_ONCE)) }
     }
 
-    /// Fetches a feed, and reads it.
+    /// Fetches and parses a feed.
     pub async fn fetch(&self, feed: &Feed, now: DateTime<Utc>) -> Result<Found, Failure> {
         let end = Instant::now() + self.deadline;
         let page = match self.get(feed.address(), feed, end, now).await? {
@@ -121,7 +122,7 @@ impl Fetcher {
             Err(error @ NotAFeed::TooSlow) => return Err(Failure::new(no_feed(&error))),
             Err(error) => error,
         };
-        // Where a page's feed was found is none any more: its page is asked the next time.
+        // The feed that the page linked to no longer exists: the next fetch requests the page again.
         let candidates = if feed.found_url.is_some() { Vec::new() } else { candidates(feed, &page, &not_a_feed) };
         let mut failure = Failure { nothing_there: true, ..Failure::new(no_feed(&not_a_feed)) };
         for address in candidates {
@@ -147,7 +148,7 @@ impl Fetcher {
         Ok(document(parsed, &page, address))
     }
 
-    /// Asks an address, and those that it leads to.
+    /// Requests a URL and follows its redirects.
     async fn get(&self, address: &str, feed: &Feed, end: Instant, now: DateTime<Utc>) -> Result<Got, Failure> {
         let mut address = address.to_owned();
         for _ in 0..=REDIRECTS {
@@ -181,7 +182,7 @@ impl Fetcher {
         Err(Failure::new(format!("The address leads through more than {REDIRECTS} redirects.")))
     }
 
-    /// One request, within what is left of the time.
+    /// Sends one request, within the remaining time.
     async fn ask(&self, url: &Url, feed: &Feed, conditional: bool, end: Instant) -> Result<Answer, HttpError> {
         let client = self.client.with_limits(end.saturating_duration_since(Instant::now()), LARGEST);
         let mut request = client
@@ -199,15 +200,15 @@ impl Fetcher {
         client.send(request).await
     }
 
-    /// Reads a document, on a thread that may take its time. It waits its turn there as long as it may take at all, and the
-    /// turn lasts until the thread is done, also where this future was dropped.
+    /// Parses a document on a blocking thread. It waits for a permit until the deadline, and the thread holds the
+    /// permit until it is done, even if this future is dropped.
     async fn read(&self, page: Box<Page>, end: Instant) -> (Box<Page>, Result<Parsed, NotAFeed>) {
-        let turn = tokio::time::timeout_at(end.into(), self.reading.clone().acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else { return (page, Err(NotAFeed::TooSlow)) };
+        let permit = tokio::time::timeout_at(end.into(), self.reading.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else { return (page, Err(NotAFeed::TooSlow)) };
         let (body, base) = (page.body.clone(), page.url.clone());
         let kind = page.header(header::CONTENT_TYPE).map(str::to_owned);
         let read = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+            let _permit = permit;
             feeds::parse(&body, kind.as_deref(), &base, &Deadline::new(&|| Instant::now() >= end))
         });
         let read = read.await.unwrap_or_else(|_| Err(NotAFeed::Broken("it could not be read".to_owned())));
@@ -215,10 +216,10 @@ impl Fetcher {
     }
 }
 
-/// An address without what may be secret in it: who asks, and the query.
+/// Returns a URL without the parts that may be secret: user, password and query.
 fn shown(address: &str) -> String {
     let Ok(mut url) = Url::parse(address) else { return "it leads to".to_owned() };
-    // Those that cannot have a user have none.
+    // This fails only for URLs that cannot have a user.
     let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);
     if url.query().is_some() {
@@ -248,7 +249,7 @@ fn no_feed(error: &NotAFeed) -> String {
     }
 }
 
-/// Where the feed of a page may be.
+/// Returns the URLs where the feed of a page may be.
 fn candidates(feed: &Feed, page: &Page, error: &NotAFeed) -> Vec<String> {
     let mut all = match error {
         NotAFeed::Page(named) => named.clone(),
@@ -282,10 +283,10 @@ mod tests {
         let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(600));
         assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);
         assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), NotAFeed::TooSlow);
-        // All turns are taken.
-        let turns = fetcher.reading.clone().acquire_many_owned(READ_AT_ONCE as u32).await.unwrap();
+        // All permits are taken.
+        let permits = fetcher.reading.clone().acquire_many_owned(READ_AT_ONCE as u32).await.unwrap();
         assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), NotAFeed::TooSlow);
-        drop(turns);
+        drop(permits);
         assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);
     }
 }

@@ -1,7 +1,7 @@
-//! `fetch_feed`: one look at a feed, and what it gave in the record.
+//! `fetch_feed`: fetches a feed once and stores the result.
 //!
-//! A failed fetch is no failed job: the feed says what was wrong and when it is asked again, and the scheduler enqueues the
-//! next fetch by that. What was fetched for a URL that the feed no longer has is not written; the fetch is made again.
+//! A failed fetch is not a failed job: the feed's row contains the error and the time of the next fetch, and the
+//! scheduler enqueues it then. If the feed's URL was changed meanwhile, the result is discarded and the fetch repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ mod fetch;
 
 pub use fetch::{Document, Failure, Fetcher, Found};
 
-/// How long a reason is that is kept, in characters.
+/// The maximum length of a stored error, in characters.
 const LONGEST_ERROR: usize = 500;
 
 pub struct FetchFeed {
@@ -54,13 +54,13 @@ fn gone() -> Outcome {
     Outcome::Cancelled("the feed is gone".to_owned())
 }
 
-/// How a fetch ended.
+/// The result of a fetch.
 struct Ended {
     feed_id: i64,
     version: i64,
     result: std::result::Result<Found, Failure>,
     jitter: f64,
-    /// What the last write of it came to, for the metric: a place in [`FetchOutcome::ALL`].
+    /// The outcome of the last write, for the metric: an index in [`FetchOutcome::ALL`].
     told: AtomicUsize,
 }
 
@@ -69,7 +69,7 @@ impl Ending for Ended {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let Some(feed) = feeds::lock(tx, self.feed_id).await? else { return Ok(gone()) };
         if feed.version != self.version {
-            // It was given another URL meanwhile, and is fetched from there at once.
+            // Its URL was changed meanwhile: fetch the new one at once.
             jobs::forgive(tx, job).await?;
             return Ok(Outcome::RetryAt(tx.now, "its URL was changed meanwhile".to_owned()));
         }
@@ -78,7 +78,7 @@ impl Ending for Ended {
             Err(failure) => {
                 let next = next_fetch(feed.failures + 1, failure.retry_after, tx.now, self.jitter);
                 let lost = failure.nothing_there && feed.address() != feed.url;
-                // A server may send us to an address of any length.
+                // The error may contain a redirect URL of any length.
                 let why = outside::line(&failure.why, LONGEST_ERROR);
                 feeds::failed(tx, feed.id, &why, lost, next).await?;
                 FetchOutcome::Failed
@@ -106,9 +106,9 @@ impl Ending for Ended {
     }
 
     fn observe(&self, outcome: &Outcome) {
-        let told = FetchOutcome::ALL.get(self.told.load(Ordering::Relaxed)).filter(|_| *outcome == Outcome::Done);
-        if let Some(told) = told {
-            metrics::feed_fetched(*told);
+        let recorded = FetchOutcome::ALL.get(self.told.load(Ordering::Relaxed)).filter(|_| *outcome == Outcome::Done);
+        if let Some(recorded) = recorded {
+            metrics::feed_fetched(*recorded);
             if let Err(failure) = &self.result {
                 tracing::info!(feed = self.feed_id, why = failure.why, "a feed could not be read");
             }
@@ -141,7 +141,7 @@ impl Ended {
     }
 }
 
-/// What a feed is by what was found; WordPress speaks RSS and Atom.
+/// Returns the type of a feed from the format found; WordPress serves RSS and Atom.
 fn kind_of(was: FeedType, found: Format) -> FeedType {
     match found {
         Format::Json => FeedType::Json,

@@ -1,4 +1,4 @@
-//! How a run of `import_media` ends, and what is written then.
+//! The result of a run of `import_media`, and what is written for it.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crier_common::store::{Result, Tx, media_jobs};
 use super::super::{Ending, pause_of};
 use super::fetch::{Brought, Failure};
 
-/// The pauses between tries (contract, section 3, Media job), each ± 20 %.
+/// The backoff between attempts (contract, section 3, Media job), in seconds, each ± 20 %.
 const PAUSES: [i64; 4] = [5, 30, 120, 600];
 
-/// The pause after the given attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
+/// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
 pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
     pause_of(&PAUSES, attempt, jitter)
 }
@@ -25,7 +25,7 @@ pub enum How {
     Failed(Failure),
 }
 
-/// What is written at the end of a run.
+/// The result that is written when the job is settled.
 pub struct Ended {
     import_id: i64,
     how: How,
@@ -57,8 +57,8 @@ impl Ended {
         }
     }
 
-    /// Again, or never. What is wrong with the address or the file is an answer like any other: the job is done. What is
-    /// wrong here makes it dead, so that an operator sees it, and may run it again.
+    /// Retries or fails the import. An error of the URL or the file is a normal result: the job is done. An internal
+    /// error makes the job dead, so that an operator sees it and can run it again.
     async fn fail(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, failure: &Failure) -> Result<Outcome> {
         let (error, message) = (&failure.error, failure.error.message.clone());
         if failure.again && job.attempt < job.max_attempts {

@@ -1,5 +1,5 @@
-//! The download and the look at it, and what is said of their failures. What the other side may yet do better is tried
-//! again; what it said for good, and what the file is, stays so.
+//! Downloads and checks a picture, and maps failures to errors. A failure of the other side that may be temporary is
+//! retried; a permanent one, or a problem of the file itself, is not.
 
 use crier_common::domain::media::{MediaError, MediaErrorCode as Code};
 use crier_common::domain::plan::Plan;
@@ -10,17 +10,17 @@ use super::{Begin, ImportMedia};
 
 const ACCEPT: &str = "image/*";
 
-/// A picture that is in the storage.
+/// A picture that was stored.
 pub struct Brought {
     pub taken: TakenIn,
     pub filename: String,
 }
 
-/// Why there is none.
+/// Why the import failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub error: MediaError,
-    /// Another try may do better.
+    /// Whether a retry may succeed.
     pub again: bool,
 }
 
@@ -33,7 +33,7 @@ impl ImportMedia {
         Ok(Brought { taken, filename })
     }
 
-    /// The bytes, and what they are called where they come from.
+    /// Downloads the file; returns its bytes and the name that the server gave it.
     async fn fetch(&self, url: &str, workspace_id: i64) -> Result<(Spooled, String), Failure> {
         let most = self.library.limits().max_bytes;
         let not_there = |error| not_there(error, most);
@@ -106,8 +106,8 @@ fn unwritable(error: SpoolError) -> Failure {
     internal(&TakeInError::Machine(error.to_string()))
 }
 
-/// Our own fault, and none of the client's business.
+/// Returns an internal failure, without details for the client.
 fn internal(error: &TakeInError) -> Failure {
-    tracing::warn!(%error, "a picture that was fetched could not be kept");
+    tracing::warn!(%error, "a downloaded picture could not be stored");
     failure(Code::InternalError, "Crier could not keep the file; the fault is not the file's.", true)
 }

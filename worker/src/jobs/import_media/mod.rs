@@ -1,12 +1,14 @@
-//! `import_media`: a picture from an address into the media library, once.
+//! `import_media`: imports a picture from a URL into the media library, once.
 //!
-//! 1. *Begin*, a short transaction: is it still wanted, and is the job ours. The import is `processing`.
-//! 2. *Bring in*, without a transaction: download into a spool, look at it, and put it into the storage ([`Library`]).
-//! 3. *End*, in the transaction that settles the job: the asset and `completed`, or what went wrong; and the event.
+//! 1. *Begin*, a short transaction: checks that the import is still open and the lease is ours. Sets it to
+//!    `processing`.
+//! 2. *Bring in*, without a transaction: downloads into a spool, checks the file, and puts it into the storage
+//!    ([`Library`]).
+//! 3. *End*, in the transaction that settles the job: writes the asset and `completed`, or the error; and the event.
 //!
-//! Nobody outside notices a run, so it may be broken off anywhere and made again: it does not count as a call. What a dead
-//! run brought in is a reserved file without an asset. The next run takes the same one, as the bytes are the same; where
-//! there is none, the sweep takes it away.
+//! A run has no external effect, so it can be aborted anywhere and repeated; it does not count as a call. A dead run
+//! leaves a reserved file without an asset. The next run reuses it, because the bytes are the same; if there is no next
+//! run, the sweep deletes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +30,7 @@ use crate::engine::Run;
 mod ending;
 mod fetch;
 
-/// How long a download may take, redirects and all: at the largest size that is taken by default, some 3 Mbit/s.
+/// How long a download may take, including redirects: about 3 Mbit/s at the default maximum size.
 pub const IMPORT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct ImportMedia {
@@ -40,7 +42,7 @@ pub struct ImportMedia {
 
 enum Begun {
     Go(Box<Begin>),
-    /// Nothing to be done.
+    /// There is nothing to do.
     Stop(Box<dyn Ending>),
 }
 
@@ -64,12 +66,12 @@ impl ImportMedia {
 
     async fn begin(&self, run: &Run) -> Result<Begun> {
         let stop = |why: &str| Ok(Begun::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
-        // A power cut may undo this, as it may undo the claim: the next run says it again.
+        // A power cut may undo this, as it may undo the claim; the next run writes it again.
         let mut tx = self.store.begin_soft().await?;
         let Some(import) = media_jobs::lock(&mut tx, run.job.subject_id).await? else {
             return stop("the import is gone");
         };
-        // The settle of a run whose lease was lost writes nothing, this word least of all.
+        // The lease was lost; the result is discarded, so this reason is never stored.
         if !rows::still_held(&mut tx, &run.job).await? {
             return stop("the lease was lost");
         }

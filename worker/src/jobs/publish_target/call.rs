@@ -1,4 +1,4 @@
-//! The call itself, and finding out about an earlier one.
+//! The call itself, and the reconciliation of an earlier one.
 
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::platforms::{CallError, Published, Reconciled};
@@ -10,11 +10,11 @@ use super::{Carried, Prepared, PublishTarget, lease_lost};
 use crate::engine::Run;
 use crate::jobs::Ending;
 
-/// The answer to a publish, or how the run ends that was not let publish.
+/// The result of a publish, or the result of a run that must not publish.
 type Answered = std::result::Result<std::result::Result<Published, CallError>, Box<dyn Ending>>;
 
 impl PublishTarget {
-    /// Finds out about an earlier call, brings the pictures, then publishes.
+    /// Reconciles an earlier call, uploads the pictures, then publishes.
     pub(super) async fn carry_out(&self, run: &Run, p: &mut Prepared) -> Result<Carried> {
         if p.open {
             if let Some(how) = self.find_out(run, p).await? {
@@ -37,7 +37,7 @@ impl PublishTarget {
             if let Some(end) = self.bring_anew(run, p).await? {
                 return Ok(end);
             }
-            // As after a refresh: the first call was turned away, and counts for both.
+            // As after a refresh: the first call was rejected, so both count as one.
             if let Some(ending) = self.mark(run, p, false).await? {
                 return Ok(Err(ending));
             }
@@ -49,7 +49,7 @@ impl PublishTarget {
         }))
     }
 
-    /// Asks the platform what became of the earlier call; `None`: it is not there, and never will be.
+    /// Asks the platform for the outcome of the earlier call; `None`: the post is not there, and never will be.
     async fn find_out(&self, run: &Run, p: &mut Prepared) -> Result<Option<How>> {
         if !p.connector.can_reconcile() {
             return Ok(Some(How::cannot_tell()));
@@ -75,13 +75,13 @@ impl PublishTarget {
                     open: true,
                 })
             }
-            // The question found no answer: the earlier call is as open as before.
+            // The query failed: the earlier call is as open as before.
             Err(error) => Some(How::of_question(error)),
         })
     }
 
-    /// Stores that a call begins now; gives how the run ends where it must not: its lease was lost, or the call, which
-    /// counts on the daily cap, would be one too many.
+    /// Stores the marker of a call that starts now. Returns the result of the run if the call must not be made: the
+    /// lease was lost, or the call (if it `counts`) would exceed the daily cap.
     async fn mark(&self, run: &Run, p: &mut Prepared, counts: bool) -> Result<Option<Box<dyn Ending>>> {
         let _turn = run.turn().await;
         let mut tx = self.store.begin().await?;
@@ -98,13 +98,13 @@ impl PublishTarget {
         Ok(held_back)
     }
 
-    /// Publishes; an access token that has run out is renewed once.
+    /// Publishes; refreshes an expired access token once.
     async fn publish(&self, run: &Run, p: &mut Prepared) -> Result<Answered> {
         let mut result = self.call(run, p).await;
         if let Err(CallError::AuthExpired(failure)) = result {
             result = match self.refresh(run, p, failure).await? {
-                // The time of a second call counts from its own beginning. On the daily cap both are one: the first was
-                // turned away at the door.
+                // The deadline of the second call counts from its own start. On the daily cap both count as one: the
+                // first was rejected.
                 Ok(()) => match self.mark(run, p, false).await? {
                     Some(ending) => return Ok(Err(ending)),
                     None => self.call(run, p).await,
@@ -113,20 +113,21 @@ impl PublishTarget {
             };
         }
         if let Ok(Published { secrets: Some(secrets), .. }) = &result {
-            // The post is out, whatever becomes of this: the next call learns the same again.
+            // The post is published, even if this fails; the next call returns the same data again.
             match self.keep(&p.account, secrets, p.account.token_expires_at).await {
                 Ok(Some(renewed)) => p.account = renewed,
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(account = p.account.id, %error, "what the platform told of the account could not be stored");
+                    tracing::warn!(account = p.account.id, %error, "the platform's account data could not be stored");
                 }
             }
         }
         Ok(Ok(result))
     }
 
-    /// One publish, which may be several requests, within one deadline from the time that was stored: when that is over,
-    /// another run may take "not there" for an answer, so a process that was frozen before it called calls no more.
+    /// Publishes once, possibly with several requests, within one deadline from the stored start time: after it,
+    /// another run may trust the answer "not there", so a process that was frozen before the call must not call any
+    /// more.
     async fn call(&self, run: &Run, p: &Prepared) -> std::result::Result<Published, CallError> {
         let now = self.store.now();
         let left = (self.over(p.target.call_started_at.unwrap_or(now)) - now).to_std().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How a run of `publish_target` ends, and what is written then.
+//! The result of a run of `publish_target`, and what is written for it.
 
 use std::sync::Arc;
 
@@ -17,27 +17,27 @@ use crier_common::telemetry::metrics;
 use super::super::{Ending, pause_of};
 use super::{deleted, expired};
 
-/// The pauses between tries (contract, section 3, Post), each ± 20 %.
+/// The backoff between attempts (contract, section 3, Post), in seconds, each ± 20 %.
 const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
 
-/// How a run ended. `open`: the end of a call is not known, so the next run (of this round, or of the one that a person
-/// asks for) finds out first.
+/// The outcome of a run. `open`: the outcome of a call is unknown, so the next run (a retry, or one that a user
+/// requests) reconciles first.
 #[derive(Debug, Clone)]
 pub enum How {
     Published(Published),
     /// Final.
     Failed(Failure),
-    /// Final: the account's access is refused as well.
+    /// Final; the account's access was rejected.
     Expired {
         failure: Failure,
         open: bool,
     },
-    /// Final: it may be out there. Not `open` where nobody but a person can find out.
+    /// Final; it may have been published. Not `open` if only a user can find out.
     Unknown {
         failure: Failure,
         open: bool,
     },
-    /// Again, at the time that the platform told, else after a pause.
+    /// Retry at the time given by the platform, else after a backoff.
     Again {
         at: Option<DateTime<Utc>>,
         failure: Failure,
@@ -50,12 +50,12 @@ impl How {
         Self::Failed(failure)
     }
 
-    /// After a pause; no call is in doubt.
+    /// Retries after a backoff; no call has an unknown outcome.
     pub fn again(failure: Failure) -> Self {
         Self::Again { at: None, failure, open: false }
     }
 
-    /// What an error of a publish means.
+    /// Converts an error of a publish.
     pub fn of(error: CallError, can_reconcile: bool) -> Self {
         match error {
             CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: false },
@@ -67,7 +67,7 @@ impl How {
         }
     }
 
-    /// What an error of a question about an earlier call means: that call is as open as before.
+    /// Converts an error of a query about an earlier call: that call is as open as before.
     pub fn of_question(error: CallError) -> Self {
         match error {
             CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: true },
@@ -79,7 +79,7 @@ impl How {
         }
     }
 
-    /// The platform offers nothing to find out by.
+    /// The platform cannot be asked about earlier calls.
     pub fn cannot_tell() -> Self {
         Self::Unknown {
             failure: Failure::of(
@@ -90,7 +90,7 @@ impl How {
         }
     }
 
-    /// The account cannot be asked about an earlier call.
+    /// The account cannot be used to ask about an earlier call.
     pub fn unknown_as_unfit(failure: &Failure) -> Self {
         Self::Unknown {
             failure: Failure::of(
@@ -113,7 +113,7 @@ impl How {
         Self::Unknown { failure: Failure { platform_code, ..Failure::of(Category::OutcomeUnknown, message) }, open }
     }
 
-    /// The same when no try is left.
+    /// Returns the outcome when no attempt is left.
     fn exhausted(&self) -> Self {
         match self {
             Self::Again { failure, open: true, .. } => Self::unknown(failure, true),
@@ -122,7 +122,7 @@ impl How {
         }
     }
 
-    /// What the refusal of credentials means that were replaced meanwhile: the new ones are tried.
+    /// Returns the outcome when the rejected credentials were replaced meanwhile: retries with the new ones.
     fn outdated(&self, now: DateTime<Utc>) -> Self {
         match self {
             Self::Expired { open, .. } => Self::Again {
@@ -138,7 +138,7 @@ impl How {
         }
     }
 
-    /// What another try means for a post that was deleted: no call is in doubt, so none is made.
+    /// Returns the outcome for a deleted post: no call has an unknown outcome, so a retry becomes a failure.
     fn unwanted(&self) -> Self {
         match self {
             Self::Again { open: false, .. } => Self::Failed(deleted()),
@@ -146,7 +146,7 @@ impl How {
         }
     }
 
-    /// The same without what came from outside.
+    /// Returns the same outcome without data from the platform.
     fn bare(&self) -> Self {
         match self {
             Self::Published(published) => Self::Published(published.bare()),
@@ -157,14 +157,15 @@ impl How {
         }
     }
 
-    /// The attempt's word and error.
+    /// Returns the attempt's outcome and error.
     fn facts(&self) -> (AttemptOutcome, Option<Failure>) {
         match self {
             Self::Published(_) => (AttemptOutcome::Published, None),
             Self::Failed(failure) => (AttemptOutcome::Failed, Some(failure.clone())),
             Self::Expired { failure, .. } => {
-                let told = Failure { platform_code: failure.platform_code.clone(), ..expired(&failure.message) };
-                (AttemptOutcome::Failed, Some(told))
+                let expired_error =
+                    Failure { platform_code: failure.platform_code.clone(), ..expired(&failure.message) };
+                (AttemptOutcome::Failed, Some(expired_error))
             }
             Self::Unknown { failure, .. } => (AttemptOutcome::Unknown, Some(failure.clone())),
             Self::Again { failure, .. } => (AttemptOutcome::Retried, Some(failure.clone())),
@@ -172,15 +173,15 @@ impl How {
     }
 }
 
-/// What is written at the end of a run.
+/// The result that is written when the job is settled.
 #[derive(Clone)]
 pub struct Ended {
     target: Target,
     how: How,
-    /// Of the credentials that it called with.
+    /// The version of the credentials that the call used.
     credentials_version: Option<i64>,
     started_at: DateTime<Utc>,
-    /// How long a call may take; a look-up tells only after that.
+    /// The maximum duration of a call; a lookup is reliable only after that.
     timeout: TimeDelta,
     jitter: f64,
 }
@@ -197,26 +198,26 @@ impl Ended {
         Self { target, how, credentials_version, started_at, timeout, jitter: crier_common::random::unit() }
     }
 
-    /// The platform was not called.
+    /// For a run that did not call the platform.
     pub fn without_call(target: Target, how: How, now: DateTime<Utc>) -> Self {
         let (timeout, jitter) = (TimeDelta::zero(), crier_common::random::unit());
         Self { target, how, credentials_version: None, started_at: now, timeout, jitter }
     }
 
-    /// When the next try is; `None` where none is left.
+    /// Returns the time of the next attempt; `None` if no attempt is left.
     fn next(&self, job: &Claimed, at: Option<DateTime<Utc>>, open: bool, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         if job.attempt >= job.max_attempts {
             return None;
         }
         let pause = pause(job.attempt, self.jitter);
         let next = at.map_or(now + pause, |at| at.max(now));
-        // An open call is asked about only when it must be over: before that "not there" would mean nothing.
+        // Reconcile an open call only after its deadline: before that "not there" would mean nothing.
         let over = self.target.call_started_at.filter(|_| open).map(|at| at + self.timeout);
         Some(over.map_or(next, |over| over.max(next)))
     }
 }
 
-/// The pause after the given attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
+/// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
 pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
     pause_of(&PAUSES, attempt, jitter)
 }
@@ -224,21 +225,21 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
 #[async_trait]
 impl Ending for Ended {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        // The post first: every change of a post and its targets goes in this order.
+        // Always lock the post before its targets; the fixed order prevents deadlocks.
         let Some(post) = posts::lock(tx, self.target.post_id).await? else {
             return Ok(Outcome::Cancelled("the post is gone".into()));
         };
         let now = tx.now;
-        let mut meant = self.touch_account(tx).await?;
+        let mut outcome = self.touch_account(tx).await?;
         if post.1 {
-            meant = meant.unwanted();
+            outcome = outcome.unwanted();
         }
-        let (how, next) = match &meant {
+        let (how, next) = match &outcome {
             How::Again { at, open, .. } => match self.next(job, *at, *open, now) {
-                Some(next) => (meant, Some(next)),
-                None => (meant.exhausted(), None),
+                Some(next) => (outcome, Some(next)),
+                None => (outcome.exhausted(), None),
             },
-            _ => (meant, None),
+            _ => (outcome, None),
         };
         let (word, error) = how.facts();
         let ended = self.ended(&how, error.clone(), next, now);
@@ -324,8 +325,8 @@ impl Ended {
         }
     }
 
-    /// An access that is refused expires the account; a rate limit pauses its lane in all replicas. Gives what the end
-    /// means with the account as it is now.
+    /// Marks the account as expired if its access was rejected; pauses its lane in all replicas if it is rate limited.
+    /// Returns the outcome in view of the account's current state.
     async fn touch_account(&self, tx: &mut Tx) -> Result<How> {
         let account_id = self.target.account_id;
         match (&self.how, self.credentials_version) {

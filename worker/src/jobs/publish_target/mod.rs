@@ -1,16 +1,18 @@
-//! `publish_target`: one post on one account, at most once.
+//! `publish_target`: publishes one post on one account, at most once.
 //!
-//! 1. *Prepare*, one transaction under the post's lock: is it still wanted, is the account fit, and then the marker and the
-//!    time the call begins, stored before it is made. Where the platform has a daily cap, a call over it is put off.
-//! 2. *Bring.* Pictures that the platform does not have yet are loaded and uploaded; only then does the call begin.
-//! 3. *Call.* Where an earlier call's end is not known (its process died, the connection broke), the platform is asked
-//!    first: found, it is done; not there, and the earlier call's time is over, it is called again; where the platform
-//!    cannot tell, the target ends `outcome_unknown` and a person decides.
-//! 4. *End*, in the transaction that settles the job: target, attempt, post, account, lane, event.
+//! 1. *Prepare*, one transaction under the post's lock: checks that the post is still wanted and the account can be
+//!    used, then stores the marker and the start time of the call before it is made. If the platform has a daily cap, a
+//!    call over it is postponed.
+//! 2. *Bring.* Loads and uploads pictures that the platform does not have yet; only then does the call start.
+//! 3. *Call.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the platform
+//!    first: if the post is there, the target is done; if it is not, and the earlier call's deadline is over, calls
+//!    again; if the platform cannot tell, the target ends as `outcome_unknown` and a user decides.
+//! 4. *End*, in the transaction that settles the job: writes target, attempt, post, account, lane, event.
 //!
-//! Only the call itself can be in doubt: a run that is broken off before it (a stop) is handed back and counts for nothing.
+//! Only the call itself can have an unknown outcome: a run that is aborted before it (at shutdown) is released and uses
+//! up no attempt.
 //!
-//! Each of them says no to a run whose lease was lost: a worker that was frozen between two of them calls nobody.
+//! Each step checks the lease: a worker that lost it while frozen between two steps makes no call.
 
 use std::sync::Arc;
 
@@ -37,7 +39,8 @@ mod pictures;
 mod prepare;
 mod refresh;
 
-/// A publish may be several requests (pictures, look-ups), each with the platform's time-out; all of them within so many.
+/// A publish may be several requests (pictures, lookups), each with the platform's timeout; all of them must end within
+/// this many timeouts.
 const PUBLISH_CALLS: i32 = 2;
 
 pub struct PublishTarget {
@@ -45,37 +48,37 @@ pub struct PublishTarget {
     platforms: Arc<Registry>,
     library: Library,
     latest_publish: TimeDelta,
-    /// The longest that a whole publish takes: what is not there after that never will be.
+    /// The maximum duration of a whole publish: a post that is not there after that never will be.
     publish_timeout: TimeDelta,
 }
 
 /// Everything that the call needs.
 struct Prepared {
-    /// `call_started_at` is when the call began that is made now, or that an earlier run left open; `None` where pictures
+    /// `call_started_at` is the start of the current call, or of one that an earlier run left open; `None` if pictures
     /// come first.
     target: Target,
     account: SocialAccount,
     connector: Arc<dyn Connector>,
     call: Account,
     outgoing: Outgoing,
-    /// Its pictures, as the library has them.
+    /// Its pictures in the library.
     assets: Vec<Asset>,
-    /// The memory of their bytes, where they are in the call.
+    /// The memory budget of their bytes, if they are part of the call.
     share: Option<Share>,
-    /// The end of an earlier call is not known.
+    /// Whether the outcome of an earlier call is unknown.
     open: bool,
-    /// It is not to be published (any more); how it ends unless that earlier call got through.
+    /// Why it must not be published (any more): the result of the run unless the earlier call succeeded.
     unwanted: Option<Failure>,
-    /// The tokens were renewed in this run.
+    /// Whether the tokens were refreshed in this run.
     refreshed: bool,
 }
 
-/// How the call ended, or how the run ends that made none.
+/// The outcome of the call, or the result of a run that made no call.
 type Carried = std::result::Result<How, Box<dyn Ending>>;
 
 enum Preparation {
     Go(Box<Prepared>),
-    /// Nothing to be called: ended in the transaction that settles.
+    /// No call is made: the result is written when the job is settled.
     Stop(Box<dyn Ending>),
 }
 
@@ -90,7 +93,7 @@ impl PublishTarget {
         }
     }
 
-    /// When a call that began then is over, whatever became of it.
+    /// Returns the deadline of a call that started at `began`, whatever its outcome.
     fn over(&self, began: DateTime<Utc>) -> DateTime<Utc> {
         began + self.publish_timeout
     }
@@ -134,7 +137,7 @@ impl Job for PublishTarget {
     }
 }
 
-/// The settle of a run whose lease was lost writes nothing, this word least of all.
+/// The lease was lost; the result is discarded, so this reason is never stored.
 fn lease_lost() -> Box<dyn Ending> {
     Box::new(Outcome::Cancelled("the lease was lost".into()))
 }

@@ -1,10 +1,10 @@
-//! Daily caps: Crier begins no more calls on an account within 24 hours than its platform's cap allows.
+//! Daily caps: Crier starts no more calls on an account within 24 hours than its platform's cap allows.
 //!
-//! A post that is over the cap has not failed and uses up no attempt: its job comes again when there is room, and its target
-//! says so. Each such job has a due time of its own, and the account's lane is not paused for it: replies and the inbox
-//! share that lane and have no such cap, and a job that merely waited in the lane for a day would be taken for one whose
-//! time passed while nothing ran (`missed`). So the time that a post waits for the cap never counts as lateness; what does
-//! is the time after the cap let it go.
+//! A post over the cap has not failed and uses up no attempt: its job is rescheduled to when there is room, and its
+//! target contains the reason. Each of these jobs has its own due time, and the account's lane is not paused: replies
+//! and the inbox share that lane and have no cap, and a job that waited in the lane for a day would be taken for one
+//! whose time passed while nothing ran (`missed`). So the wait for the cap never counts as lateness; only the time
+//! after it does.
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -17,8 +17,8 @@ use super::PublishTarget;
 use crate::jobs::Ending;
 
 impl PublishTarget {
-    /// Counts a call, where one `begins` now. Where the account has had its share of the day, holds the target back instead,
-    /// and gives how the run ends.
+    /// Counts a call, if one `begins` now. If the account's daily cap is reached, holds the target back instead and
+    /// returns the result of the run.
     pub(super) async fn hold_back(
         &self,
         tx: &mut Tx,
@@ -48,7 +48,7 @@ fn over_the_cap(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure {
     )
 }
 
-/// The run counts for nothing; what it found was written when it was found.
+/// The run uses up no attempt; the target was already updated in [`PublishTarget::hold_back`].
 struct HeldBack {
     until: DateTime<Utc>,
     why: String,

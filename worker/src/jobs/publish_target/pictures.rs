@@ -1,10 +1,10 @@
-//! The pictures of a post: what is to go out, its bytes made fit for the platform, and the uploads before the call.
+//! The pictures of a post: which ones to publish, converting them for the platform, and the uploads before the call.
 //!
-//! What the platform calls a picture is stored before the next one is uploaded, so a further try, or another worker, goes
-//! on where the last one stopped. No upload is a publish: whatever becomes of it, nothing is in doubt.
+//! The platform's name of a picture is stored before the next one is uploaded, so that a retry, or another worker,
+//! continues where the last one stopped. An upload publishes nothing, so its failure never leaves an unknown outcome.
 //!
-//! Bytes are held for one picture at a time, or, where all of them are in the call that publishes, for one post; each time
-//! within the library's budget, of which one share is taken at once, so that nobody waits for another in a circle.
+//! Bytes are held for one picture at a time, or for one post if all of them are part of the publish call; always within
+//! the library's memory budget. A run takes its whole share at once, which prevents deadlocks.
 
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::media::{Asset, ImageType};
@@ -20,10 +20,10 @@ use super::ending::How;
 use super::{Carried, Prepared, PublishTarget, lease_lost};
 use crate::engine::Run;
 
-/// The pictures of a target, in the order of the post; or why they cannot go out.
+/// The pictures of a target, in the order of the post; or why they cannot be published.
 pub(super) type Shown = std::result::Result<Vec<Asset>, Failure>;
 
-/// Looks up what a target shows.
+/// Loads the pictures of a target.
 pub(super) async fn shown(tx: &mut Tx, post: &Post, target: &Target) -> Result<Shown> {
     let ids = target.media.as_ref().unwrap_or(&post.media);
     let mut found = media::find_many(tx, post.brand_id, ids).await?;
@@ -45,7 +45,7 @@ fn deleted(id: i64) -> Failure {
     )
 }
 
-/// Whether the platform has to get bytes of it before the call, or in it.
+/// Returns whether the platform needs its bytes before the call, or in it.
 pub(super) fn is_wanted(pictures: Pictures, image: &Image) -> bool {
     match pictures {
         Pictures::Uploaded => image.uploaded.is_none(),
@@ -55,7 +55,7 @@ pub(super) fn is_wanted(pictures: Pictures, image: &Image) -> bool {
 }
 
 impl PublishTarget {
-    /// A picture as it is known without its bytes.
+    /// Returns a picture without its bytes.
     pub(super) fn image(&self, asset: &Asset, uploads: &Map<String, Value>) -> Image {
         let uploaded = uploads.get(&asset.id.to_string());
         Image {
@@ -71,7 +71,7 @@ impl PublishTarget {
         }
     }
 
-    /// Gets the pictures to where the platform wants them; gives how the run ends where that cannot be.
+    /// Provides the pictures in the way that the platform requires; returns the result of the run if that fails.
     pub(super) async fn bring(&self, run: &Run, p: &mut Prepared) -> Result<Option<Carried>> {
         match p.connector.pictures() {
             Pictures::Uploaded => self.upload_all(run, p).await,
@@ -80,7 +80,7 @@ impl PublishTarget {
         }
     }
 
-    /// The same, after the platform said that what was uploaded is gone.
+    /// The same, after the platform reported that the uploads no longer exist.
     pub(super) async fn bring_anew(&self, run: &Run, p: &mut Prepared) -> Result<Option<Carried>> {
         p.outgoing.images.iter_mut().for_each(|image| image.uploaded = None);
         if !self.keep_uploads(run, p).await? {
@@ -113,7 +113,7 @@ impl PublishTarget {
         Ok(None)
     }
 
-    /// One upload; an access token that has run out is renewed once.
+    /// Uploads one picture; refreshes an expired access token once.
     async fn upload(
         &self,
         run: &Run,
@@ -130,7 +130,7 @@ impl PublishTarget {
     }
 
     async fn upload_once(&self, run: &Run, p: &Prepared, image: &Image) -> std::result::Result<Value, CallError> {
-        // It may be several requests, each with the platform's time-out, as a publish is.
+        // An upload may be several requests, each with the platform's timeout, like a publish.
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
         let upload = p.connector.upload(&p.call, &p.outgoing, image);
         match run.wait(tokio::time::timeout(deadline, upload)).await {
@@ -139,7 +139,7 @@ impl PublishTarget {
         }
     }
 
-    /// Stores what the platform calls the pictures; `false` where the lease was lost.
+    /// Stores the platform's names of the pictures; returns `false` if the lease was lost.
     async fn keep_uploads(&self, run: &Run, p: &Prepared) -> Result<bool> {
         let named = p.outgoing.images.iter().filter_map(|image| {
             let uploaded = image.uploaded.as_ref()?;
@@ -154,7 +154,7 @@ impl PublishTarget {
         Ok(true)
     }
 
-    /// Loads the bytes of all pictures; the memory that they take up is shared until the run ends.
+    /// Loads the bytes of all pictures; their share of the memory budget is held until the run ends.
     async fn load_all(&self, p: &mut Prepared) -> std::result::Result<(), How> {
         let rules = rules_of(p);
         let kept: u64 = p.assets.iter().map(|asset| kept(asset, rules)).sum();
@@ -171,7 +171,7 @@ impl PublishTarget {
         Ok(())
     }
 
-    /// A picture with its bytes, as the platform takes them.
+    /// Returns a picture with its bytes, converted for the platform.
     async fn load(&self, asset: &Asset, image: &Image, rules: &'static MediaRules) -> std::result::Result<Image, How> {
         let bytes = match self.library.storage().read(&asset.key).await {
             Ok(Some(bytes)) => bytes,
@@ -212,7 +212,7 @@ fn with_bytes(image: &Image, fitted: Fitted) -> Image {
     }
 }
 
-/// The name of a file, its ending being that of its type.
+/// Returns the file name with the extension of its type.
 fn named(filename: &str, kind: ImageType) -> String {
     let (stem, ending) = filename.rsplit_once('.').unwrap_or((filename, ""));
     let fits = ending == kind.extension() || kind == ImageType::Jpeg && ending.eq_ignore_ascii_case("jpeg");
@@ -223,20 +223,20 @@ fn unsigned(n: i32) -> u32 {
     u32::try_from(n).unwrap_or_default()
 }
 
-/// Whether the platform takes the picture as it is.
+/// Returns whether the platform accepts the picture unchanged.
 fn fits(asset: &Asset, rules: &MediaRules) -> bool {
     rules.mime_types.contains(&asset.mime_type.as_str())
         && rules.max_bytes.is_none_or(|most| asset.size_bytes.unsigned_abs() <= most)
         && rules.max_sides.is_none_or(|most| unsigned(asset.width) + unsigned(asset.height) <= most)
 }
 
-/// How much memory a picture takes up once it is made fit, about.
+/// Returns roughly how much memory a converted picture takes.
 fn kept(asset: &Asset, rules: &MediaRules) -> u64 {
     let size = asset.size_bytes.unsigned_abs();
     if fits(asset, rules) { size } else { rules.max_bytes.unwrap_or(size) }
 }
 
-/// How much memory it takes to make it fit: the file, and where it has to be changed its pixels twice.
+/// Returns how much memory the conversion takes: the file, and if it must be changed, its pixels twice.
 fn needed(asset: &Asset, rules: &MediaRules) -> u64 {
     let size = asset.size_bytes.unsigned_abs();
     if fits(asset, rules) {
@@ -250,7 +250,7 @@ fn needed(asset: &Asset, rules: &MediaRules) -> u64 {
     size + u64::from(unsigned(asset.width)) * u64::from(unsigned(asset.height)) * pixel * 2
 }
 
-/// An upload shows nothing to anybody: that its end is not known is a passing failure.
+/// An upload publishes nothing, so an unknown outcome is a temporary failure.
 fn harmless(error: CallError) -> CallError {
     match error {
         CallError::Unknown(failure) => CallError::Transient(Failure { category: Category::Network, ..failure }),
@@ -264,14 +264,14 @@ mod tests {
 
     #[test]
     fn a_converted_picture_is_named_by_its_type() {
-        for (name, kind, wanted) in [
+        for (name, kind, expected) in [
             ("cat.gif", ImageType::Jpeg, "cat.jpg"),
             ("cat.jpeg", ImageType::Jpeg, "cat.jpeg"),
             ("cat.png", ImageType::Png, "cat.png"),
             ("my.cat", ImageType::Png, "my.png"),
             ("cat", ImageType::Webp, "cat.webp"),
         ] {
-            assert_eq!(named(name, kind), wanted);
+            assert_eq!(named(name, kind), expected);
         }
     }
 }

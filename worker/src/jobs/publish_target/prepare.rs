@@ -1,4 +1,4 @@
-//! Before the call: whether it is to be made, and what must be stored first.
+//! Before the call: checks whether to make it, and stores what must be stored first.
 
 use async_trait::async_trait;
 use crier_common::domain::account::{AccountStatus, SocialAccount};
@@ -27,7 +27,7 @@ impl PublishTarget {
         let Some((post, deleted)) = posts::lock_of_target(&mut tx, run.job.subject_id).await? else {
             return not_wanted("the post is gone");
         };
-        // Under the post's lock now: read the target as it is, and be sure that the job is still ours.
+        // Now under the post's lock: read the current target, and check that the lease is still ours.
         let Some(mut target) = targets::find(&mut tx, run.job.subject_id).await? else {
             return not_wanted("the target is gone");
         };
@@ -38,7 +38,7 @@ impl PublishTarget {
         if target.status.is_terminal() || !is_due(&post, &run.job) {
             return not_wanted("the post is not to be published now");
         }
-        // What an earlier run may have sent is found out about all the same: its event is still owed.
+        // An earlier run may have published it: reconcile all the same, because its event is still missing.
         if deleted && !open {
             return not_wanted("the post was deleted");
         }
@@ -60,14 +60,14 @@ impl PublishTarget {
                 return self.stop(tx, target, How::failed(unwanted.unwrap_or(failure))).await;
             }
         };
-        // All that may fail comes before the call is marked as begun.
+        // Everything that may fail comes before the call is marked as started.
         let call = Account::stored(&account, &secrets)?;
         let marker = target.marker.clone().unwrap_or_else(|| {
             connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random: crier_common::random::u64() })
         });
         let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(&mut tx, target.id).await? };
         let images: Vec<Image> = assets.iter().map(|asset| self.image(asset, &uploads)).collect();
-        // Pictures come before the call: it begins once the platform has them.
+        // Pictures come before the call: it starts once the platform has them.
         let begins = !images.iter().any(|image| pictures::is_wanted(connector.pictures(), image));
         if open {
             targets::start(&mut tx, target.id).await?;
@@ -106,14 +106,14 @@ impl PublishTarget {
         })))
     }
 
-    /// Keeps that a try was made, and ends without a call.
+    /// Records the attempt, and ends the run without a call.
     async fn stop(&self, mut tx: Tx, target: Target, how: How) -> Result<Preparation> {
         targets::start(&mut tx, target.id).await?;
         tx.commit().await?;
         Ok(Preparation::Stop(Box::new(Ended::without_call(target, how, self.store.now()))))
     }
 
-    /// Why it must not be sent any more.
+    /// Returns why the post must not be published any more.
     async fn unwanted(&self, run: &Run, deleted: bool, tx: &mut Tx) -> Result<Option<Failure>> {
         if deleted {
             return Ok(Some(super::deleted()));
@@ -128,7 +128,7 @@ impl PublishTarget {
         )))
     }
 
-    /// Whether the account can be called at all.
+    /// Returns the account, its credentials and its connector, or why the account cannot be called.
     async fn fitness(&self, tx: &mut Tx, post: &Post, target: &Target) -> Result<std::result::Result<Fit, Failure>> {
         let attached = accounts::is_attached(tx, post.brand_id, target.account_id).await?;
         let found = accounts::with_secrets(tx, self.store.cipher(), target.account_id).await?;
@@ -149,7 +149,7 @@ impl PublishTarget {
     }
 }
 
-/// Whether the post is to go out by this job: a post that was moved to a later time while the job was in a worker's hands
+/// Returns whether this job should publish the post: a post that was moved to a later time after the job was claimed
 /// waits for that time.
 fn is_due(post: &Post, job: &Claimed) -> bool {
     match post.status {
@@ -159,8 +159,8 @@ fn is_due(post: &Post, job: &Claimed) -> bool {
     }
 }
 
-/// A run that found nothing to do. A person who schedules the post (again) in the meantime enqueues nothing, as this job
-/// has not ended: so the end looks once more, under the post's lock.
+/// A run that found nothing to do. If a user schedules the post (again) meanwhile, no job is enqueued, because this one
+/// has not ended; so `write` checks again, under the post's lock.
 struct NotWanted {
     why: &'static str,
 }

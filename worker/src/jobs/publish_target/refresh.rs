@@ -1,11 +1,11 @@
-//! Renewing an account's tokens, one run at a time.
+//! Refreshes an account's tokens, one run at a time.
 //!
-//! Many platforms take back a refresh token when it is used; a second use of it, by another post of the account that found
-//! the access token expired at the same moment, would be refused and the account taken for expired. So a refresh is held
-//! on a lease in the account's row, and who comes later finds new tokens there.
+//! Many platforms revoke a refresh token when it is used; a second use, by another post of the account that found the
+//! access token expired at the same moment, would be rejected and the account marked as expired. So a refresh holds a
+//! lease in the account's row, and later runs find new tokens there.
 //!
-//! A person may connect the account again meanwhile. Their credentials stay: a refresh of the old ones is not written, and
-//! the run goes on with the new ones.
+//! A user may connect the account again meanwhile. The user's credentials stay: the result of a refresh of the old ones
+//! is discarded, and the run continues with the new ones.
 
 use std::time::{Duration, Instant};
 
@@ -19,24 +19,24 @@ use secrecy::SecretString;
 use super::{Prepared, PublishTarget, disconnected};
 use crate::engine::Run;
 
-/// How often a run looks whether another one's refresh has ended.
+/// How often a run checks whether another run's refresh has ended.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long new tokens are kept trying to be stored while the database is away: the old ones may be worth nothing by now.
+/// How long storing new tokens is retried while the database is unavailable: the old ones may be revoked by now.
 const STORE_FOR: Duration = Duration::from_secs(30);
 const STORE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Whose turn it is.
+/// Who may refresh the tokens.
 enum Turn {
     Ours,
-    /// Another run's, or the API's.
+    /// Another run, or the API.
     Theirs,
-    /// New tokens were there already.
+    /// New tokens are stored already.
     Done,
     Ended(CallError),
 }
 
 impl PublishTarget {
-    /// Gets new tokens and stores them before they are used; `refused` is what the platform said to the old ones.
+    /// Requests new tokens and stores them before they are used; `refused` is the platform's error for the old ones.
     pub(super) async fn refresh(
         &self,
         run: &Run,
@@ -63,7 +63,7 @@ impl PublishTarget {
         match refreshed {
             Ok(Refreshed { secrets, token_expires_at }) => {
                 let Some(secrets) = secrets else {
-                    // Credentials that do not expire, and were found good: the call is tried once more with them.
+                    // The credentials do not expire, and are valid: retry the call once with them.
                     self.end_turn(p).await?;
                     return Ok(Ok(()));
                 };
@@ -71,7 +71,7 @@ impl PublishTarget {
                     (p.account, p.call.secrets) = (renewed, secrets);
                     return Ok(Ok(()));
                 }
-                // The account was connected again meanwhile, or is gone.
+                // The account was connected again meanwhile, or deleted.
                 Ok(match self.turn(p, &refused).await? {
                     Turn::Ended(error) => Err(error),
                     Turn::Done | Turn::Ours | Turn::Theirs => Ok(()),
@@ -79,7 +79,7 @@ impl PublishTarget {
             }
             Err(error) => {
                 self.end_turn(p).await?;
-                // A refresh publishes nothing: that its end is not known is a passing failure.
+                // A refresh publishes nothing, so an unknown outcome is a temporary failure.
                 Ok(Err(match error {
                     CallError::Unknown(failure) => {
                         CallError::Transient(Failure { category: Category::Network, ..failure })
@@ -101,7 +101,7 @@ impl PublishTarget {
             return Ok(Turn::Ended(CallError::Reauth(refused.clone())));
         }
         if account.credentials_version != p.account.credentials_version {
-            // What was taken of the lease is rolled back.
+            // The lease is rolled back with the transaction.
             (p.account, p.call.secrets) = (account, secrets);
             return Ok(Turn::Done);
         }
@@ -115,7 +115,8 @@ impl PublishTarget {
         tx.commit().await
     }
 
-    /// Gives the account as it is then; `None` where it has other credentials by now, or is gone.
+    /// Stores new secrets, and returns the account as it is then; `None` if it has other credentials by now, or was
+    /// deleted.
     pub(super) async fn keep(
         &self,
         account: &SocialAccount,
@@ -123,7 +124,7 @@ impl PublishTarget {
         expires: Option<DateTime<Utc>>,
     ) -> Result<Option<SocialAccount>> {
         let text = SecretString::from(secrets.expose_json());
-        let give_up = Instant::now() + STORE_FOR;
+        let deadline = Instant::now() + STORE_FOR;
         loop {
             let stored: Result<_> = async {
                 let mut tx = self.store.begin().await?;
@@ -133,7 +134,7 @@ impl PublishTarget {
             }
             .await;
             match stored {
-                Err(error) if error.is_passing() && Instant::now() < give_up => tokio::time::sleep(STORE_PAUSE).await,
+                Err(error) if error.is_passing() && Instant::now() < deadline => tokio::time::sleep(STORE_PAUSE).await,
                 ended => return ended,
             }
         }

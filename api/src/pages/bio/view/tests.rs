@@ -31,8 +31,7 @@ fn contrast_is_as_wcag_counts_it() {
     assert!((contrast([119.0; 3], [255.0; 3]) - 4.478).abs() < 0.001);
 }
 
-/// WCAG AA: 4.5 for text, 3 for what shows where the focus is. A background that runs from one colour to another is read
-/// against at every step.
+/// WCAG AA: 4.5 for text, 3 for the focus indicator. Against a gradient, the contrast is checked at every step.
 #[test]
 fn every_theme_can_be_read() {
     for theme in Theme::ALL.iter().copied() {
@@ -57,7 +56,7 @@ fn every_theme_can_be_read() {
     }
 }
 
-/// The page that there is not goes by what the visitor's system says, in the colours of two themes.
+/// The not-found page follows the system's colour scheme, with the colours of two themes.
 #[test]
 fn the_missing_page_is_light_or_dark() {
     let block = |name: &str| STYLES.split_once(name).expect("a block").1.split_once('}').unwrap().0;
@@ -67,7 +66,7 @@ fn the_missing_page_is_light_or_dark() {
     assert!(Missing::default().render().unwrap().contains("data-theme=\"auto\""));
 }
 
-/// What a visitor has asked of the system is heeded.
+/// The visitor's system preferences are respected.
 #[test]
 fn motion_print_and_forced_colours_are_thought_of() {
     for block in [
@@ -78,7 +77,7 @@ fn motion_print_and_forced_colours_are_thought_of() {
     ] {
         assert!(STYLES.contains(block), "{block}");
     }
-    // Nothing is drawn in a colour that is not a theme's, but for paper.
+    // All colours are a theme's, except for print.
     let rules = STYLES.split_once("* { box-sizing").unwrap().1.split_once("@media print").unwrap().0;
     assert!(!rules.contains('#'), "{rules}");
 }
@@ -118,7 +117,7 @@ fn html(page: &BioPage, links: &[BioLink]) -> String {
     String::from_utf8(shown.html.plain().to_vec()).unwrap()
 }
 
-/// Everything that a visitor's browser gets: the page and its styles.
+/// The total size for a browser: the page and its styles.
 #[test]
 fn the_largest_page_is_small() {
     let page = page(&"T".repeat(120), Some(&"b".repeat(500)));
@@ -128,7 +127,8 @@ fn the_largest_page_is_small() {
     assert!(few <= 10_000, "{few} bytes");
 }
 
-/// As every browser asks for it: 100 links of 120 characters, each drawn at random from many, so that nothing repeats.
+/// Compressed, as every browser requests it: 100 links of 120 characters, each drawn at random from many, so that
+/// nothing repeats.
 #[test]
 fn no_page_is_large_on_its_way() {
     let mut seed = 1_u32;
@@ -137,7 +137,7 @@ fn no_page_is_large_on_its_way() {
         from[usize::try_from(seed >> 8).unwrap() % from.len()]
     };
     let styles = Body::new(STYLES).packed().len();
-    // Of letters that take two bytes of pure chance each, no packing makes 12,000 smaller.
+    // No compression shrinks 12,000 random letters with two bytes of entropy each.
     for (what, from, most) in [
         ("letters", ('a'..='z').chain('A'..='Z').chain('0'..='9').collect::<Vec<_>>(), 13_500),
         ("markup", "<>&\"'".chars().collect(), 11_000),
@@ -155,13 +155,13 @@ fn no_page_is_large_on_its_way() {
 }
 
 proptest::proptest! {
-    /// Nothing that is written becomes markup: there is as much of it as where plain words stand.
+    /// User text never becomes markup: the page has as many markup characters as with plain words.
     #[test]
     fn whatever_is_written_the_markup_is_the_same(title in "[<>&\"'\\\\a-z=/ ]{1,40}", bio in "\\PC{1,40}", link in "[<>\"'&;#\\PC]{1,40}") {
         let marks = |html: &str| ['<', '>', '"', '\''].map(|mark| html.matches(mark).count());
-        let said = html(&page(&title, Some(&bio)), &links(2, &link));
+        let rendered = html(&page(&title, Some(&bio)), &links(2, &link));
         let plain = html(&page("x", Some("x")), &links(2, "x"));
-        proptest::prop_assert_eq!(marks(&said), marks(&plain), "{}", said);
+        proptest::prop_assert_eq!(marks(&rendered), marks(&plain), "{}", rendered);
     }
 }
 

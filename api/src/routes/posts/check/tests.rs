@@ -1,4 +1,4 @@
-//! Whatever the shape of a body, the steps to read and check it grow no faster than the body.
+//! The steps to parse and check a body grow at most linearly with its size, whatever its shape.
 
 use crier_common::domain::account::AccountStatus;
 use crier_common::domain::platform::AccountKind;
@@ -10,11 +10,11 @@ use crate::fields::{MAX_PROBLEMS, Said};
 use crate::routes::posts::edit::{MAX_ACCOUNTS, PostChange, Wanted};
 use crate::runner::json::{self, MAX_VALUES};
 
-/// How many steps one value of a body may take, and a request without any.
+/// The maximum steps per value of a body, and the fixed steps per request.
 const EACH: u64 = 12;
 const ONCE: u64 = 2_000;
 
-/// The texts of bodies that an attacker would try: `n` of something.
+/// Generators of hostile bodies with `n` elements.
 const SHAPES: &[fn(usize) -> String] = &[
     |n| format!(r#"{{"overrides":[{}]}}"#, list(n, |_| "{}".to_owned())),
     |n| format!(r#"{{"accounts":[1],"overrides":[{}]}}"#, list(n, |i| format!(r#"{{"account_id":{}}}"#, i + 1))),
@@ -109,12 +109,12 @@ fn draft() -> Post {
     }
 }
 
-/// Reads and checks a body as `POST /posts` does; gives what is wrong.
-fn run(body: &Value, known: &Known<'_>) -> Problems {
-    let said = Said::read(body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
-    let (post, problems) = (draft(), said.problems());
-    let wanted = Wanted::of(&post, &[], &said.value);
-    check(&post, &wanted, &said.value, known, &problems);
+/// Parses and checks a body as `POST /posts` does; returns the problems.
+fn run(body: &Value, lookup: &Known<'_>) -> Problems {
+    let parsed = Said::read(body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
+    let (post, problems) = (draft(), parsed.problems());
+    let wanted = Wanted::of(&post, &[], &parsed.value);
+    check(&post, &wanted, &parsed.value, lookup, &problems);
     problems
 }
 
@@ -124,20 +124,20 @@ proptest! {
     #[test]
     fn the_steps_grow_no_faster_than_the_body(shape in 0..SHAPES.len(), n in 0_usize..40_000, connected: bool) {
         let text = SHAPES[shape](n);
-        // Those with more values are refused before they are read.
+        // The parser rejects bodies with more values.
         let Ok(body) = json::parse(text.as_bytes()) else { return Ok(()) };
         prop_assert!(values(&body) <= MAX_VALUES as u64);
         let accounts: Vec<_> = (1..=MAX_ACCOUNTS as i64).map(account).collect();
-        let known = Known {
+        let lookup = Known {
             accounts: accounts.iter().filter(|_| connected).map(|account| (account.id, account)).collect(),
             assets: HashMap::new(),
             now: now(),
         };
-        let (problems, steps) = steps::of(|| run(&body, &known));
+        let (problems, steps) = steps::of(|| run(&body, &lookup));
         prop_assert!(steps <= EACH * values(&body) + ONCE, "{steps} steps for {} values", values(&body));
         if let Err(error) = problems.done() {
-            let told = error.fields.values().map(Vec::len).sum::<usize>();
-            prop_assert!(told <= MAX_PROBLEMS, "{told}");
+            let count = error.fields.values().map(Vec::len).sum::<usize>();
+            prop_assert!(count <= MAX_PROBLEMS, "{count}");
         }
     }
 }

@@ -36,7 +36,7 @@ fn post(status: PostStatus) -> Post {
     }
 }
 
-/// On account `id`, with the same id.
+/// A target on account `id`, with the same id.
 fn target(id: i64, status: TargetStatus) -> Standing {
     let target = Target {
         id,
@@ -65,93 +65,95 @@ fn put(schedule_type: Option<ScheduleType>) -> PostChange {
     PostChange { schedule_type: schedule_type.map_or(Given::Absent, Given::Value), ..PostChange::nothing() }
 }
 
-fn decided(post: &Post, there: &[Standing], change: &PostChange) -> Result<Decision, Conflict> {
-    decide(post, there, &Wanted::of(post, there, change), now())
+fn decide_change(post: &Post, current: &[Standing], change: &PostChange) -> Result<Decision, Conflict> {
+    decide(post, current, &Wanted::of(post, current, change), now())
 }
 
 const PENDING: TargetStatus = TargetStatus::Pending;
 
 #[test]
 fn a_draft_is_published_or_scheduled_and_counts_once() {
-    let (draft, there) = (post(PostStatus::Draft), [target(1, PENDING)]);
-    let at_once = decided(&draft, &there, &put(Some(ScheduleType::Now))).unwrap();
+    let (draft, current) = (post(PostStatus::Draft), [target(1, PENDING)]);
+    let at_once = decide_change(&draft, &current, &put(Some(ScheduleType::Now))).unwrap();
     assert_eq!((at_once.status, at_once.publish_at, at_once.counts), (PostStatus::Publishing, Some(now()), true));
     let change = PostChange { scheduled_at: Given::Value(later()), ..put(Some(ScheduleType::Scheduled)) };
-    let planned = decided(&draft, &there, &change).unwrap();
+    let planned = decide_change(&draft, &current, &change).unwrap();
     assert_eq!((planned.status, planned.publish_at, planned.counts), (PostStatus::Scheduled, Some(later()), true));
-    let again = decided(&Post { counted: true, ..draft }, &there, &change).unwrap();
+    let again = decide_change(&Post { counted: true, ..draft }, &current, &change).unwrap();
     assert!(!again.counts);
 }
 
 #[test]
 fn a_draft_that_keeps_a_time_gets_no_job() {
     let change = PostChange { scheduled_at: Given::Value(later()), ..put(None) };
-    let decision = decided(&post(PostStatus::Draft), &[target(1, PENDING)], &change).unwrap();
+    let decision = decide_change(&post(PostStatus::Draft), &[target(1, PENDING)], &change).unwrap();
     assert_eq!((decision.status, decision.publish_at, decision.counts), (PostStatus::Draft, None, false));
 }
 
 #[test]
 fn a_new_time_takes_the_jobs_back_and_other_words_do_not() {
-    let (planned, there) = (post(PostStatus::Scheduled), [target(1, PENDING)]);
+    let (planned, current) = (post(PostStatus::Scheduled), [target(1, PENDING)]);
     let time = later() + TimeDelta::hours(1);
     let change = PostChange { scheduled_at: Given::Value(time), ..put(None) };
-    let moved = decided(&planned, &there, &change).unwrap();
+    let moved = decide_change(&planned, &current, &change).unwrap();
     assert_eq!((moved.cancel, moved.publish_at, moved.status), (true, Some(time), PostStatus::Scheduled));
-    let words = decided(&planned, &there, &PostChange { content: Given::Value("x".into()), ..put(None) }).unwrap();
+    let words =
+        decide_change(&planned, &current, &PostChange { content: Given::Value("x".into()), ..put(None) }).unwrap();
     assert_eq!((words.cancel, words.publish_at, words.wishes.len()), (false, None, 1));
-    let draft = decided(&planned, &there, &put(Some(ScheduleType::Draft))).unwrap();
+    let draft = decide_change(&planned, &current, &put(Some(ScheduleType::Draft))).unwrap();
     assert_eq!((draft.cancel, draft.publish_at, draft.status), (true, None, PostStatus::Draft));
 }
 
 #[test]
 fn once_a_worker_has_taken_a_part_up_the_whole_waits() {
     let busy = Standing { running: true, ..target(2, PENDING) };
-    let (planned, there) = (post(PostStatus::Scheduled), [target(1, PENDING), busy]);
-    assert_eq!(decided(&planned, &there, &put(Some(ScheduleType::Draft))), Err(Conflict::Busy));
+    let (planned, current) = (post(PostStatus::Scheduled), [target(1, PENDING), busy]);
+    assert_eq!(decide_change(&planned, &current, &put(Some(ScheduleType::Draft))), Err(Conflict::Busy));
     let words = PostChange { content: Given::Value("x".into()), ..put(None) };
-    assert_eq!(decided(&planned, &there, &words), Err(Conflict::Busy));
-    assert!(decided(&planned, &there, &put(None)).is_ok());
+    assert_eq!(decide_change(&planned, &current, &words), Err(Conflict::Busy));
+    assert!(decide_change(&planned, &current, &put(None)).is_ok());
 }
 
 #[test]
 fn now_tries_the_failed_targets_alone_again() {
-    let there = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
-    let decision = decided(&post(PostStatus::PartiallyPublished), &there, &put(Some(ScheduleType::Now))).unwrap();
+    let current = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
+    let decision =
+        decide_change(&post(PostStatus::PartiallyPublished), &current, &put(Some(ScheduleType::Now))).unwrap();
     assert_eq!((decision.status, decision.again, decision.publish_at), (PostStatus::Publishing, vec![2], Some(now())));
     assert!(!decision.counts && decision.wishes.is_empty());
 }
 
 #[test]
 fn what_was_published_cannot_change_but_what_failed_can() {
-    let there = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
+    let current = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
     let post = post(PostStatus::PartiallyPublished);
     let all = PostChange { content: Given::Value("x".into()), ..put(None) };
-    assert_eq!(decided(&post, &there, &all), Err(Conflict::Published(1)));
+    assert_eq!(decide_change(&post, &current, &all), Err(Conflict::Published(1)));
     let wish = |account_id| PostOverride { account_id, content: Some("x".into()), media: None, options: None };
     let one = |account_id| PostChange { overrides: Given::Value(vec![wish(account_id)]), ..put(None) };
-    assert_eq!(decided(&post, &there, &one(1)), Err(Conflict::Published(1)));
-    assert_eq!(decided(&post, &there, &one(2)).unwrap().wishes.len(), 1);
+    assert_eq!(decide_change(&post, &current, &one(1)), Err(Conflict::Published(1)));
+    assert_eq!(decide_change(&post, &current, &one(2)).unwrap().wishes.len(), 1);
     let same = PostChange { content: Given::Value("hello".into()), ..put(None) };
-    assert!(decided(&post, &there, &same).unwrap().wishes.is_empty());
+    assert!(decide_change(&post, &current, &same).unwrap().wishes.is_empty());
 }
 
 #[test]
 fn accounts_and_time_are_fixed_once_publishing_has_begun() {
-    let there = [target(1, TargetStatus::Failed), target(2, TargetStatus::Failed)];
+    let current = [target(1, TargetStatus::Failed), target(2, TargetStatus::Failed)];
     let failed = post(PostStatus::Failed);
     let accounts = |ids: &[i64]| PostChange { accounts: Given::Value(ids.to_vec()), ..put(None) };
-    assert_eq!(decided(&failed, &there, &accounts(&[1])), Err(Conflict::Accounts));
-    assert_eq!(decided(&failed, &there, &accounts(&[1, 2, 3])), Err(Conflict::Accounts));
-    assert!(decided(&failed, &there, &accounts(&[1, 2])).is_ok());
+    assert_eq!(decide_change(&failed, &current, &accounts(&[1])), Err(Conflict::Accounts));
+    assert_eq!(decide_change(&failed, &current, &accounts(&[1, 2, 3])), Err(Conflict::Accounts));
+    assert!(decide_change(&failed, &current, &accounts(&[1, 2])).is_ok());
     let time = PostChange { scheduled_at: Given::Value(later()), ..put(None) };
-    assert_eq!(decided(&failed, &there, &time), Err(Conflict::Time));
+    assert_eq!(decide_change(&failed, &current, &time), Err(Conflict::Time));
 }
 
 #[test]
 fn accounts_of_a_draft_come_go_and_move() {
-    let there = [target(1, PENDING), target(2, PENDING)];
+    let current = [target(1, PENDING), target(2, PENDING)];
     let change = PostChange { accounts: Given::Value(vec![2, 3]), ..put(None) };
-    let decision = decided(&post(PostStatus::Draft), &there, &change).unwrap();
+    let decision = decide_change(&post(PostStatus::Draft), &current, &change).unwrap();
     assert_eq!(decision.insert, [(3, 1, Wish::default())]);
     assert_eq!((decision.remove, decision.places), (vec![1], vec![(2, 0)]));
 }
@@ -160,21 +162,21 @@ fn accounts_of_a_draft_come_go_and_move() {
 fn overrides_stay_when_absent_and_go_when_null() {
     let mut own = target(1, PENDING);
     own.target.content = Some("own".into());
-    let (draft, there) = (post(PostStatus::Draft), [own]);
-    assert!(decided(&draft, &there, &put(None)).unwrap().wishes.is_empty());
-    let cleared = decided(&draft, &there, &PostChange { overrides: Given::Null, ..put(None) }).unwrap();
+    let (draft, current) = (post(PostStatus::Draft), [own]);
+    assert!(decide_change(&draft, &current, &put(None)).unwrap().wishes.is_empty());
+    let cleared = decide_change(&draft, &current, &PostChange { overrides: Given::Null, ..put(None) }).unwrap();
     assert_eq!(cleared.wishes, [(1, Wish::default())]);
 }
 
 #[test]
 fn a_post_that_waits_for_approval_is_only_moved_by_approval() {
-    let (pending, there) = (post(PostStatus::PendingApproval), [target(1, PENDING)]);
+    let (pending, current) = (post(PostStatus::PendingApproval), [target(1, PENDING)]);
     for schedule in [ScheduleType::Now, ScheduleType::Scheduled] {
-        let refused = decided(&pending, &there, &put(Some(schedule)));
+        let refused = decide_change(&pending, &current, &put(Some(schedule)));
         assert_eq!(refused, Err(Conflict::NoSuchTransition(PostStatus::PendingApproval)));
     }
     let words = PostChange { content: Given::Value("x".into()), ..put(None) };
-    assert_eq!(decided(&pending, &there, &words).unwrap().status, PostStatus::PendingApproval);
+    assert_eq!(decide_change(&pending, &current, &words).unwrap().status, PostStatus::PendingApproval);
 }
 
 fn any_status() -> impl Strategy<Value = PostStatus> {
@@ -182,8 +184,8 @@ fn any_status() -> impl Strategy<Value = PostStatus> {
 }
 
 proptest! {
-    /// Whatever is asked, a decision follows the diagram, touches no target that was published or is in flight, gives jobs
-    /// only to posts that are on their way, and never lets a job stand that has another time.
+    /// A decision follows the state diagram, changes no target that is published or in flight, enqueues jobs only for
+    /// scheduled or publishing posts, and cancels every job that has another time.
     #[test]
     fn a_decision_keeps_the_promises(
         status in any_status(),
@@ -194,9 +196,9 @@ proptest! {
         shift in prop::option::of(1_i64..100),
     ) {
         let post = post(status);
-        // Before its time a post has nothing but pending targets.
+        // Before publishing begins, all targets of a post are pending.
         let begun = !matches!(status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
-        let there: Vec<Standing> = (1..).zip(&states).map(|(id, (state, running, open))| {
+        let current: Vec<Standing> = (1..).zip(&states).map(|(id, (state, running, open))| {
             let state = if begun { *state } else { PENDING };
             let mut standing = Standing { running: *running, ..target(id, state) };
             standing.target.call_started_at = open.then(now);
@@ -208,11 +210,11 @@ proptest! {
             scheduled_at: shift.map_or(Given::Absent, |h| Given::Value(now() + TimeDelta::hours(h))),
             ..put(schedule)
         };
-        let Ok(decision) = decided(&post, &there, &change) else { return Ok(()) };
+        let Ok(decision) = decide_change(&post, &current, &change) else { return Ok(()) };
         prop_assert!(decision.status == status || status.to(decision.status).is_ok());
-        let fixed = |id: &i64| there.iter().any(|s| s.target.id == *id && (s.in_flight() || s.target.status == TargetStatus::Published));
+        let fixed = |id: &i64| current.iter().any(|s| s.target.id == *id && (s.in_flight() || s.target.status == TargetStatus::Published));
         prop_assert!(!decision.remove.iter().any(fixed));
-        prop_assert!(!decision.again.iter().any(|id| there.iter().any(|s| s.target.id == *id && s.target.status != TargetStatus::Failed)));
+        prop_assert!(!decision.again.iter().any(|id| current.iter().any(|s| s.target.id == *id && s.target.status != TargetStatus::Failed)));
         prop_assert!(!decision.wishes.iter().any(|(id, _)| fixed(id)));
         if decision.publish_at.is_some() {
             prop_assert!(matches!(decision.status, PostStatus::Scheduled | PostStatus::Publishing));

@@ -1,4 +1,4 @@
-//! The bits of a scan.
+//! Bit reader for scans.
 
 use super::super::{Refusal, broken, cut};
 use super::tables::{Codes, SHORT};
@@ -7,7 +7,7 @@ use super::tables::{Codes, SHORT};
 pub struct Bits<'a> {
     data: &'a [u8],
     at: usize,
-    /// The next bits, at the left.
+    /// The next bits, left-aligned.
     buffer: u64,
     count: u32,
 }
@@ -17,7 +17,7 @@ impl<'a> Bits<'a> {
         Self { data, at: 0, buffer: 0, count: 0 }
     }
 
-    /// Has 32 bits ready, or all that there are.
+    /// Buffers at least 32 bits, or all that are left.
     fn fill(&mut self) {
         if let Some(next) = self.data.get(self.at..).and_then(<[u8]>::first_chunk).map(|next| u32::from_be_bytes(*next))
             && !has_ff(next)
@@ -29,7 +29,7 @@ impl<'a> Bits<'a> {
         }
         while self.count <= 56 {
             match (self.data.get(self.at), self.data.get(self.at + 1)) {
-                // Zero after FF is no data.
+                // A zero after FF is stuffing, not data.
                 (Some(0xff), Some(0)) => self.push(0xff, 2),
                 (Some(0xff), _) | (None, _) => return,
                 (Some(byte), _) => self.push(*byte, 1),
@@ -43,7 +43,7 @@ impl<'a> Bits<'a> {
         self.at += length;
     }
 
-    /// Passes at most 32 bits.
+    /// Skips at most 32 bits.
     pub fn skip(&mut self, length: u32) -> Result<(), Refusal> {
         if length > self.count {
             self.fill();
@@ -56,7 +56,7 @@ impl<'a> Bits<'a> {
         Ok(())
     }
 
-    /// At most 32 bits as a number.
+    /// Reads at most 32 bits as a number.
     pub fn take(&mut self, length: u32) -> Result<u32, Refusal> {
         if length > self.count {
             self.fill();
@@ -66,7 +66,7 @@ impl<'a> Bits<'a> {
         Ok(value)
     }
 
-    /// The length of the next code, and its value.
+    /// Returns the length of the next code, and its value.
     fn next(&mut self, codes: &Codes) -> Result<(u32, u8), Refusal> {
         if self.count < 32 {
             self.fill();
@@ -75,7 +75,7 @@ impl<'a> Bits<'a> {
         if length > 0 { Ok((length.into(), value)) } else { self.long(codes) }
     }
 
-    /// The same of a code that is longer than the table.
+    /// Like [`Self::next`], for codes that are longer than the table.
     #[cold]
     fn long(&self, codes: &Codes) -> Result<(u32, u8), Refusal> {
         let next = (self.buffer >> 48) as u32;
@@ -86,14 +86,14 @@ impl<'a> Bits<'a> {
         Ok((length as u32, *value))
     }
 
-    /// How many zeros there are, and the size of what follows them.
+    /// Reads a run of zeros, and the size of the coefficient after it.
     pub fn pair(&mut self, codes: &Codes) -> Result<(u32, u32), Refusal> {
         let (length, value) = self.next(codes)?;
         self.skip(length)?;
         Ok((u32::from(value >> 4), u32::from(value & 15)))
     }
 
-    /// The same, passing also what follows.
+    /// Like [`Self::pair`], but also skips the coefficient.
     pub fn pass(&mut self, codes: &Codes) -> Result<(u32, u32), Refusal> {
         let (length, value) = self.next(codes)?;
         let size = u32::from(value & 15);
@@ -101,7 +101,7 @@ impl<'a> Bits<'a> {
         Ok((u32::from(value >> 4), size))
     }
 
-    /// How much larger a first coefficient is than the one before it.
+    /// Reads the difference between a DC coefficient and the previous one.
     pub fn difference(&mut self, codes: &Codes) -> Result<i32, Refusal> {
         let (length, size) = self.next(codes)?;
         self.skip(length)?;
@@ -109,11 +109,11 @@ impl<'a> Bits<'a> {
             return Err(broken());
         }
         let value = self.take(size.into())? as i32;
-        // What begins with 0 is negative.
+        // A leading 0 bit means a negative value.
         Ok(if size > 0 && value < 1 << (size - 1) { value - (1 << size) + 1 } else { value })
     }
 
-    /// How many bytes were used; a byte of which bits were used is.
+    /// Returns how many bytes were used; a partly used byte counts.
     pub fn end(&self) -> usize {
         let mut at = self.at;
         for _ in 0..self.count / 8 {
@@ -123,7 +123,7 @@ impl<'a> Bits<'a> {
         at
     }
 
-    /// Passes a restart marker, which has to be the next one.
+    /// Skips a restart marker, which must be the next marker.
     pub fn restart(&mut self) -> Result<(), Refusal> {
         let mut at = self.end();
         loop {
@@ -139,7 +139,7 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// Whether one of four bytes is FF.
+/// Returns whether one of the four bytes is FF.
 fn has_ff(bytes: u32) -> bool {
     let zero_where_ff = !bytes;
     zero_where_ff.wrapping_sub(0x0101_0101) & !zero_where_ff & 0x8080_8080 != 0

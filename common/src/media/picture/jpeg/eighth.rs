@@ -1,12 +1,13 @@
-//! A picture at an eighth of its size, for nothing: the first coefficient of a block is the mean of its 64 pixels (ITU T.81,
-//! section A.3.3), and the walk over the scans comes past all of them. A thumbnail of a photograph needs no more.
+//! Extracts a picture at an eighth of its size at no extra cost: the first coefficient of a block is the mean of its 64
+//! pixels (ITU T.81, section A.3.3), and the walk over the scans reads all of them. It is enough for a photograph's
+//! thumbnail.
 
 use image::{DynamicImage, GrayImage, RgbImage};
 
 use super::super::{THUMBNAIL, resize};
 use super::{Component, FrameHead};
 
-/// What the head says about colours.
+/// The colour information in the head.
 #[derive(Debug, Default)]
 pub struct Marks {
     jfif: bool,
@@ -14,7 +15,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Takes note of APP0 and APP14, by their bodies.
+    /// Records APP0 and APP14 segments, by their bodies.
     pub fn note(&mut self, code: u8, body: &[u8]) {
         match code {
             0xe0 => self.jfif |= body.starts_with(b"JFIF\0"),
@@ -23,7 +24,7 @@ impl Marks {
         }
     }
 
-    /// Brightness and two colours, beyond doubt.
+    /// Returns whether the components are certainly YCbCr.
     fn is_ycc(&self, components: &[Component]) -> bool {
         match self.adobe {
             Some(transform) => transform == 1,
@@ -32,7 +33,7 @@ impl Marks {
     }
 }
 
-/// Whether an eighth of the picture is large enough for a thumbnail, and is of a kind that is read here.
+/// Returns whether an eighth of the picture is large enough for a thumbnail, and its format is supported here.
 pub fn is_enough(frame: &FrameHead, marks: &Marks) -> bool {
     let large = frame.width.max(frame.height) >= 8 * THUMBNAIL;
     large
@@ -46,11 +47,11 @@ pub fn is_enough(frame: &FrameHead, marks: &Marks) -> bool {
         }
 }
 
-/// The means of a component's blocks, from the left and from the top.
+/// The means of a component's blocks, row by row.
 #[derive(Debug, Default)]
 pub struct Means {
     columns: usize,
-    /// What the coefficients are multiplied with.
+    /// The quantization step of the first coefficient.
     step: i32,
     firsts: Vec<i16>,
 }
@@ -64,12 +65,13 @@ impl Means {
         self.step = step.into();
     }
 
-    /// The first coefficient of a block. What does not fit is of no sound picture, and becomes any colour.
+    /// Returns the first coefficient of a block. Overflowing values occur only in invalid pictures and produce
+    /// arbitrary colours.
     pub fn first(&mut self, column: usize, row: usize) -> Option<&mut i16> {
         self.firsts.get_mut(row * self.columns + column)
     }
 
-    /// `width` by `height` of them.
+    /// Returns `width` by `height` of them as a picture.
     fn plane(&self, width: u32, height: u32) -> GrayImage {
         GrayImage::from_fn(width, height, |x, y| {
             let first = self.firsts.get(y as usize * self.columns + x as usize).copied().unwrap_or_default();
@@ -78,13 +80,13 @@ impl Means {
     }
 }
 
-/// The picture; `None` where it cannot be made.
+/// Returns the picture; `None` if it cannot be made.
 pub fn picture(width: u32, height: u32, components: &[Component]) -> Option<DynamicImage> {
     let (width, height) = (width.div_ceil(8), height.div_ceil(8));
     let [first, others @ ..] = components else { return None };
     let luma = first.means.plane(width, height);
     let [blue, red] = others else { return Some(luma.into()) };
-    // Colours may have fewer blocks.
+    // Chroma components may have fewer blocks.
     let plane = |c: &Component| {
         let (across, down) = (u32::try_from(first.h / c.h).ok()?, u32::try_from(first.v / c.v).ok()?);
         let plane = c.means.plane(width.div_ceil(across), height.div_ceil(down));
@@ -96,7 +98,7 @@ pub fn picture(width: u32, height: u32, components: &[Component]) -> Option<Dyna
     Some(RgbImage::from_raw(width, height, bytes)?.into())
 }
 
-/// As JFIF 1.02 says, in 65,536ths.
+/// Converts as in JFIF 1.02, in 65,536ths.
 fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
     let (y, cb, cr) = (i32::from(y) << 16, i32::from(cb) - 128, i32::from(cr) - 128);
     let round = |n: i32| clamp((n + (1 << 15)) >> 16);

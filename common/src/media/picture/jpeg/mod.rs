@@ -1,7 +1,7 @@
 //! JPEG: marker segments and scans, from SOI to EOI.
 //!
-//! The codes of all blocks are read (`scans.rs`, `tables.rs`, `bits.rs`), which gives the picture at an eighth of its size by
-//! the way (`eighth.rs`). What telephones append after EOI is dropped: further pictures, films, the trailers of their makers.
+//! The codes of all blocks are read (`scans.rs`, `tables.rs`, `bits.rs`), which also yields the picture at an eighth of
+//! its size (`eighth.rs`). Data that phones append after EOI is dropped: further pictures, videos, vendor trailers.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub use eighth::{Marks, is_enough};
 use scans::Scans;
 use tables::Tables;
 
-/// Scans of one picture; a photograph has ten or so. More would be work without end.
+/// Maximum number of scans of a picture; a photograph has about ten. Bounds the work.
 const MOST_SCANS: usize = 100;
 
 struct Walk<'a> {
@@ -36,8 +36,10 @@ struct Walk<'a> {
     scan_count: usize,
 }
 
+/// Walks the structure of the file.
+///
 /// # Errors
-/// A refusal where it is not whole, or is something else besides.
+/// A refusal if it is incomplete, or also contains another format.
 pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     let mut walk = Walk {
         input: Input(source),
@@ -69,10 +71,10 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     Ok(Walked { clean: walk.rewrite.finish(), orientation, frames: Vec::new(), small })
 }
 
-/// Where the next marker with a meaning is. What is before it is filling, or is nothing.
+/// Returns the position of the next marker with a meaning. Bytes before it are fill bytes or garbage.
 fn next_marker(input: Input<'_>, mut at: usize) -> Result<usize, Refusal> {
     loop {
-        // The last of several FF is the marker's.
+        // Of several FF bytes, the last one starts the marker.
         if input.u8(at)? == 0xff && !matches!(input.u8(at + 1)?, 0x00 | 0x01 | 0xd0..=0xd7 | 0xff) {
             return Ok(at);
         }
@@ -80,7 +82,7 @@ fn next_marker(input: Input<'_>, mut at: usize) -> Result<usize, Refusal> {
     }
 }
 
-/// A segment, at its marker: its body, without the length before it.
+/// Returns the body of the segment at `marker`, without its length field.
 fn body(input: Input<'_>, marker: usize) -> Result<Range<usize>, Refusal> {
     let length = input.be16(marker + 2)?;
     if length < 2 {
@@ -92,7 +94,7 @@ fn body(input: Input<'_>, marker: usize) -> Result<Range<usize>, Refusal> {
 }
 
 impl Walk<'_> {
-    /// Gives where the next one begins.
+    /// Handles a segment; returns the position after it.
     fn segment(&mut self, code: u8, marker: usize) -> Result<usize, Refusal> {
         let body = body(self.input, marker)?;
         let bytes = self.input.range(body.clone())?;
@@ -105,7 +107,7 @@ impl Walk<'_> {
             0xdb => self.tables.quantize(bytes)?,
             0xda => return self.scan(whole),
             0xc3 | 0xc5..=0xcf => return Err(unusual()),
-            // A second picture within the first, its height afterwards, or a pyramid of pictures.
+            // A nested picture, a height defined later (DNL), or a hierarchical JPEG.
             0xd8 | 0xdc | 0xde | 0xdf => return Err(broken()),
             0xe0 if bytes.starts_with(b"JFIF\0") && bytes.len() >= 14 && !self.jfif => {
                 self.jfif = true;
@@ -134,7 +136,7 @@ impl Walk<'_> {
     /// Keeps the head of a segment and drops the rest, such as the thumbnail of JFIF.
     fn keep_head(&mut self, whole: Range<usize>, bytes: &[u8], length: usize) -> Result<(), Refusal> {
         signs::check(bytes.get(length..).unwrap_or_default())?;
-        // The length of the segment opens a comment of a script.
+        // The segment's length field would start a script comment.
         if self.input.range(whole.start + 2..whole.start + 4)? == b"/*" {
             return Err(signs::both("a script"));
         }
@@ -157,7 +159,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A scan, and the data behind it as far as the picture needs it.
+    /// Reads a scan and its data.
     fn scan(&mut self, header: Range<usize>) -> Result<usize, Refusal> {
         self.scan_count += 1;
         if self.scan_count > MOST_SCANS {
@@ -176,7 +178,7 @@ impl Walk<'_> {
     }
 }
 
-/// The head of a picture.
+/// The frame header.
 #[derive(Debug)]
 pub struct FrameHead {
     pub progressive: bool,
@@ -185,23 +187,23 @@ pub struct FrameHead {
     pub components: Vec<Component>,
 }
 
-/// A component, with its sampling factors.
+/// A component with its sampling factors.
 #[derive(Debug)]
 pub struct Component {
     id: u8,
     h: usize,
     v: usize,
-    /// Which quantization table it has.
+    /// The index of its quantization table.
     table: usize,
-    /// Whether a scan had it (in a progressive picture: its first coefficient).
+    /// Whether a scan contained it (in a progressive picture: its first coefficient).
     seen: bool,
-    /// Which coefficients of each block are not zero so far; only of a progressive picture.
+    /// Bit set of the coefficients of each block that are not zero so far; only for progressive pictures.
     history: Vec<u64>,
-    /// Only where the picture is wanted at an eighth of its size.
+    /// Only filled if the one-eighth picture is wanted.
     means: Means,
 }
 
-/// SOF, by its code and its body.
+/// Parses SOF, by its code and its body.
 pub fn frame(code: u8, bytes: &[u8]) -> Result<FrameHead, Refusal> {
     let input = Input(bytes);
     if input.u8(0)? != 8 {
@@ -229,7 +231,8 @@ fn unusual() -> Refusal {
     )
 }
 
-/// After the end: padding, further pictures, a film, or the trailer of a telephone's maker. It is all dropped.
+/// Checks the data after the end: padding, further pictures, a video, or a phone vendor's trailer. All of it is
+/// dropped.
 fn check_trailing(rest: &[u8]) -> Result<(), Refusal> {
     signs::check(rest)?;
     if is_padding(rest) {
@@ -237,7 +240,7 @@ fn check_trailing(rest: &[u8]) -> Result<(), Refusal> {
     }
     let padding = rest.iter().take_while(|byte| **byte == 0 || byte.is_ascii_whitespace()).count();
     let begins = rest.get(padding..).unwrap_or_default();
-    // The length of a film's first box may begin with NULs itself.
+    // The length of a video's first box may itself begin with NULs.
     let film = (0..=padding).rev().take(4).any(|at| rest.get(at + 4..at + 8) == Some(b"ftyp"));
     if begins.starts_with(b"\xff\xd8\xff") || film || rest.ends_with(b"SEFT") { Ok(()) } else { Err(trailing()) }
 }

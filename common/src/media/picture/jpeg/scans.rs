@@ -1,6 +1,7 @@
-//! The scans of a JPEG, read without drawing them: whether the codes of all blocks are there, and where they end.
+//! Reads the scans of a JPEG without drawing them: checks that the codes of all blocks are present, and finds their
+//! end.
 //!
-//! Decoders paint grey where data is missing or wrong, and say nothing. (ITU T.81, sections F.2 and G.2.)
+//! Decoders paint grey where data is missing or invalid, without an error. (ITU T.81, sections F.2 and G.2.)
 
 use image::DynamicImage;
 
@@ -18,7 +19,7 @@ pub struct Scans {
     /// The largest sampling factors.
     h: usize,
     v: usize,
-    /// Whether the picture is also drawn at an eighth of its size.
+    /// Whether the one-eighth picture is also drawn.
     draws: bool,
 }
 
@@ -28,11 +29,11 @@ struct Scan {
     first: u32,
     last: u32,
     refines: bool,
-    /// By how many bits the first coefficients are to be moved.
+    /// Bit shift of the first coefficients (successive approximation).
     shift: u32,
 }
 
-/// A component of a scan: its place, its tables for the first and for the other coefficients, and its last first one.
+/// A component of a scan: its index, its DC and AC tables, and its last DC coefficient.
 struct Part {
     place: usize,
     dc: usize,
@@ -47,7 +48,8 @@ impl Scans {
         Self { frame, h, v, draws: false }
     }
 
-    /// Draws the picture at an eighth of its size too, if that is enough for a thumbnail. To be called before the first scan.
+    /// Also draws the picture at an eighth of its size, if that is enough for a thumbnail. Call it before the first
+    /// scan.
     pub fn draw_small(&mut self, marks: &Marks) {
         self.draws = eighth::is_enough(&self.frame, marks);
         if self.draws {
@@ -58,22 +60,24 @@ impl Scans {
         }
     }
 
+    /// Checks that every component had a scan.
+    ///
     /// # Errors
-    /// A refusal where a component had no scan.
+    /// A refusal if one had none.
     pub fn are_whole(&self) -> Result<(), Refusal> {
         if self.frame.components.iter().all(|component| component.seen) { Ok(()) } else { Err(cut()) }
     }
 
-    /// The picture at an eighth of its size, if it was drawn.
+    /// Returns the picture at an eighth of its size, if it was drawn.
     pub fn small(&self) -> Option<DynamicImage> {
         let frame = &self.frame;
         self.draws.then(|| eighth::picture(frame.width, frame.height, &frame.components)).flatten()
     }
 
-    /// Reads a scan by the body of its SOS, and gives how long its data is.
+    /// Reads a scan, given the body of its SOS; returns the length of its data.
     ///
     /// # Errors
-    /// A refusal where a block is missing or no code fits.
+    /// A refusal if a block is missing or a code is invalid.
     pub fn read(&mut self, header: &[u8], data: &[u8], tables: &Tables) -> Result<usize, Refusal> {
         let mut scan = self.scan(header)?;
         let mut bits = Bits::new(data);
@@ -104,7 +108,7 @@ impl Scans {
         Ok(bits.end())
     }
 
-    /// Makes ready for a scan, and gives how many columns and rows of units it has.
+    /// Prepares for a scan; returns its number of columns and rows of units.
     fn begin(&mut self, scan: &Scan, tables: &Tables) -> Result<(usize, usize), Refusal> {
         let frame = &mut self.frame;
         let (columns, rows) = match &scan.parts[..] {
@@ -126,7 +130,7 @@ impl Scans {
         Ok((columns, rows))
     }
 
-    /// The blocks of a unit, with their first coefficients.
+    /// Reads the blocks of a unit and records their first coefficients.
     fn unit(
         &mut self,
         bits: &mut Bits<'_>,
@@ -182,12 +186,12 @@ impl Scans {
     }
 }
 
-/// How many units of `factor` blocks a side has.
+/// Returns the number of units of `factor` blocks along a side.
 fn blocks(side: u32, factor: usize) -> usize {
     (side as usize).div_ceil(8 * factor)
 }
 
-/// All coefficients of a block but the first.
+/// Skips all coefficients of a block but the first.
 fn others(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Refusal> {
     let mut at = 1;
     while at < 64 {
@@ -203,7 +207,7 @@ fn others(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Some coefficients of a block of a progressive picture. `run`: how many blocks have nothing new.
+/// Reads a scan's coefficients of one block of a progressive picture. `run`: remaining blocks without new coefficients.
 fn coefficients(
     bits: &mut Bits<'_>,
     codes: &Codes,

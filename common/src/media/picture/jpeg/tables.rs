@@ -1,17 +1,17 @@
-//! The tables of a JPEG: how its numbers are written (Huffman codes), and what they are multiplied with.
+//! The tables of a JPEG: Huffman codes and quantization steps.
 
 use super::super::rewrite::Input;
 use super::super::{Refusal, broken};
 
-/// A table of codes that is this long is looked up at once; longer codes are rare.
+/// Codes up to this length are resolved with one lookup; longer ones are rare.
 pub const SHORT: u32 = 10;
 
-/// Tables by their class and number, and the restart interval in MCUs (0: none).
+/// Tables by class and number, and the restart interval in MCUs (0: none).
 #[derive(Debug, Default)]
 pub struct Tables {
     pub dc: [Option<Box<Codes>>; 4],
     pub ac: [Option<Box<Codes>>; 4],
-    /// What the first coefficient of each block is multiplied with.
+    /// The quantization steps of the first coefficients.
     pub steps: [Option<u16>; 4],
     pub restart: usize,
 }
@@ -19,17 +19,17 @@ pub struct Tables {
 /// A table of Huffman codes.
 #[derive(Debug)]
 pub struct Codes {
-    /// By the next [`SHORT`] bits: the length of a code and its value; length 0 where it is longer.
+    /// By the next [`SHORT`] bits: the length of a code and its value; length 0 if the code is longer.
     pub short: [(u8, u8); 1 << SHORT],
-    /// By length: the first code that is too large for it, at the left of 16 bits.
+    /// By length: the first code that is too large for it, left-aligned in 16 bits.
     pub ends: [u32; 17],
-    /// By length: what to add to a code to get the place of its value.
+    /// By length: the offset from a code to the index of its value.
     pub offsets: [i32; 17],
     pub values: Vec<u8>,
 }
 
 impl Tables {
-    /// The body of DHT.
+    /// Parses the body of DHT.
     pub fn define(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let (input, mut at) = (Input(bytes), 0);
         while at < bytes.len() {
@@ -43,7 +43,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The body of DQT.
+    /// Parses the body of DQT.
     pub fn quantize(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let (input, mut at) = (Input(bytes), 0);
         while at < bytes.len() {

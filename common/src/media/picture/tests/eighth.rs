@@ -1,4 +1,4 @@
-//! Large JPEGs, whose thumbnails are made of the means of their blocks.
+//! Large JPEGs, whose thumbnails are made from the means of their blocks.
 
 use image::imageops::{self, FilterType};
 
@@ -24,7 +24,7 @@ fn an_eighth_is_what_a_decoder_s_pixels_are_on_average() {
         let (width, height) = (decoded.width() / 8, decoded.height() / 8);
         let means = imageops::thumbnail(&decoded.crop_imm(0, 0, width * 8, height * 8), width, height);
         let difference = difference(&small.crop_imm(0, 0, width, height), &means.into());
-        // Where colours have fewer blocks, what they are in between is guessed.
+        // With subsampled chroma, the colours in between are interpolated.
         let most = if name.contains("42") { 5.0 } else { 0.5 };
         assert!(difference < most, "{name}: {difference}");
     }

@@ -1,4 +1,4 @@
-//! Pictures made fit for a platform.
+//! Fitting pictures to a platform's limits.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn what_is_transparent_stays_so_where_that_is_possible_and_is_on_white_where_not
     assert_eq!(webp.kind, ImageType::Webp);
     assert!(opened(&webp.bytes).to_rgba8() == opened(&bytes).to_rgba8(), "it is written without loss");
     let jpeg = fitted(&bytes, kind, &Rules { mime_types: &["image/jpeg"], ..FREE });
-    // It is transparent at its top.
+    // The picture is transparent at its top.
     assert!(opened(&jpeg.bytes).to_rgb8().get_pixel(20, 0).0.iter().all(|c| *c > 235));
 }
 

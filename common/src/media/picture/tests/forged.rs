@@ -1,9 +1,9 @@
-//! Files put together by hand.
+//! Hand-made files.
 
 use super::*;
 use crate::media::picture::png::crc;
 
-/// Puts true sums behind the chunks of a PNG, as far as there are any.
+/// Corrects the checksums of all complete chunks of a PNG.
 pub fn sum_up(png: &mut [u8]) {
     let mut at = 8;
     while let Some(length) = png.get(at..at + 4) {
@@ -23,7 +23,7 @@ fn the_sum_is_the_one_of_the_standard() {
     assert_eq!(crc(b"IEND"), 0xae42_6082);
 }
 
-/// The last frame of an animation says that it is larger than its data.
+/// The last frame of an animation claims to be larger than its data.
 #[test]
 fn every_frame_of_an_animation_is_decoded() {
     for (name, sign, at) in
@@ -32,7 +32,7 @@ fn every_frame_of_an_animation_is_decoded() {
         let mut bytes = file(name).to_vec();
         let last = bytes.windows(sign.len()).rposition(|window| window == sign).unwrap();
         if name.ends_with("png") {
-            // Its data is spoilt instead.
+            // For PNG its data is corrupted instead.
             bytes[last + 14..last + 20].fill(0xff);
             sum_up(&mut bytes);
         } else {
@@ -46,7 +46,7 @@ fn every_frame_of_an_animation_is_decoded() {
 #[test]
 fn frames_are_counted_by_their_own_size() {
     let limits = Limits { max_pixels: 24 * 16, ..LIMITS };
-    // Three frames of the whole screen: within five times the limit.
+    // Three frames of the whole canvas: within five times the limit.
     assert!(examine(file("animated.gif"), &limits).is_ok());
     let (whole, mut many) = (file("animated.gif"), Vec::new());
     let first = whole.windows(2).position(|pair| pair == b"\0\x2c").unwrap() + 1;

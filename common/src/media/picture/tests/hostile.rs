@@ -1,5 +1,5 @@
-//! Hostile files, by name, and what each gets. The table in `docs/media.md` is made here:
-//! `CRIER_TEST_UPDATE=1 cargo test -p crier-common hostile` writes it anew.
+//! Hostile files and the expected result of each. The table in `docs/media.md` is generated here: `CRIER_TEST_UPDATE=1
+//! cargo test -p crier-common hostile` updates it.
 //!
 //! **To add one:** a row in one of the lists.
 
@@ -8,9 +8,9 @@ use std::io::Write;
 use super::taken::jpeg_with;
 use super::*;
 
-/// What the service is set to by itself.
+/// The service's default limits.
 const LIMITS: Limits = Limits { max_bytes: 25 << 20, max_pixels: 100_000_000 };
-/// In what is dropped, so that it can be looked for in what is kept.
+/// Part of data that must be dropped; tests search for it in the result.
 const SECRET: &[u8] = b"secret-place";
 
 struct Row {
@@ -23,7 +23,7 @@ struct Row {
 enum Gets {
     Unsupported,
     TooLarge,
-    /// It is taken without what was bad in it.
+    /// Accepted, with the bad part removed.
     Cleaned,
 }
 
@@ -51,7 +51,7 @@ fn chunk(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A PNG with a chunk behind its head.
+/// Returns a PNG with a chunk after its header.
 fn png_with(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let png = file("grey.png");
     let mut out = [&png[..33], &chunk(name, body), &png[33..]].concat();
@@ -59,7 +59,7 @@ fn png_with(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A PNG that says it has these sides.
+/// Returns a PNG whose header claims these sides.
 fn png_of(width: u32, height: u32) -> Vec<u8> {
     let mut png = file("rgb.png").to_vec();
     png[16..20].copy_from_slice(&width.to_be_bytes());
@@ -117,13 +117,13 @@ fn pngs() -> Vec<Row> {
     ]
 }
 
-/// A GIF with something before its trailer.
+/// Returns a GIF with extra bytes before its trailer.
 fn gif_with(part: &[u8]) -> Bytes {
     let gif = file("interlaced.gif");
     join(&[&gif[..gif.len() - 1], part, b";"])
 }
 
-/// An empty image block of these sides.
+/// Returns an empty image block with these sides.
 fn image(width: u16, height: u16) -> Vec<u8> {
     let sides = [width.to_le_bytes(), height.to_le_bytes()].concat();
     [&b"\x2c\0\0\0\0"[..], &sides, &[0, 2, 1, 0x2c, 0]].concat()
@@ -201,7 +201,7 @@ fn jpegs() -> Vec<Row> {
     ]
 }
 
-/// A WebP of these chunks.
+/// Returns a WebP of these chunks.
 fn riff(chunks: &[u8]) -> Bytes {
     let size = u32::try_from(chunks.len() + 4).unwrap().to_le_bytes();
     join(&[b"RIFF", &size, b"WEBP", chunks])
@@ -213,7 +213,7 @@ fn webp_chunk(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
     [name, &size[..], body, padding].concat()
 }
 
-/// The head of an extended WebP.
+/// Returns the header chunk of an extended WebP.
 fn canvas(flags: u8, width: u32, height: u32) -> Vec<u8> {
     let side = |side: u32| (side - 1).to_le_bytes()[..3].to_vec();
     webp_chunk(b"VP8X", &[vec![flags, 0, 0, 0], side(width), side(height)].concat())

@@ -1,5 +1,5 @@
-//! What is checked on pictures of other people's encoders (`tests/pictures/corpus`) and on any bytes at all. What hostile
-//! files get is in `hostile.rs`.
+//! Tests on pictures from third-party encoders (`tests/pictures/corpus`) and on arbitrary bytes. Hostile files are in
+//! `hostile.rs`.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -19,12 +19,12 @@ mod taken;
 
 pub const LIMITS: Limits = Limits { max_bytes: 1 << 20, max_pixels: 1_000_000 };
 
-/// All pictures of the corpus, by name.
+/// Returns all pictures of the corpus, with their names.
 pub fn corpus() -> Vec<(String, Bytes)> {
     folder("corpus")
 }
 
-/// JPEGs that are large enough to have their thumbnails drawn while they are read.
+/// Returns JPEGs that are large enough for thumbnails drawn during the walk.
 pub fn large() -> Vec<(String, Bytes)> {
     folder("large")
 }
@@ -51,7 +51,7 @@ pub fn taken(name: &str) -> Picture {
     examine(file(name), &LIMITS).unwrap_or_else(|refusal| panic!("{name}: {refusal}"))
 }
 
-/// Decodes with all defaults, as anybody would.
+/// Decodes with default options, independently of our code.
 pub fn opened(bytes: &[u8]) -> DynamicImage {
     image::load_from_memory(bytes).unwrap()
 }
@@ -60,7 +60,7 @@ pub fn has(bytes: &[u8], needle: &[u8]) -> bool {
     bytes.windows(needle.len()).any(|window| window == needle)
 }
 
-/// The largest difference of a channel, on average over the picture.
+/// Returns the mean absolute difference of all channels.
 pub fn difference(a: &DynamicImage, b: &DynamicImage) -> f64 {
     assert_eq!(a.dimensions(), b.dimensions());
     let (a, b) = (a.to_rgba8(), b.to_rgba8());
@@ -68,7 +68,7 @@ pub fn difference(a: &DynamicImage, b: &DynamicImage) -> f64 {
     total as f64 / a.len() as f64
 }
 
-/// A picture that compresses like a photograph.
+/// Returns a picture that compresses like a photograph.
 pub fn photo(width: u32, height: u32) -> DynamicImage {
     let wave = |n: f64| (127.0 + 120.0 * n.sin()) as u8;
     let mut noise = 1_u32;

@@ -1,10 +1,10 @@
-//! Any bytes at all: nothing panics, nothing halved is taken, and what is taken is sound.
+//! Arbitrary bytes: nothing panics, no incomplete picture is accepted, and every accepted picture is valid.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Where a file may end without anything of it missing: after its padding.
+/// Returns whether only padding is missing.
 fn is_whole(part: &[u8], whole: &[u8]) -> bool {
     whole[part.len()..].iter().all(|byte| *byte == 0)
 }
@@ -24,13 +24,13 @@ fn a_picture_cut_off_anywhere_is_refused() {
     }
 }
 
-/// Ends the data of a JPEG early, and puts the end marker behind it.
+/// Cuts the data of a JPEG and appends the end marker.
 #[test]
 fn a_jpeg_whose_data_ends_early_is_refused_although_its_end_is_there() {
     let jpegs =
         corpus().into_iter().chain(large()).filter(|(name, _)| name.ends_with(".jpg") && name != "one-pixel.jpg");
     for (name, whole) in jpegs {
-        // Fewer scans are a whole picture, if not as fine a one: of several the last one ends early.
+        // Omitting whole scans leaves a valid, coarser picture; therefore only the last scan is cut.
         let data = whole.windows(2).rposition(|pair| pair == b"\xff\xda").unwrap() + 14;
         let step = 7 + whole.len() / 400;
         for end in (data..whole.len() - 3).step_by(step) {
@@ -41,7 +41,7 @@ fn a_jpeg_whose_data_ends_early_is_refused_although_its_end_is_there() {
     }
 }
 
-/// What is taken can be taken again, and is what it says.
+/// Checks that the result is accepted again and matches its description.
 fn is_sound(picture: &Picture) {
     let again = examine(picture.bytes.clone(), &LIMITS).expect("it is taken again");
     assert_eq!((again.width, again.height, again.kind), (picture.width, picture.height, picture.kind));
@@ -97,7 +97,7 @@ proptest! {
         }
     }
 
-    /// A PNG has check sums, so changes are made below them.
+    /// A PNG has checksums; they are corrected after the change.
     #[test]
     fn a_png_with_changed_data_and_true_sums_is_refused_or_sound(
         name in prop::sample::select(corpus().into_iter().map(|f| f.0).filter(|n| n.ends_with("png")).collect::<Vec<_>>()),

@@ -1,4 +1,4 @@
-//! Sound pictures: taken, upright, without metadata, and unharmed.
+//! Valid pictures: accepted, upright, without metadata, and with unchanged pixels.
 
 use image::imageops;
 
@@ -58,7 +58,7 @@ fn the_colour_profile_stays_with_the_picture_and_its_thumbnail() {
     }
 }
 
-/// EXIF that says nothing but how to turn.
+/// Returns EXIF that contains only the orientation.
 fn exif(orientation: u8) -> Vec<u8> {
     let mut exif = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
     exif.extend_from_slice(&[orientation, 0, 0, 0, 0, 0, 0]);
@@ -74,7 +74,7 @@ pub fn jpeg_with(code: u8, body: &[u8], jpeg: &[u8]) -> Bytes {
     out.into()
 }
 
-/// To be turned to the right.
+/// Adds EXIF that requires a rotation to the right.
 pub fn turned(jpeg: &[u8]) -> Bytes {
     jpeg_with(0xe1, &[&b"Exif\0\0"[..], &exif(6)].concat(), jpeg)
 }
@@ -82,7 +82,7 @@ pub fn turned(jpeg: &[u8]) -> Bytes {
 #[test]
 fn all_eight_orientations_come_out_upright() {
     let upright = photo(40, 24);
-    // What a camera stores, so that turning it as the number says gives the picture.
+    // What a camera stores for each orientation number.
     let stored = [
         upright.clone(),
         imageops::flip_horizontal(&upright).into(),
@@ -141,7 +141,7 @@ fn what_telephones_append_is_dropped() {
 fn oddities_of_real_files_are_tolerated() {
     let jpeg = file("baseline-420.jpg");
     let clean = taken("baseline-420.jpg").bytes;
-    // Filling before a marker, no JFIF at all, and nothing between segments.
+    // Fill bytes before a marker, no JFIF, and zeros between segments.
     let filled = [&jpeg[..2], b"\xff\xff\xff", &jpeg[2..]].concat();
     assert_eq!(examine(filled.into(), &LIMITS).unwrap().bytes, clean);
     let junk = [&jpeg[..20], b"\0\0\0", &jpeg[20..]].concat();
@@ -164,7 +164,7 @@ fn a_large_picture_has_a_small_thumbnail_in_its_proportions() {
 
 #[test]
 fn transparency_is_kept_in_the_thumbnail_without_a_dark_seam() {
-    // White, half of it transparent with black underneath: an honest thumbnail is white wherever anything is seen.
+    // White, half of it transparent black: all visible pixels of the thumbnail must be white.
     let picture = image::RgbaImage::from_fn(801, 10, |x, _| {
         if x < 400 { image::Rgba([255, 255, 255, 255]) } else { image::Rgba([0, 0, 0, 0]) }
     });
