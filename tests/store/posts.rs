@@ -4,7 +4,7 @@ use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::job::{Kind, Outcome};
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetStatus, Wish};
-use crier_common::store::targets::{self, Ended, NewAttempt};
+use crier_common::store::targets::{self, Ended, NewAttempt, NewTarget};
 use crier_common::store::{PageOf, posts};
 use serde_json::{Map, Value, json};
 
@@ -183,13 +183,11 @@ async fn targets_keep_the_clients_order_and_wishes(s: TestStore) {
         media: Some(vec![9, 8]),
         options: object(json!({ "title": "T", "deep": { "list": [1, null, "ü"] } })),
     };
-    let mut ids = Vec::new();
-    for (account, position) in [(7, 2), (8, 0), (9, 1)] {
-        let made =
-            s.write(async |tx| targets::insert(tx, post, account, Platform::Bluesky, position, &overrides).await).await;
-        ids.push(made);
-    }
-    let twice = s.try_write(async |tx| targets::insert(tx, post, 7, Platform::Bluesky, 3, &overrides).await).await;
+    let target =
+        |(account_id, position)| NewTarget { account_id, platform: Platform::Bluesky, position, wish: &overrides };
+    let new = [(7, 2), (8, 0), (9, 1)].map(target);
+    let ids = s.write(async |tx| targets::insert(tx, post, &new).await).await;
+    let twice = s.try_write(async |tx| targets::insert(tx, post, &[target((7, 3))]).await).await;
     assert!(twice.unwrap_err().is_unique_violation());
     let list = async || {
         let found = targets::list(&mut s.conn().await, post).await.unwrap();

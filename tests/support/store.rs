@@ -24,6 +24,7 @@ use crier_common::secrets::{Cipher, SecretKey};
 use crier_common::store::accounts::NewAccount;
 use crier_common::store::brands::NewBrand;
 use crier_common::store::jobs::{self, engine, operate};
+use crier_common::store::targets::NewTarget;
 use crier_common::store::webhooks::NewWebhook;
 use crier_common::store::{Conn, Db, Result, Store, Tx, accounts, brands, keys, posts, targets, users, webhooks};
 use secrecy::{ExposeSecret, SecretString};
@@ -361,12 +362,11 @@ impl TestStore {
     pub async fn post(&self, world: World, accounts: &[i64]) -> (i64, Vec<i64>) {
         self.write(async |tx| {
             let post = posts::insert(tx, &new_post(world, PostStatus::Publishing)).await?;
-            let mut made = Vec::new();
-            for (position, account) in (0..).zip(accounts) {
-                let overrides = Wish::default();
-                made.push(targets::insert(tx, post, *account, Platform::Sandbox, position, &overrides).await?);
-            }
-            Ok((post, made))
+            let (platform, overrides) = (Platform::Sandbox, Wish::default());
+            let target =
+                |(position, id): (i32, &i64)| NewTarget { account_id: *id, platform, position, wish: &overrides };
+            let new: Vec<_> = (0..).zip(accounts).map(target).collect();
+            Ok((post, targets::insert(tx, post, &new).await?))
         })
         .await
     }

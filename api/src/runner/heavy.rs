@@ -44,7 +44,7 @@ mod tests {
         let (heavy, at_once, most) = (Arc::new(Heavy::default()), AtomicUsize::new(0), AtomicUsize::new(0));
         let counts = Arc::new((at_once, most));
         let mut all = tokio::task::JoinSet::new();
-        for n in 0..50 {
+        for _ in 0..50 {
             let (heavy, counts) = (heavy.clone(), counts.clone());
             all.spawn(async move {
                 let work = || {
@@ -52,12 +52,11 @@ mod tests {
                     most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     std::thread::yield_now();
                     at_once.fetch_sub(1, Ordering::SeqCst);
-                    n
                 };
                 heavy.run(LARGE, work).await
             });
         }
-        assert_eq!(all.join_all().await.iter().sum::<i32>(), (0..50).sum());
+        assert_eq!(all.join_all().await.len(), 50);
         assert_eq!(counts.1.load(Ordering::SeqCst), 1);
     }
 

@@ -83,5 +83,6 @@ async fn enqueue(tx: &mut Tx, made: &[Made], lane: fn(i64) -> Lane, trace: Optio
     };
     let subjects: Vec<_> = made.iter().map(subject).collect();
     let job = NewJob::new(Kind::DeliverWebhook, 0, tx.now).trace(trace.map(str::to_owned));
-    jobs::enqueue_each(tx, &job, &subjects).await
+    jobs::enqueue_each(tx, &job, &subjects).await?;
+    Ok(())
 }

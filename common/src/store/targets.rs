@@ -1,7 +1,7 @@
 //! A post's targets, one per account, and their attempts.
 
 use chrono::{DateTime, Utc};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
@@ -14,18 +14,44 @@ use crate::domain::post::{Attempt, AttemptOutcome, Target, TargetStatus, Wish};
 
 const COLUMNS: &str = "id, post_id, account_id, platform, status, content, media, options, marker, call_started_at, external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
 
-pub async fn insert(
-    tx: &mut Tx,
-    post_id: i64,
-    account_id: i64,
-    platform: Platform,
-    position: i32,
-    wish: &Wish,
-) -> Result<i64> {
-    const SQL: &str = "INSERT INTO post_targets (post_id, account_id, platform, position, status, content, media, options, created_at, updated_at) VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, $8) RETURNING id";
-    let now = tx.now;
-    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post_id).bind(account_id).bind(platform).bind(position)
-        .bind(&wish.content).bind(wish.media.as_ref().map(Json)).bind(Json(&wish.options)).bind(now).fetch_one(c))?)
+/// A target to be created for an account.
+#[derive(Debug, Clone, Copy)]
+pub struct NewTarget<'a> {
+    pub account_id: i64,
+    pub platform: Platform,
+    /// The place of the account in the client's list.
+    pub position: i32,
+    pub wish: &'a Wish,
+}
+
+/// Inserts pending targets of a post in one statement. Returns their ids, in the order of `new`.
+pub async fn insert(tx: &mut Tx, post_id: i64, new: &[NewTarget<'_>]) -> Result<Vec<i64>> {
+    // `nullif`: a JSON null is stored as an SQL NULL.
+    let sql = tx.spelt(
+        "
+        INSERT INTO post_targets
+            (post_id, account_id, platform, position, status, content, media, options, created_at, updated_at)
+        SELECT $2, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
+            nullif(value -> 4, 'null'), value -> 5, $3, $3
+        FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS new (value, n)
+        ORDER BY n
+        RETURNING id",
+        "
+        INSERT INTO post_targets
+            (post_id, account_id, platform, position, status, content, media, options, created_at, updated_at)
+        SELECT $2, value ->> 0, value ->> 1, value ->> 2, 'pending', value ->> 3,
+            nullif(value -> 4, 'null'), value -> 5, $3, $3
+        FROM json_each($1)
+        ORDER BY key
+        RETURNING id",
+    );
+    let row =
+        |t: &NewTarget<'_>| json!([t.account_id, t.platform, t.position, t.wish.content, t.wish.media, t.wish.options]);
+    let (rows, now) = (Value::from(new.iter().map(row).collect::<Vec<_>>()).to_string(), tx.now);
+    let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(post_id).bind(now).fetch_all(c))?;
+    // Ids ascend in the order of the rows; `RETURNING` has no defined order.
+    ids.sort_unstable();
+    Ok(ids)
 }
 
 /// Lists a post's targets, in the order in which the client named the accounts.

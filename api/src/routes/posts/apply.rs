@@ -7,6 +7,8 @@ use crier_common::domain::job::{Kind, Lane, NewJob};
 use crier_common::domain::media::Asset;
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, Target, TargetStatus};
+use crier_common::store::jobs::Subject;
+use crier_common::store::targets::NewTarget;
 use crier_common::store::{Conn, Tx, accounts, jobs, media, post_media, posts, targets, usage};
 
 use super::check::{self, Known};
@@ -169,26 +171,25 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
     let ids: Vec<i64> = decision.insert.iter().map(|(id, ..)| *id).collect();
     let found = accounts::find_many(tx, cx.brand()?.id, &ids).await?;
     let platforms: HashMap<i64, Platform> = found.iter().map(|account| (account.id, account.platform)).collect();
-    for (account_id, place, wish) in &decision.insert {
+    let mut new = Vec::with_capacity(decision.insert.len());
+    for (account_id, position, wish) in &decision.insert {
         let platform = platforms.get(account_id).copied();
         let platform = platform.ok_or_else(|| ApiError::bug("an account that was checked is gone"))?;
-        targets::insert(tx, post_id, *account_id, platform, *place, wish).await?;
+        new.push(NewTarget { account_id: *account_id, platform, position: *position, wish });
     }
+    targets::insert(tx, post_id, &new).await?;
     Ok(())
 }
 
 /// Enqueues a job for every pending target.
 pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: chrono::DateTime<chrono::Utc>) -> Result<()> {
-    for target in pending(targets::list(tx, post_id).await?) {
-        let job = NewJob::new(Kind::PublishTarget, target.id, at)
-            .lane(Lane::Account(target.account_id))
-            .workspace(cx.caller.workspace_id)
-            .trace(cx.trace().map(str::to_owned));
-        if jobs::enqueue(tx, &job).await?.is_none() {
-            // A worker still runs an earlier, cancelled job of this target, and a target has at most one unfinished
-            // job.
-            return Err(busy());
-        }
+    let job = NewJob::new(Kind::PublishTarget, 0, at).trace(cx.trace().map(str::to_owned));
+    let workspace_id = Some(cx.caller.workspace_id);
+    let subject = |t: Target| Subject { id: t.id, lane: Lane::Account(t.account_id), workspace_id };
+    let subjects: Vec<_> = pending(targets::list(tx, post_id).await?).map(subject).collect();
+    if jobs::enqueue_each(tx, &job, &subjects).await? < subjects.len() {
+        // A worker still runs an earlier, cancelled job of a target: a new job would be lost behind it.
+        return Err(busy());
     }
     Ok(())
 }

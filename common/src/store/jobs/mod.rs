@@ -118,15 +118,14 @@ pub struct Subject {
 }
 
 /// Enqueues a job like `like` for each subject in its lane, in one statement. A subject that already has a job keeps
-/// it.
-pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[Subject]) -> Result<()> {
+/// it. Returns how many jobs were enqueued.
+pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[Subject]) -> Result<usize> {
     let due = like.run_at <= tx.now;
-    for id in insert_each(tx, like, if due { "ready" } else { "scheduled" }, false, subjects).await? {
-        if due {
-            tx.ring_later(Ring { kind: like.kind, id });
-        }
+    let ids = insert_each(tx, like, if due { "ready" } else { "scheduled" }, false, subjects).await?;
+    if due {
+        ids.iter().for_each(|id| tx.ring_later(Ring { kind: like.kind, id: *id }));
     }
-    Ok(())
+    Ok(ids.len())
 }
 
 /// Enqueues jobs for subjects of one lane, possibly very many. All are due and wait for the lane, which wakes only as

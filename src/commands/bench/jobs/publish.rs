@@ -8,6 +8,7 @@ use crier_common::domain::platform::{AccountKind, Platform};
 use crier_common::domain::post::{Post, PostStatus, ScheduleType, Wish};
 use crier_common::store::accounts::NewAccount;
 use crier_common::store::brands::NewBrand;
+use crier_common::store::targets::NewTarget;
 use crier_common::store::{StoreError, Tx, accounts, brands, jobs, posts, sandbox, targets, users};
 use secrecy::SecretString;
 
@@ -118,7 +119,9 @@ async fn schedule(tx: &mut Tx, brand: i64, account: i64, due: DateTime<Utc>) -> 
         updated_at: tx.now,
     };
     let post = posts::insert(tx, &post).await?;
-    let target = targets::insert(tx, post, account, Platform::Sandbox, 0, &Wish::default()).await?;
+    let overrides = Wish::default();
+    let new = NewTarget { account_id: account, platform: Platform::Sandbox, position: 0, wish: &overrides };
+    let target = targets::insert(tx, post, &[new]).await?[0];
     let job = NewJob::new(Kind::PublishTarget, target, due).lane(Lane::Account(account));
     jobs::enqueue(tx, &job).await?;
     Ok(target)
