@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use clap::{Arg, ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use crier_common::config::{Source, duration, keys};
+use crier_common::config::{ConfigSource, duration, keys};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use secrecy::SecretString;
 
 /// Publishes posts to social platforms, on your own machine.
@@ -159,9 +159,9 @@ pub enum JobsCommand {
     )]
     List {
         #[command(flatten)]
-        which: Which,
+        which: JobFilter,
         #[arg(long)]
-        state: Option<State>,
+        state: Option<JobState>,
         /// So many at most.
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000))]
         limit: i64,
@@ -191,7 +191,7 @@ pub enum JobsCommand {
         #[arg(long, requires = "kind", conflicts_with = "ids")]
         dead: bool,
         #[command(flatten)]
-        which: Which,
+        which: JobFilter,
     },
     /// Cancel jobs that have not begun; what they act on is told.
     #[command(
@@ -203,17 +203,17 @@ pub enum JobsCommand {
         #[arg(conflicts_with_all = ["kind", "lane", "older_than"])]
         ids: Vec<i64>,
         #[command(flatten)]
-        which: Which,
+        which: JobFilter,
         /// scheduled or ready; both where it is not given.
-        #[arg(long, value_parser = not_begun, conflicts_with = "ids")]
-        state: Option<State>,
+        #[arg(long, value_parser = parse_unstarted_state, conflicts_with = "ids")]
+        state: Option<JobState>,
     },
     /// Claim no more jobs of a kind; what runs goes on.
     #[command(after_help = "Example:\n  crier jobs pause publish_target")]
-    Pause { kind: Kind },
+    Pause { kind: JobKind },
     /// Claim jobs of a kind again.
     #[command(after_help = "Example:\n  crier jobs resume publish_target")]
-    Resume { kind: Kind },
+    Resume { kind: JobKind },
 }
 
 #[derive(Subcommand, Debug)]
@@ -415,9 +415,9 @@ crier_common::text_enum! {
 
 /// What narrows a command to some of the jobs.
 #[derive(Args, Debug, Clone)]
-pub struct Which {
+pub struct JobFilter {
     #[arg(long)]
-    pub kind: Option<Kind>,
+    pub kind: Option<JobKind>,
     /// account:1, endpoint:2, brand:3.
     #[arg(long)]
     pub lane: Option<String>,
@@ -443,16 +443,16 @@ fn webhook_secret(text: &str) -> Result<SecretString, String> {
     }
 }
 
-fn not_begun(word: &str) -> Result<State, String> {
+fn parse_unstarted_state(word: &str) -> Result<JobState, String> {
     match word.parse() {
-        Ok(state @ (State::Scheduled | State::Ready)) => Ok(state),
+        Ok(state @ (JobState::Scheduled | JobState::Ready)) => Ok(state),
         Ok(state) => Err(format!("a job that is {state} cannot be cancelled; it must be one of: scheduled, ready")),
         Err(_) => Err("it must be one of: scheduled, ready".to_owned()),
     }
 }
 
 /// Parses the command line. Exits on `--help`, `--version` or an error (status 2).
-pub fn parse() -> (Option<Command>, Source) {
+pub fn parse() -> (Option<Command>, ConfigSource) {
     let all = keys::all();
     let fixed: Vec<String> = keys::fixed().map(keys::Key::flag).collect();
     let mut command = Cli::command().arg(
@@ -489,5 +489,5 @@ pub fn parse() -> (Option<Command>, Source) {
         .collect::<Vec<_>>();
     let config = deepest.get_one::<String>("config").map(PathBuf::from);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    (cli.command, Source::of_process(config.as_deref(), flags))
+    (cli.command, ConfigSource::of_process(config.as_deref(), flags))
 }

@@ -58,14 +58,14 @@ pub async fn welcome(store: &Store, config: &Config) {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum NotShown {
+enum ShowKeyError {
     #[error("the database: {0}")]
     Store(#[from] StoreError),
     #[error("stdout: {0}")]
     Stdout(#[from] std::io::Error),
 }
 
-async fn show_key(store: &Store, config: &Config) -> Result<(), NotShown> {
+async fn show_key(store: &Store, config: &Config) -> Result<(), ShowKeyError> {
     let mut tx = store.begin().await?;
     let Some(key) = keys::create_first(&mut tx).await? else { return Ok(()) };
     tx.commit().await?;

@@ -11,7 +11,7 @@ mod output;
 mod serve;
 
 fn main() -> ExitCode {
-    crier_common::modes::close_new_files();
+    crier_common::permissions::set_umask();
     let (command, source) = cli::parse();
     // Needs no installation, so it must not fail on invalid configuration.
     if let Some(cli::Command::Webhooks(command)) = command {

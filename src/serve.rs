@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 use crate::first_start;
 
 pub fn run(config: Config) -> ExitCode {
-    process::run(config, |process| async move { all(&process).await })
+    process::run(config, |process| async move { run_roles(&process).await })
 }
 
 /// Runs all roles until one stops, then stops the others.
-async fn all(process: &Process) -> Result<(), StartError> {
+async fn run_roles(process: &Process) -> Result<(), StartError> {
     first_start::prepare(&process.store, &process.config).await?;
     let (listening_tx, listening_rx) = oneshot::channel();
     // Not sent if the address is in use: another process may be serving.

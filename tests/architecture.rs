@@ -59,7 +59,7 @@ fn code(text: &str) -> Vec<(usize, String)> {
 }
 
 /// The lines of code that break a rule.
-fn breaches(dir: &str, applies: impl Fn(&str) -> bool, breaks: impl Fn(&str) -> bool) -> Vec<String> {
+fn violations(dir: &str, applies: impl Fn(&str) -> bool, breaks: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for (name, text) in sources(dir).into_iter().filter(|(name, _)| applies(name)) {
         for (number, line) in code(&text).into_iter().filter(|(_, line)| breaks(line)) {
@@ -69,7 +69,7 @@ fn breaches(dir: &str, applies: impl Fn(&str) -> bool, breaks: impl Fn(&str) -> 
     found
 }
 
-fn none(rule: &str, found: Vec<String>) {
+fn assert_no_violations(rule: &str, found: Vec<String>) {
     assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
 }
 
@@ -120,7 +120,7 @@ fn imports_only(module: &str, allowed: &[&str]) {
         .filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()))
         .collect();
     let (folder, file) = (format!("common/src/{module}/"), format!("common/src/{module}.rs"));
-    let found = breaches(
+    let found = violations(
         "common/src",
         |name| name.starts_with(&folder) || name == file,
         |line| {
@@ -128,7 +128,7 @@ fn imports_only(module: &str, allowed: &[&str]) {
             named.into_iter().any(|name| modules.contains(name) && name != module && !allowed.contains(&name))
         },
     );
-    none(&format!("common::{module} may import only {allowed:?}"), found);
+    assert_no_violations(&format!("common::{module} may import only {allowed:?}"), found);
 }
 
 #[test]
@@ -137,16 +137,16 @@ fn the_roles_never_import_each_other() {
         &[("api", "crier_api"), ("worker", "crier_worker"), ("scheduler", "crier_scheduler")];
     for (dir, own) in ROLES {
         let others: Vec<&str> = ROLES.iter().map(|(_, name)| *name).filter(|name| name != own).collect();
-        let found = breaches(dir, |_| true, |line| others.iter().any(|other| line.contains(other)));
-        none(&format!("{dir} must not import another role"), found);
+        let found = violations(dir, |_| true, |line| others.iter().any(|other| line.contains(other)));
+        assert_no_violations(&format!("{dir} must not import another role"), found);
         let manifest = fs::read_to_string(root().join(dir).join("Cargo.toml")).expect("a manifest");
         for other in others {
             assert!(!manifest.contains(&other.replace('_', "-")), "{dir}/Cargo.toml must not depend on {other}");
         }
     }
-    none(
+    assert_no_violations(
         "common must not import a role",
-        breaches("common", |_| true, |line| ROLES.iter().any(|(_, role)| line.contains(role))),
+        violations("common", |_| true, |line| ROLES.iter().any(|(_, role)| line.contains(role))),
     );
 }
 
@@ -163,20 +163,20 @@ fn salvo_and_apalis_stay_in_their_places() {
     let outside =
         |places: &'static [&'static str]| move |name: &str| !places.iter().any(|place| name.starts_with(place));
     for dir in DIRS {
-        let salvo = breaches(dir, outside(&["api/"]), |line| names(line, "salvo"));
-        none("salvo lives in api only", salvo);
-        let apalis = breaches(dir, outside(&["worker/", "common/src/queue"]), |line| {
+        let salvo = violations(dir, outside(&["api/"]), |line| names(line, "salvo"));
+        assert_no_violations("salvo lives in api only", salvo);
+        let apalis = violations(dir, outside(&["worker/", "common/src/queue"]), |line| {
             ["apalis", "apalis_core", "apalis_redis", "apalis_cron"].iter().any(|word| names(line, word))
         });
-        none("apalis lives in worker and in common/src/queue only", apalis);
+        assert_no_violations("apalis lives in worker and in common/src/queue only", apalis);
     }
 }
 
 #[test]
 fn smtp_stays_in_its_place() {
     for dir in DIRS {
-        let lettre = breaches(dir, |name| name != "common/src/mail.rs", |line| names(line, "lettre"));
-        none("lettre lives in common/src/mail.rs only", lettre);
+        let lettre = violations(dir, |name| name != "common/src/mail.rs", |line| names(line, "lettre"));
+        assert_no_violations("lettre lives in common/src/mail.rs only", lettre);
     }
 }
 
@@ -187,12 +187,12 @@ fn sql_stays_in_the_store() {
         line.contains("sqlx::migrate!") || builders.iter().any(|builder| line.contains(&format!("sqlx::{builder}")))
     };
     for dir in ["api/src", "common/src", "scheduler/src", "src", "worker/src"] {
-        let found = breaches(
+        let found = violations(
             dir,
             |name| !name.starts_with("common/src/store"),
             |line| query(line) || names(line, "sqlx::query") || line.contains("QueryBuilder"),
         );
-        none("SQL is written in common/src/store only", found);
+        assert_no_violations("SQL is written in common/src/store only", found);
     }
 }
 
@@ -213,7 +213,7 @@ fn the_one_http_client_is_the_only_way_out() {
         "to_socket_addrs",
     ];
     for dir in ["api/src", "common/src", "scheduler/src", "src", "worker/src"] {
-        let found = breaches(
+        let found = violations(
             dir,
             // The ops server's own tests connect to it; mail is not HTTP, and the operator sets its server; the
             // benchmark plays clients and endpoints.
@@ -224,19 +224,19 @@ fn the_one_http_client_is_the_only_way_out() {
             },
             |line| OTHERS.iter().any(|other| line.contains(other)),
         );
-        none("requests are made with common::http::HttpClient only", found);
+        assert_no_violations("requests are made with common::http::HttpClient only", found);
     }
     // The choice between the two kinds of client is made in one place, where a process is assembled.
-    let made = breaches(
+    let made = violations(
         "common/src",
         |name| !name.starts_with("common/src/http/") && !name.ends_with("tests.rs"),
         |line| line.contains("HttpClient::trusted("),
     );
     assert!(matches!(made.as_slice(), [one] if one.starts_with("common/src/process.rs:")), "{made:#?}");
     for dir in ["api/src", "scheduler/src", "worker/src"] {
-        none(
+        assert_no_violations(
             "a role is given its clients by common/src/process.rs",
-            breaches(dir, |_| true, |line| line.contains("HttpClient::trusted(")),
+            violations(dir, |_| true, |line| line.contains("HttpClient::trusted(")),
         );
     }
 }
@@ -250,7 +250,7 @@ fn no_file_has_grown_too_long() {
         .filter(|(_, lines)| *lines > MAX_LINES)
         .map(|(name, lines)| format!("{name}: {lines} lines"))
         .collect();
-    none(&format!("a file has at most {MAX_LINES} lines; split it by subject"), long);
+    assert_no_violations(&format!("a file has at most {MAX_LINES} lines; split it by subject"), long);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn no_body_is_read_in_a_transaction() {
         let lines = code(&text).into_iter().filter(|(_, line)| reads(line));
         lines.map(|(number, line)| format!("{name}:{number}: {}", line.trim())).collect::<Vec<_>>()
     });
-    none("Use `checks_then_writes` where there is a body", found.collect());
+    assert_no_violations("Use `checks_then_writes` where there is a body", found.collect());
 }
 
 /// A connector's results pass through `checked.rs`; a trait method with a default body would silently bypass it.

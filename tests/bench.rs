@@ -184,7 +184,7 @@ async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
     let (done, stdout, stderr) = end(start(dir.path(), tiny, &env)).await;
     assert!(done, "{stderr}");
     check(&stdout, expected, "split");
-    nothing_is_left(&mut server, &redis).await;
+    assert_no_leftovers(&mut server, &redis).await;
 
     let child = start(dir.path(), long, &env);
     while !has_rows(&mut server, &installation.url).await {
@@ -196,7 +196,7 @@ async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
     assert!(!done && stdout.is_empty(), "{stdout}");
     // Work in progress may log errors first.
     assert!(stderr.ends_with("crier: interrupted\n"), "{stderr}");
-    nothing_is_left(&mut server, &redis).await;
+    assert_no_leftovers(&mut server, &redis).await;
 }
 
 #[tokio::test]
@@ -256,7 +256,7 @@ async fn has_rows(server: &mut PgConnection, url: &str) -> bool {
     found.unwrap_or(false)
 }
 
-async fn nothing_is_left(server: &mut PgConnection, redis: &str) {
+async fn assert_no_leftovers(server: &mut PgConnection, redis: &str) {
     assert_eq!(databases(server).await, Vec::<String>::new());
     let jobs: i64 = sqlx::query_scalar("SELECT count(*) FROM jobs").fetch_one(server).await.expect("a count");
     assert_eq!(jobs, 0, "the installation's own table is untouched");

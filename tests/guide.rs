@@ -21,7 +21,7 @@ fn the_page_shows_what_the_program_does() {
         let source = page::read(&format!("{RECEIVERS}/{file}"));
         parts.push((file, format!("```{language}\n{source}```\n")));
     }
-    page::has(PAGE, "guide", &parts);
+    page::assert_sections(PAGE, "guide", &parts);
 }
 
 /// The receivers, and the names of their languages in Markdown.

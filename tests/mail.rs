@@ -38,7 +38,7 @@ async fn the_owner_is_told(server: MailServer, form: &str, split: bool) {
         (done == 1).then_some(())
     })
     .await;
-    let lines = server.heard();
+    let lines = server.received_lines();
     assert!(lines.iter().all(|sent| sent.encrypted || ["EHLO example.com", "STARTTLS"].contains(&sent.line.as_str())));
     assert!(lines.iter().any(|sent| sent.line == "AUTH PLAIN AGFubgBodXNo"), "{lines:?}");
     assert_eq!(server.mails().len(), 1);

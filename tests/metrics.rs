@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::domain::platform::Platform;
 use serde_json::json;
 
@@ -73,7 +73,7 @@ fn read(text: &str) -> Series {
 /// Whether a label's value is one of a bounded set.
 fn is_bounded(label: &str, value: &str) -> bool {
     match label {
-        "kind" => value.parse::<Kind>().is_ok(),
+        "kind" => value.parse::<JobKind>().is_ok(),
         "platform" => value.parse::<Platform>().is_ok(),
         "status" => value.len() == 3 && value.parse::<u16>().is_ok(),
         "version" => value == env!("CARGO_PKG_VERSION"),
@@ -151,7 +151,7 @@ async fn shows_what_was_promised(crier: Installation) {
             assert!(text.contains("\ncrier_bio_views_total 1\n"), "{text}");
         }
         if promised.contains_key("crier_worker_slots") {
-            let free = format!("crier_worker_slots{{state=\"free\"}} {}", 64 * Kind::ALL.len());
+            let free = format!("crier_worker_slots{{state=\"free\"}} {}", 64 * JobKind::ALL.len());
             assert!(text.contains(&free), "the slots of all kinds are free: {text}");
             assert!(text.contains("crier_publish_total{platform=\"sandbox\",outcome=\"published\"} 1"), "{text}");
         }

@@ -6,5 +6,5 @@ use crate::support::page;
 
 #[test]
 fn the_table_of_configuration_is_up_to_date() {
-    page::has("README.md", "readme", &[("configuration", keys::markdown_table())]);
+    page::assert_sections("README.md", "readme", &[("configuration", keys::markdown_table())]);
 }

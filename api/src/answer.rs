@@ -1,7 +1,7 @@
 //! Success responses: `{data}`, the same with pages, or no body.
 
 use chrono::{DateTime, SecondsFormat, Timelike, Utc};
-use crier_common::store::idempotency::{self, Body};
+use crier_common::store::idempotency::{self, StoredBody};
 use serde::{Serialize, Serializer};
 
 use crate::error::{ApiError, Result};
@@ -15,7 +15,7 @@ pub const MAX_KEPT: usize = 64 << 10;
 
 /// A success response. It, or the ids to render it from, is stored under an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ApiResponse {
     pub status: u16,
     /// The path of the created record.
     pub location: Option<String>,
@@ -34,7 +34,7 @@ struct Data<T> {
     data: T,
 }
 
-impl Answer {
+impl ApiResponse {
     fn json(status: u16, location: Option<String>, value: &impl Serialize) -> Result<Self> {
         let body =
             serde_json::to_vec(value).map_err(|e| ApiError::bug(format!("an answer does not serialise: {e}")))?;
@@ -73,22 +73,22 @@ impl Answer {
     }
 
     /// Returns what is stored of it. `renders_again`: whether its endpoint can render it from its records.
-    pub fn to_stored(&self, renders_again: bool) -> idempotency::Answer {
+    pub fn to_stored(&self, renders_again: bool) -> idempotency::StoredResponse {
         let body = if renders_again && self.body.len() > MAX_KEPT {
-            Body::Records(self.records.clone())
+            StoredBody::Records(self.records.clone())
         } else {
-            Body::Whole(self.body.clone())
+            StoredBody::Whole(self.body.clone())
         };
-        idempotency::Answer { status: self.status, location: self.location.clone(), body }
+        idempotency::StoredResponse { status: self.status, location: self.location.clone(), body }
     }
 }
 
-impl From<idempotency::Answer> for Answer {
-    fn from(stored: idempotency::Answer) -> Self {
+impl From<idempotency::StoredResponse> for ApiResponse {
+    fn from(stored: idempotency::StoredResponse) -> Self {
         let answer = Self { status: stored.status, location: stored.location, replayed: true, ..Self::nothing() };
         match stored.body {
-            Body::Whole(body) => Self { body, ..answer },
-            Body::Records(records) => Self { records, is_reference: true, ..answer },
+            StoredBody::Whole(body) => Self { body, ..answer },
+            StoredBody::Records(records) => Self { records, is_reference: true, ..answer },
         }
     }
 }

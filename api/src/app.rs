@@ -15,7 +15,7 @@ use crier_common::store::{Store, StoreError};
 use ipnet::IpNet;
 
 use crate::pages::bio::Bio;
-use crate::runner::{Heavy, Pace};
+use crate::runner::{Heavy, MinRate};
 
 /// The dependencies of the API.
 pub struct Parts {
@@ -45,7 +45,7 @@ pub struct App {
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// The minimum transfer rate of request bodies.
-    pub pace: Pace,
+    pub pace: MinRate,
     /// Processes large bodies one at a time.
     pub(crate) heavy: Heavy,
     /// The cache of link-in-bio pages, and their view and click counts.
@@ -74,7 +74,7 @@ impl App {
             public_url,
             limiter,
             trusted_proxies,
-            pace: Pace::default(),
+            pace: MinRate::default(),
             heavy: Heavy::default(),
             bio: Bio::default(),
             touched: Mutex::default(),
@@ -83,7 +83,7 @@ impl App {
 
     /// Sets the minimum transfer rate of request bodies.
     #[must_use]
-    pub fn with_pace(self, pace: Pace) -> Self {
+    pub fn with_min_rate(self, pace: MinRate) -> Self {
         Self { pace, ..self }
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::answer::PREFIX;
 use crate::app::App;
 use crate::error::{ApiError, Result};
-use crate::fields::{Fields, Said};
+use crate::fields::{Fields, ParsedBody};
 
 /// A request that has passed the checks common to all endpoints.
 pub struct Context {
@@ -68,12 +68,12 @@ impl Context {
 
     /// Reads the body's fields; the error lists all problems.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T> {
-        self.said(read).into_valid()
+        self.parse(read).into_valid()
     }
 
     /// Reads the body's fields before a transaction begins; problems are reported later, inside it.
-    pub fn said<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Said<T> {
-        Said::read(&self.body, read)
+    pub fn parse<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> ParsedBody<T> {
+        ParsedBody::read(&self.body, read)
     }
 
     /// Returns the trace id for jobs and events that this request causes.

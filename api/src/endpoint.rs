@@ -11,10 +11,10 @@
 //! | [`Endpoint::reads`] | requests that change nothing, including some `POST`s | a connection | no |
 //! | [`Endpoint::writes`] | changes to the database only | the transaction that also stores the response; it may be retried, so the handler must do nothing else | yes |
 //! | [`Endpoint::checks_then_writes`] | the same, with a body | the same, and the body parsed before the transaction began, because on SQLite a transaction blocks all other writers | yes |
-//! | [`Endpoint::asks_then_writes`] | an external query that may be repeated (a name server) | no transaction, then returns a [`Finish`] | yes |
-//! | [`Endpoint::takes_then_writes`] | storing a file of the request's form | the same, without an overall deadline | yes |
-//! | [`Endpoint::holds_then_writes`] | a call that must not run twice concurrently (a platform) | the same, with a lease on the key meanwhile | yes |
-//! | [`Endpoint::spends_then_writes`] | the same, if it takes something that must be given back on failure (credits) | the same, without an overall deadline | yes |
+//! | [`Endpoint::queries_then_writes`] | an external query that may be repeated (a name server) | no transaction, then returns a [`WriteStep`] | yes |
+//! | [`Endpoint::uploads_then_writes`] | storing a file of the request's form | the same, without an overall deadline | yes |
+//! | [`Endpoint::leases_then_writes`] | a call that must not run twice concurrently (a platform) | the same, with a lease on the key meanwhile | yes |
+//! | [`Endpoint::reserves_then_writes`] | the same, if it takes something that must be given back on failure (credits) | the same, without an overall deadline | yes |
 //!
 //! A write whose response may be larger than 64 KiB sets with [`Endpoint::renders_again`] how it is rendered for a
 //! repeated request.
@@ -29,12 +29,12 @@ use crier_common::store::{Conn, Tx};
 use http::Method;
 use serde_json::Value;
 
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::{Documented, Schema};
 
-pub type Work<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
+pub type Work<'a> = Pin<Box<dyn Future<Output = Result<ApiResponse>> + Send + 'a>>;
 
 /// A handler: `async fn(&Context, &mut Conn) -> Result<Answer>`, or the same with a [`Tx`].
 pub trait Handler<'a, C: 'a>: Send + Sync {
@@ -44,7 +44,7 @@ pub trait Handler<'a, C: 'a>: Send + Sync {
 impl<'a, C: 'a, F, Fut> Handler<'a, C> for F
 where
     F: Fn(&'a Context, &'a mut C) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<Answer>> + Send + 'a,
+    Fut: Future<Output = Result<ApiResponse>> + Send + 'a,
 {
     fn call(&self, cx: &'a Context, conn: &'a mut C) -> Work<'a> {
         Box::pin(self(cx, conn))
@@ -53,15 +53,15 @@ where
 
 /// The first step of two: `async fn(&Context) -> Result<Finish>`.
 pub trait Prepare<'a>: Send + Sync {
-    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<Finish>> + Send + 'a>>;
+    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>>;
 }
 
 impl<'a, F, Fut> Prepare<'a> for F
 where
     F: Fn(&'a Context) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<Finish>> + Send + 'a,
+    Fut: Future<Output = Result<WriteStep>> + Send + 'a,
 {
-    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<Finish>> + Send + 'a>> {
+    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>> {
         Box::pin(self(cx))
     }
 }
@@ -74,7 +74,7 @@ pub trait Writer<'a, T>: Send + Sync {
 impl<'a, T, F, Fut> Writer<'a, T> for F
 where
     F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<Answer>> + Send + 'a,
+    Fut: Future<Output = Result<ApiResponse>> + Send + 'a,
 {
     fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> Work<'a> {
         Box::pin(self(cx, tx, parsed))
@@ -82,7 +82,7 @@ where
 }
 
 /// The second step: writes the result of the first one. May be retried.
-pub struct Finish {
+pub struct WriteStep {
     write: Box<dyn for<'a> Handler<'a, Tx>>,
     undo: Option<Undo>,
 }
@@ -90,7 +90,7 @@ pub struct Finish {
 /// Undoes the first step.
 type Undo = Box<dyn for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + Sync>;
 
-impl Finish {
+impl WriteStep {
     /// Combines the result of the first step with the function that writes it.
     pub fn with<T, F>(learned: T, write: F) -> Self
     where
@@ -132,34 +132,34 @@ impl Finish {
 
 /// The kind of handler of an endpoint.
 #[derive(Clone)]
-pub enum How {
+pub enum HandlerKind {
     Reads(Arc<dyn for<'a> Handler<'a, Conn>>),
     /// Called before the transaction begins; returns the step that runs inside it.
-    Writes(Arc<dyn Fn(&Context) -> Finish + Send + Sync>),
+    Writes(Arc<dyn Fn(&Context) -> WriteStep + Send + Sync>),
     TwoSteps {
         prepare: Arc<dyn for<'a> Prepare<'a>>,
-        first: First,
+        first: FirstStep,
     },
 }
 
 /// The kind of the first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First {
+pub enum FirstStep {
     /// An external query with a timeout of 20 s; running it twice does no harm.
-    Asks,
+    Query,
     /// The same, but running it twice does harm: the key is leased meanwhile.
-    Holds,
+    Lease,
     /// Stores a file; each part of that has its own deadline.
-    Takes,
-    /// Like [`First::Holds`], but without an external timeout: it keeps the limit of 20 s itself, and gives back what
+    Upload,
+    /// Like [`FirstStep::Lease`], but without an external timeout: it keeps the limit of 20 s itself, and gives back what
     /// it took.
-    Spends,
+    Reserve,
 }
 
-impl First {
+impl FirstStep {
     /// Returns whether the key is leased during the first step.
     pub const fn holds(self) -> bool {
-        matches!(self, Self::Holds | Self::Spends)
+        matches!(self, Self::Lease | Self::Reserve)
     }
 }
 
@@ -178,7 +178,7 @@ pub enum Shape {
 
 /// A request body: its schema and an example.
 #[derive(Clone)]
-pub struct Body {
+pub struct RequestBody {
     pub schema: fn(&mut Schema) -> Value,
     pub example: Value,
     pub form: Form,
@@ -218,21 +218,21 @@ pub struct Endpoint {
     pub features: &'static [Feature],
     /// Not in the specification.
     pub extension: bool,
-    pub body: Option<Body>,
+    pub body: Option<RequestBody>,
     pub query: Vec<Parameter>,
     pub status: u16,
     pub shape: Shape,
     pub schema: Option<fn(&mut Schema) -> Value>,
     /// The error codes beyond those of the common checks.
     pub codes: &'static [Code],
-    pub how: How,
+    pub how: HandlerKind,
     /// Renders a large response, which is not stored, for a repeated request.
-    pub again: Option<Again>,
+    pub again: Option<Rerender>,
 }
 
 /// Renders a response from the ids of the records in it.
 #[derive(Clone)]
-pub struct Again {
+pub struct Rerender {
     /// The name under which the handler finds the ids that are not in the request's path.
     pub record: &'static str,
     pub handler: Arc<dyn for<'a> Handler<'a, Conn>>,
@@ -240,7 +240,7 @@ pub struct Again {
 
 impl Endpoint {
     fn new(method: Method, path: &'static str, id: &'static str, scope: Scope) -> Self {
-        async fn nothing(_: &Context, _: &mut Conn) -> Result<Answer> {
+        async fn nothing(_: &Context, _: &mut Conn) -> Result<ApiResponse> {
             Err(ApiError::bug("the endpoint has no handler"))
         }
         Self {
@@ -259,7 +259,7 @@ impl Endpoint {
             shape: Shape::Nothing,
             schema: None,
             codes: &[],
-            how: How::Reads(Arc::new(nothing)),
+            how: HandlerKind::Reads(Arc::new(nothing)),
             again: None,
         }
     }
@@ -303,17 +303,17 @@ impl Endpoint {
 
     /// Takes a JSON body of this type.
     pub fn body<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(Body { schema: T::schema, example, form: Form::Json }), ..self }
+        Self { body: Some(RequestBody { schema: T::schema, example, form: Form::Json }), ..self }
     }
 
     /// Takes an optional JSON body of this type.
     pub fn optional_body<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(Body { schema: T::schema, example, form: Form::OptionalJson }), ..self }
+        Self { body: Some(RequestBody { schema: T::schema, example, form: Form::OptionalJson }), ..self }
     }
 
     /// Takes a form with a file.
     pub fn upload<T: Documented>(self, example: Value) -> Self {
-        Self { body: Some(Body { schema: T::schema, example, form: Form::Multipart }), ..self }
+        Self { body: Some(RequestBody { schema: T::schema, example, form: Form::Multipart }), ..self }
     }
 
     pub fn query<T: Documented>(mut self, name: &'static str, description: &'static str) -> Self {
@@ -352,7 +352,7 @@ impl Endpoint {
     where
         H: for<'a> Handler<'a, Conn> + 'static,
     {
-        Self { how: How::Reads(Arc::new(handler)), ..self }
+        Self { how: HandlerKind::Reads(Arc::new(handler)), ..self }
     }
 
     pub fn writes<H>(self, handler: H) -> Self
@@ -362,9 +362,9 @@ impl Endpoint {
         let handler = Arc::new(handler);
         let begin = move |_: &Context| {
             let handler = handler.clone();
-            Finish::with((), move |cx, tx, _| handler.call(cx, tx))
+            WriteStep::with((), move |cx, tx, _| handler.call(cx, tx))
         };
-        Self { how: How::Writes(Arc::new(begin)), ..self }
+        Self { how: HandlerKind::Writes(Arc::new(begin)), ..self }
     }
 
     /// `read` parses the body without the database; `write` reports the problems it found, in the order of the checks.
@@ -377,57 +377,57 @@ impl Endpoint {
         let write = Arc::new(write);
         let begin = move |cx: &Context| {
             let write = write.clone();
-            Finish::with(read(cx), move |cx, tx, parsed| write.call(cx, tx, parsed))
+            WriteStep::with(read(cx), move |cx, tx, parsed| write.call(cx, tx, parsed))
         };
-        Self { how: How::Writes(Arc::new(begin)), ..self }
+        Self { how: HandlerKind::Writes(Arc::new(begin)), ..self }
     }
 
     /// Sets how a response that is too large to store ([`crate::answer::MAX_KEPT`]) is rendered again, for an endpoint
     /// that [`Endpoint::writes`]. `handler` reads the current records; its context contains the ids passed to
-    /// [`Answer::showing`] under the name `record`. Never use this for a response with a secret: a secret is shown
+    /// [`ApiResponse::showing`] under the name `record`. Never use this for a response with a secret: a secret is shown
     /// once.
     pub fn renders_again<H>(self, record: &'static str, handler: H) -> Self
     where
         H: for<'a> Handler<'a, Conn> + 'static,
     {
-        Self { again: Some(Again { record, handler: Arc::new(handler) }), ..self }
+        Self { again: Some(Rerender { record, handler: Arc::new(handler) }), ..self }
     }
 
-    pub fn asks_then_writes<H>(self, prepare: H) -> Self
+    pub fn queries_then_writes<H>(self, prepare: H) -> Self
     where
         H: for<'a> Prepare<'a> + 'static,
     {
-        self.two_steps(First::Asks, prepare)
+        self.two_steps(FirstStep::Query, prepare)
     }
 
-    pub fn holds_then_writes<H>(self, prepare: H) -> Self
+    pub fn leases_then_writes<H>(self, prepare: H) -> Self
     where
         H: for<'a> Prepare<'a> + 'static,
     {
-        self.two_steps(First::Holds, prepare)
+        self.two_steps(FirstStep::Lease, prepare)
     }
 
-    pub fn takes_then_writes<H>(self, prepare: H) -> Self
+    pub fn uploads_then_writes<H>(self, prepare: H) -> Self
     where
         H: for<'a> Prepare<'a> + 'static,
     {
-        self.two_steps(First::Takes, prepare)
+        self.two_steps(FirstStep::Upload, prepare)
     }
 
-    pub fn spends_then_writes<H>(self, prepare: H) -> Self
+    pub fn reserves_then_writes<H>(self, prepare: H) -> Self
     where
         H: for<'a> Prepare<'a> + 'static,
     {
-        self.two_steps(First::Spends, prepare)
+        self.two_steps(FirstStep::Reserve, prepare)
     }
 
-    fn two_steps(self, first: First, prepare: impl for<'a> Prepare<'a> + 'static) -> Self {
-        Self { how: How::TwoSteps { prepare: Arc::new(prepare), first }, ..self }
+    fn two_steps(self, first: FirstStep, prepare: impl for<'a> Prepare<'a> + 'static) -> Self {
+        Self { how: HandlerKind::TwoSteps { prepare: Arc::new(prepare), first }, ..self }
     }
 
     /// Returns whether it needs a live key and an `Idempotency-Key`.
     pub fn is_write(&self) -> bool {
-        !matches!(self.how, How::Reads(_))
+        !matches!(self.how, HandlerKind::Reads(_))
     }
 
     /// The names of the ids in the path, in order.

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_told_of_validation_alone() {
+    fn only_validation_errors_contain_fields() {
         let text = |error: &ApiError| String::from_utf8(error.envelope("req_1")).unwrap();
         let refused = ApiError::field("accounts.0", "There is no such account.");
         assert_eq!(
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_never_told() {
+    fn the_cause_is_never_sent() {
         let error = ApiError::bug("password=hunter2");
         assert!(!String::from_utf8(error.envelope("req_1")).unwrap().contains("hunter2"));
     }

@@ -1,6 +1,6 @@
 //! Reads a JSON body: every field by its type and rules; all problems are reported at once.
 //!
-//! A reader returns [`Given`]: absent, null, or a value, so that a PUT can distinguish "keep" from "clear". A value
+//! A reader returns [`PatchField`]: absent, null, or a value, so that a PUT can distinguish "keep" from "clear". A value
 //! that breaks its rules is reported under its path (`accounts.0`) and read as absent; [`Problems::done`] then fails
 //! the request.
 //!
@@ -21,7 +21,7 @@ use crate::error::{ApiError, FieldProblems, Result};
 pub mod steps;
 mod time;
 
-const LONGEST_URL: usize = 2048;
+const MAX_URL_LENGTH: usize = 2048;
 /// How many problems one response lists. Validation stops at this number.
 pub const MAX_PROBLEMS: usize = 100;
 /// How many enum values a list may have, duplicates included.
@@ -34,13 +34,13 @@ const MAX_TIME: usize = 100;
 
 /// A field of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Given<T> {
+pub enum PatchField<T> {
     Absent,
     Null,
     Value(T),
 }
 
-impl<T> Given<T> {
+impl<T> PatchField<T> {
     /// Returns the value; null is treated as absent.
     pub fn value(self) -> Option<T> {
         match self {
@@ -49,11 +49,11 @@ impl<T> Given<T> {
         }
     }
 
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Given<U> {
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> PatchField<U> {
         match self {
-            Self::Absent => Given::Absent,
-            Self::Null => Given::Null,
-            Self::Value(value) => Given::Value(f(value)),
+            Self::Absent => PatchField::Absent,
+            Self::Null => PatchField::Null,
+            Self::Value(value) => PatchField::Value(f(value)),
         }
     }
 
@@ -69,7 +69,7 @@ impl<T> Given<T> {
 
 /// The problems of a request.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct ProblemSet {
     fields: FieldProblems,
     /// How many messages there are.
     count: usize,
@@ -79,7 +79,7 @@ struct Found {
 
 /// Collects the problems of a request, at most [`MAX_PROBLEMS`].
 #[derive(Debug, Default)]
-pub struct Problems(RefCell<Found>);
+pub struct Problems(RefCell<ProblemSet>);
 
 impl Problems {
     pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
@@ -129,12 +129,12 @@ impl Problems {
 
 /// A parsed body and its problems: read before a transaction begins, reported inside it, in the order of the checks.
 #[derive(Debug)]
-pub struct Said<T> {
+pub struct ParsedBody<T> {
     pub value: T,
-    found: Found,
+    found: ProblemSet,
 }
 
-impl<T> Said<T> {
+impl<T> ParsedBody<T> {
     pub fn read(object: &Map<String, Value>, read: impl FnOnce(&Fields<'_>) -> T) -> Self {
         let problems = Problems::default();
         let value = read(&Fields::new(object, &problems));
@@ -147,7 +147,7 @@ impl<T> Said<T> {
     }
 }
 
-impl<T> Said<Option<T>> {
+impl<T> ParsedBody<Option<T>> {
     pub fn into_valid(self) -> Result<T> {
         self.valid()?;
         self.value.ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
@@ -182,7 +182,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Adds a problem if the value is absent or null, unless the field already has one.
-    pub fn required<T>(&self, name: &str, given: Given<T>) -> Option<T> {
+    pub fn required<T>(&self, name: &str, given: PatchField<T>) -> Option<T> {
         let value = given.value();
         if value.is_none() && !self.problems.has(&self.path(name)) {
             self.problem(name, "This field is required.");
@@ -190,37 +190,37 @@ impl<'a> Fields<'a> {
         value
     }
 
-    fn read<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> std::result::Result<T, String>) -> Given<T> {
+    fn read<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> std::result::Result<T, String>) -> PatchField<T> {
         steps::step();
         match self.object.get(name) {
-            None => Given::Absent,
-            Some(Value::Null) => Given::Null,
+            None => PatchField::Absent,
+            Some(Value::Null) => PatchField::Null,
             Some(value) => read(value).map_or_else(
                 |message| {
                     self.problem(name, message);
-                    Given::Absent
+                    PatchField::Absent
                 },
-                Given::Value,
+                PatchField::Value,
             ),
         }
     }
 
     /// Reads a text, normalized to NFC, with a length in characters.
-    pub fn text(&self, name: &str, length: RangeInclusive<usize>) -> Given<String> {
+    pub fn text(&self, name: &str, length: RangeInclusive<usize>) -> PatchField<String> {
         self.read(name, |value| text(value, &length))
     }
 
     /// Reads an enum value.
-    pub fn word<T: FromStr<Err = UnknownWord>>(&self, name: &str) -> Given<T> {
+    pub fn word<T: FromStr<Err = UnknownWord>>(&self, name: &str) -> PatchField<T> {
         self.read(name, |value| word(value))
     }
 
-    pub fn flag(&self, name: &str) -> Given<bool> {
+    pub fn flag(&self, name: &str) -> PatchField<bool> {
         self.read(name, |value| value.as_bool().ok_or_else(|| "Must be true or false.".to_owned()))
     }
 
     /// Reads a whole number in the range.
-    pub fn number(&self, name: &str, range: RangeInclusive<i64>) -> Given<i64> {
+    pub fn number(&self, name: &str, range: RangeInclusive<i64>) -> PatchField<i64> {
         self.read(name, |value| {
             let (least, most) = (range.start(), range.end());
             let found = value.as_i64().filter(|n| range.contains(n));
@@ -229,9 +229,9 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads an http or https URL, unchanged.
-    pub fn url(&self, name: &str) -> Given<String> {
+    pub fn url(&self, name: &str) -> PatchField<String> {
         self.read(name, |value| {
-            let url = text(value, &(1..=LONGEST_URL))?;
+            let url = text(value, &(1..=MAX_URL_LENGTH))?;
             let parsed = url::Url::parse(&url).ok();
             let fits = parsed.is_some_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host());
             if fits { Ok(url) } else { Err("Must be an http:// or https:// URL.".to_owned()) }
@@ -239,7 +239,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads the name of an IANA time zone.
-    pub fn timezone(&self, name: &str) -> Given<String> {
+    pub fn timezone(&self, name: &str) -> PatchField<String> {
         self.read(name, |value| {
             let zone = value.as_str().and_then(|text| text.parse::<chrono_tz::Tz>().ok());
             zone.map(|zone| zone.name().to_owned())
@@ -248,7 +248,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads a time; without an offset it is in `zone`.
-    pub fn time(&self, name: &str, zone: &str) -> Given<DateTime<Utc>> {
+    pub fn time(&self, name: &str, zone: &str) -> PatchField<DateTime<Utc>> {
         self.read(name, |value| {
             let zone = zone.parse().unwrap_or(chrono_tz::UTC);
             let text = value.as_str().filter(|text| text.len() <= MAX_TIME);
@@ -258,7 +258,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads a date.
-    pub fn date(&self, name: &str) -> Given<NaiveDate> {
+    pub fn date(&self, name: &str) -> PatchField<NaiveDate> {
         self.read(name, |value| {
             let text = value.as_str().filter(|text| text.len() == 10);
             let date = text.and_then(|text| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok());
@@ -269,14 +269,14 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads an id: a whole number from 1 on.
-    pub fn id(&self, name: &str) -> Given<i64> {
+    pub fn id(&self, name: &str) -> PatchField<i64> {
         self.read(name, |value| {
             value.as_i64().filter(|id| *id > 0).ok_or_else(|| "Must be an id: a whole number from 1 on.".to_owned())
         })
     }
 
     /// Reads a list; its length is checked before its elements.
-    fn list(&self, name: &str, most: usize, what: &str) -> Given<&'a Vec<Value>> {
+    fn list(&self, name: &str, most: usize, what: &str) -> PatchField<&'a Vec<Value>> {
         self.read(name, |value| match value.as_array() {
             Some(list) if list.len() > most => {
                 Err(format!("Must have at most {most} elements; this has {}.", list.len()))
@@ -296,7 +296,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads at most `most` ids, without duplicates.
-    pub fn ids(&self, name: &str, most: usize) -> Given<Vec<i64>> {
+    pub fn ids(&self, name: &str, most: usize) -> PatchField<Vec<i64>> {
         self.list(name, most, "whole numbers").map(|list| {
             let (mut ids, mut seen) = (Vec::with_capacity(list.len()), HashSet::with_capacity(list.len()));
             for (i, value) in self.each(list) {
@@ -313,11 +313,11 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads at least one enum value; duplicates are dropped.
-    pub fn words<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> Given<Vec<T>> {
+    pub fn words<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> PatchField<Vec<T>> {
         let list = match self.list(name, MAX_WORDS, "at least one name") {
-            Given::Value(list) if list.is_empty() => {
+            PatchField::Value(list) if list.is_empty() => {
                 self.problem(name, "Must be an array of at least one name.");
-                Given::Absent
+                PatchField::Absent
             }
             list => list,
         };
@@ -335,7 +335,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads an object, unparsed.
-    pub fn object(&self, name: &str) -> Given<&'a Map<String, Value>> {
+    pub fn object(&self, name: &str) -> PatchField<&'a Map<String, Value>> {
         self.read(name, |value| value.as_object().ok_or_else(|| "Must be an object.".to_owned()))
     }
 
@@ -345,7 +345,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads at most `most` objects with `read`, in order.
-    pub fn objects<T>(&self, name: &str, most: usize, read: impl Fn(&Fields<'a>) -> Option<T>) -> Given<Vec<T>> {
+    pub fn objects<T>(&self, name: &str, most: usize, read: impl Fn(&Fields<'a>) -> Option<T>) -> PatchField<Vec<T>> {
         self.list(name, most, "objects").map(|list| {
             let each = self.each(list).filter_map(|(i, value)| match value.as_object() {
                 Some(object) => read(&self.within(&format!("{name}.{i}"), object)),

@@ -33,7 +33,7 @@ mod runner;
 mod serve;
 
 pub use app::{App, Parts};
-pub use runner::Pace;
+pub use runner::MinRate;
 pub use serve::{serve, serve_on};
 
 /// Builds the service: endpoints, OpenAPI document, and pages.

@@ -6,17 +6,17 @@ use crier_common::domain::UnknownWord;
 use crier_common::store::{Page, PageOf};
 use serde::Serialize;
 
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::{Context, Query};
 use crate::error::{FieldProblems, Result};
 
 const DEFAULT_PER_PAGE: i64 = 20;
-const MOST_PER_PAGE: i64 = 100;
+const MAX_PER_PAGE: i64 = 100;
 /// How many pages the pager shows on each side of the current one.
 const EACH_SIDE: i64 = 3;
 
 /// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a whole number from 1 on.
-pub fn wanted(query: &Query, problems: &mut FieldProblems) -> PageOf {
+pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageOf {
     let mut number = |name: &str, default: i64| match query.get(name) {
         None => default,
         Some(text) => positive(text).unwrap_or_else(|| {
@@ -24,7 +24,7 @@ pub fn wanted(query: &Query, problems: &mut FieldProblems) -> PageOf {
             default
         }),
     };
-    PageOf { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MOST_PER_PAGE) }
+    PageOf { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MAX_PER_PAGE) }
 }
 
 /// Returns a filter value of an enum; adds an unknown word to `problems`.
@@ -47,9 +47,9 @@ fn positive(text: &str) -> Option<i64> {
 }
 
 /// Returns a page as a response.
-pub fn answer<T: Serialize>(cx: &Context, page: PageOf, found: Page<T>) -> Result<Answer> {
+pub fn answer<T: Serialize>(cx: &Context, page: PageOf, found: Page<T>) -> Result<ApiResponse> {
     let path = format!("{}{}", cx.app.public_url, cx.path());
-    Answer::whole(&Paginated::new(&path, &cx.query, page, found))
+    ApiResponse::whole(&Paginated::new(&path, &cx.query, page, found))
 }
 
 #[derive(Serialize, Debug)]
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_told() {
+    fn invalid_page_parameters_are_reported() {
         for (text, page, per_page, wrong) in [
             ("", 1, 20, ""),
             ("per_page=1000&page=3", 3, 100, ""),
@@ -196,7 +196,7 @@ mod tests {
             ("page=-1", 1, 20, "page"),
         ] {
             let mut problems = FieldProblems::new();
-            let found = wanted(&Query::parse(text), &mut problems);
+            let found = requested_page(&Query::parse(text), &mut problems);
             assert_eq!((found.page, found.per_page), (page, per_page), "{text}");
             assert_eq!(problems.into_keys().collect::<Vec<_>>().join(" "), wrong, "{text}");
         }

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use salvo::Response;
 use salvo::http::ResBody;
 
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::error::{ApiError, Code};
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -18,7 +18,7 @@ const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
-pub fn success(res: &mut Response, answer: &Answer) {
+pub fn success(res: &mut Response, answer: &ApiResponse) {
     res.status_code(StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK));
     if let Some(location) = answer.location.as_deref().and_then(|path| HeaderValue::from_str(path).ok()) {
         res.headers_mut().insert(LOCATION, location);

@@ -13,12 +13,12 @@ const SLACK: TimeDelta = TimeDelta::seconds(5);
 /// Returns the current time in whole microseconds (the precision of both databases).
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    source: Source,
+    source: TimeSource,
     steps: Arc<Mutex<Steps>>,
 }
 
 #[derive(Clone, Debug, Default)]
-enum Source {
+enum TimeSource {
     #[default]
     System,
     /// Microseconds since the epoch, and elapsed microseconds; both change only through `advance` and `set`.
@@ -43,22 +43,22 @@ impl Clock {
     /// Returns a clock that stays at `now` until [`Clock::advance`] moves it. Clones share the time.
     pub fn manual(now: DateTime<Utc>) -> Self {
         let at = Arc::new(AtomicI64::new(now.timestamp_micros()));
-        Self { source: Source::Manual(at, Arc::default()), steps: Arc::default() }
+        Self { source: TimeSource::Manual(at, Arc::default()), steps: Arc::default() }
     }
 
     /// Returns the current time, truncated to microseconds.
     pub fn now(&self) -> DateTime<Utc> {
         let micros = match &self.source {
             #[expect(clippy::disallowed_methods, reason = "the one place that asks the system")]
-            Source::System => Utc::now().timestamp_micros(),
-            Source::Manual(at, _) => at.load(Ordering::SeqCst),
+            TimeSource::System => Utc::now().timestamp_micros(),
+            TimeSource::Manual(at, _) => at.load(Ordering::SeqCst),
         };
         DateTime::from_timestamp_micros(micros).unwrap_or_default()
     }
 
     /// Returns whether the clock was set within the last `time`. Only steps between two calls are noticed, so code that
     /// compares stored times with this clock calls this regularly.
-    pub fn was_set_within(&self, time: TimeDelta) -> bool {
+    pub fn stepped_within(&self, time: TimeDelta) -> bool {
         let passed = self.passed();
         let offset = self.now().timestamp_micros() - passed;
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,14 +74,14 @@ impl Clock {
     fn passed(&self) -> i64 {
         static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
         match &self.source {
-            Source::System => i64::try_from(BEGUN.elapsed().as_micros()).unwrap_or(i64::MAX),
-            Source::Manual(_, passed) => passed.load(Ordering::SeqCst),
+            TimeSource::System => i64::try_from(BEGUN.elapsed().as_micros()).unwrap_or(i64::MAX),
+            TimeSource::Manual(_, passed) => passed.load(Ordering::SeqCst),
         }
     }
 
     /// Advances a manual clock; does nothing on the system clock.
     pub fn advance(&self, by: TimeDelta) {
-        if let Source::Manual(_, passed) = &self.source {
+        if let TimeSource::Manual(_, passed) = &self.source {
             passed.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);
             self.set(by);
         }
@@ -89,7 +89,7 @@ impl Clock {
 
     /// Steps a manual clock by `by`, as an operator or a time server does: no time elapses.
     pub fn set(&self, by: TimeDelta) {
-        if let Source::Manual(at, _) = &self.source {
+        if let TimeSource::Manual(at, _) = &self.source {
             at.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);
         }
     }

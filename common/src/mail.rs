@@ -119,7 +119,7 @@ impl Mailer {
             // Stops autoresponders from replying (RFC 3834).
             .raw_header(HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated".to_owned()))
             .singlepart(SinglePart::plain(mail.body_text.clone()))
-            .map_err(|error| SendError::Refused(told(error)))
+            .map_err(|error| SendError::Refused(error_text(error)))
     }
 
     /// Sends the mail and returns the connection once the server has accepted it.
@@ -127,19 +127,19 @@ impl Mailer {
         let mut connection = self.connect().await?;
         match connection.send(message.envelope(), &message.formatted()).await {
             Ok(_) => Ok(connection),
-            Err(error) if error.is_permanent() || error.is_client() => Err(SendError::Refused(told(error))),
-            Err(error) => Err(SendError::Deferred(told(error))),
+            Err(error) if error.is_permanent() || error.is_client() => Err(SendError::Refused(error_text(error))),
+            Err(error) => Err(SendError::Deferred(error_text(error))),
         }
     }
 
     /// Connects and logs in. A refused connection or login, even a permanent one, is no failure of the mail: it is
     /// deferred until the operator has fixed the configuration.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
-        let later = |error: SmtpError| SendError::Deferred(told(error));
+        let later = |error: SmtpError| SendError::Deferred(error_text(error));
         let Smtp { host, port, tls, login } = &self.server;
         let found = tokio::net::lookup_host((host.as_str(), *port)).await;
         let found: Vec<SocketAddr> = found
-            .map_err(|error| SendError::Deferred(format!("{host} cannot be looked up: {}", told(error))))?
+            .map_err(|error| SendError::Deferred(format!("{host} cannot be looked up: {}", error_text(error))))?
             .collect();
         let hello = ClientId::Domain(self.host.clone());
         let implicit = (*tls == SmtpTls::Implicit).then(|| self.tls.clone());
@@ -176,6 +176,6 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// Returns the error message, shortened for storage.
-fn told(error: impl std::fmt::Display) -> String {
+fn error_text(error: impl std::fmt::Display) -> String {
     one_line(&error.to_string()).chars().take(LONGEST_ERROR).collect()
 }

@@ -12,15 +12,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ai::{self, Ai};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Database, Invocation, Role, Source};
-use crate::domain::job::{Bell, Kind};
+use crate::config::{Config, ConfigError, ConfigSource, Database, Invocation, Role};
+use crate::domain::job::{JobKind, JobNotifier};
 use crate::domain::platform::Platform;
 use crate::http::{self, Guard, HttpClient};
 use crate::media::{Library, Storage};
-use crate::modes;
+use crate::permissions;
 use crate::platforms::sandbox::Sandbox;
 use crate::platforms::{Clients, PlatformsConfig, Registry};
-use crate::queue::{Transport, memory::MemoryBell, redis::RedisBell};
+use crate::queue::{Transport, memory::MemoryNotifier, redis::RedisNotifier};
 use crate::secrets::Cipher;
 use crate::store::{Db, Store, StoreError, users};
 use crate::telemetry::{logs, metrics, ops};
@@ -91,13 +91,13 @@ where
     F: FnOnce(Process) -> Fut,
     Fut: Future<Output = Result<(), StartError>>,
 {
-    modes::close_new_files();
+    permissions::set_umask();
     match Invocation::parse(std::env::args_os().skip(1).collect::<Vec<OsString>>()) {
         Err(error) => error.exit(),
-        Ok(Invocation::Help) => tell(&crate::config::keys::help()),
-        Ok(Invocation::Version) => tell(&format!("{role} {}", env!("CARGO_PKG_VERSION"))),
+        Ok(Invocation::Help) => print_stdout(&crate::config::keys::help()),
+        Ok(Invocation::Version) => print_stdout(&format!("{role} {}", env!("CARGO_PKG_VERSION"))),
         Ok(Invocation::Run { config, flags }) => {
-            match Config::load(&Source::of_process(config.as_deref(), flags), role) {
+            match Config::load(&ConfigSource::of_process(config.as_deref(), flags), role) {
                 Ok(config) => run(config, work),
                 Err(error) => error.exit(),
             }
@@ -105,7 +105,7 @@ where
     }
 }
 
-fn tell(text: &str) -> ExitCode {
+fn print_stdout(text: &str) -> ExitCode {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout().lock(), "{text}");
     ExitCode::SUCCESS
@@ -146,9 +146,9 @@ impl Process {
     /// Opens everything and waits for services that are not reachable yet (they may start in any order). Meanwhile the
     /// ops server is up and reports what is missing.
     pub async fn open(config: Config) -> Result<Self, StartError> {
-        http::check_authorities().map_err(|error| StartError::Refused(error.to_string()))?;
+        http::check_root_certificates().map_err(|error| StartError::Refused(error.to_string()))?;
         let role = config.role;
-        let kinds: Vec<&str> = Kind::ALL.iter().map(|k| k.as_str()).collect();
+        let kinds: Vec<&str> = JobKind::ALL.iter().map(|k| k.as_str()).collect();
         let platforms: Vec<&str> = Platform::ALL.iter().map(|p| p.as_str()).collect();
         metrics::init(role, &kinds, &platforms);
         let needs_queue = matches!(role, Role::Worker | Role::Scheduler);
@@ -164,13 +164,13 @@ impl Process {
         on_signal(&stop).map_err(|error| StartError::Io { what: "signals".into(), error })?;
 
         let transport: Arc<dyn Transport> = match &config.redis_url {
-            None => Arc::new(MemoryBell::default()),
+            None => Arc::new(MemoryNotifier::default()),
             Some(url) => Arc::new(
-                RedisBell::start(url, "crier", closed.clone())
+                RedisNotifier::start(url, "crier", closed.clone())
                     .map_err(|error| StartError::Refused(format!("CRIER_REDIS_URL is not usable: {error}")))?,
             ),
         };
-        let store = open_store(&config, Bells::of(&transport)).await?;
+        let store = open_store(&config, TransportNotifier::of(&transport)).await?;
         wait_for_schema(&config, &store, &stop).await?;
         check_plans(&store, &config).await?;
         readiness.ready(DATABASE);
@@ -219,7 +219,7 @@ impl Process {
     pub fn store_for_thread(&self) -> impl Future<Output = Option<Store>> + use<> {
         let store = self.store.clone();
         async move {
-            match store.another().await {
+            match store.new_connections().await {
                 Ok(store) => Some(store),
                 Err(error) => {
                     tracing::error!(%error, "a second connection to the database could not be made");
@@ -245,17 +245,17 @@ impl Process {
 }
 
 /// Adapts the transport to the trait that the store uses.
-struct Bells(Arc<dyn Transport>);
+struct TransportNotifier(Arc<dyn Transport>);
 
-impl Bells {
-    fn of(transport: &Arc<dyn Transport>) -> Arc<dyn Bell> {
+impl TransportNotifier {
+    fn of(transport: &Arc<dyn Transport>) -> Arc<dyn JobNotifier> {
         Arc::new(Self(transport.clone()))
     }
 }
 
-impl Bell for Bells {
-    fn ring(&self, rings: &[crate::domain::job::Ring]) {
-        self.0.ring(rings);
+impl JobNotifier for TransportNotifier {
+    fn notify(&self, notifications: &[crate::domain::job::JobNotification]) {
+        self.0.notify(notifications);
     }
 }
 
@@ -271,7 +271,7 @@ fn on_signal(stop: &CancellationToken) -> std::io::Result<()> {
 }
 
 /// Opens the configured store. `crier` creates its data directory and key if they are missing.
-pub async fn open_store(config: &Config, bell: Arc<dyn Bell>) -> Result<Store, StartError> {
+pub async fn open_store(config: &Config, notifier: Arc<dyn JobNotifier>) -> Result<Store, StartError> {
     let keys = match &config.secret_keys {
         Some(keys) => keys.as_slice().to_vec(),
         None => data_dir::secret_keys(&config.data_dir)?,
@@ -287,7 +287,7 @@ pub async fn open_store(config: &Config, bell: Arc<dyn Bell>) -> Result<Store, S
             Db::postgres(url.expose_secret(), connections(config))?
         }
     };
-    Ok(Store::new(db, Clock::system(), cipher, bell))
+    Ok(Store::new(db, Clock::system(), cipher, notifier))
 }
 
 /// Enough for the work that runs concurrently, few enough for many replicas on one server.
@@ -302,7 +302,11 @@ fn connections(config: &Config) -> u32 {
 async fn wait_for_schema(config: &Config, store: &Store, stop: &CancellationToken) -> Result<(), StartError> {
     let mut warned = false;
     loop {
-        let ready = if config.role == Role::Crier { store.db().migrate().await } else { store.db().is_current().await };
+        let ready = if config.role == Role::Crier {
+            store.db().migrate().await
+        } else {
+            store.db().check_schema_version().await
+        };
         match ready {
             Ok(()) => return Ok(()),
             Err(error) if config.role == Role::Crier && !error.is_unavailable() => return Err(error.into()),
@@ -342,7 +346,7 @@ pub fn library_of(config: &Config) -> Result<Library, StartError> {
 
 /// Creates the AI client.
 pub fn ai_of(config: &Config, guard: &Guard) -> Ai {
-    Ai::new(&config.ai, &clients_of(ai::PATIENCE, guard), config.media.max_bytes, ai::PATIENCE)
+    Ai::new(&config.ai, &clients_of(ai::PROVIDER_TIMEOUT, guard), config.media.max_bytes, ai::PROVIDER_TIMEOUT)
 }
 
 fn clients_of(timeout: Duration, guard: &Guard) -> Clients {

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use crate::domain::event::EventName;
 use crate::domain::failure::Failure;
-use crate::domain::job::Kind;
+use crate::domain::job::JobKind;
 use crate::domain::post::{Post, PostStatus, Target, TargetStatus};
-use crate::store::targets::Ended;
+use crate::store::targets::TargetEnd;
 use crate::store::{Result, Tx, events, jobs, posts, targets};
 
 /// Ends a target (or leaves it waiting for its next attempt), updates its post once all targets are terminal, and sends
@@ -15,7 +15,7 @@ pub async fn end_target(
     tx: &mut Tx,
     post: (Post, bool),
     target: &Target,
-    ended: &Ended,
+    ended: &TargetEnd,
     trace: Option<&str>,
 ) -> Result<()> {
     targets::end(tx, target.id, ended).await?;
@@ -50,8 +50,8 @@ pub async fn end_target(
 }
 
 /// Returns the end of a failed target.
-pub fn failed(target: &Target, failure: Failure) -> Ended {
-    Ended {
+pub fn failed(target: &Target, failure: Failure) -> TargetEnd {
+    TargetEnd {
         status: TargetStatus::Failed,
         external_id: target.external_id.clone(),
         url: target.url.clone(),
@@ -64,10 +64,12 @@ pub fn failed(target: &Target, failure: Failure) -> Ended {
 
 /// Fails a target that its run did not end: its job died (its process was killed again and again, or it ran out of
 /// attempts), or the operator cancelled it.
-pub async fn give_up(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
+pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
     let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
     // Checked under the lock: its run may have ended during the wait.
-    let Some(target) = targets::bare(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else { return Ok(()) };
+    let Some(target) = targets::find_without_json(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else {
+        return Ok(());
+    };
     if post.status == PostStatus::Scheduled {
         post.status = PostStatus::Publishing;
         posts::update(tx, &post).await?;
@@ -82,7 +84,7 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
         if target.call_started_at.is_some() && !target.status.is_terminal() {
             continue;
         }
-        jobs::cancel_subject(tx, Kind::PublishTarget, target.id).await?;
+        jobs::cancel_subject(tx, JobKind::PublishTarget, target.id).await?;
         if target.status == TargetStatus::Pending {
             // A worker that has claimed the job but has not begun finds no target, and stops.
             targets::delete(tx, target.id).await?;

@@ -41,13 +41,13 @@ impl std::fmt::Debug for SecretKey {
 
 /// The column and row that a sealed value belongs to.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct SecretLocation<'a> {
     pub table: &'static str,
     pub row: &'a str,
     pub column: &'static str,
 }
 
-impl Place<'_> {
+impl SecretLocation<'_> {
     /// Encodes the place with length prefixes, so that different places never encode to the same bytes.
     fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -93,7 +93,7 @@ impl Cipher {
         Ok(Self { keys: std::sync::Arc::new(keys) })
     }
 
-    pub fn seal(&self, place: &Place<'_>, plain: &[u8]) -> Result<Vec<u8>, SecretError> {
+    pub fn seal(&self, place: &SecretLocation<'_>, plain: &[u8]) -> Result<Vec<u8>, SecretError> {
         let (id, cipher) = self.keys.first().ok_or(SecretError::NoKey)?;
         let mut nonce = [0u8; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| SecretError::NoRandomness)?;
@@ -107,7 +107,7 @@ impl Cipher {
         Ok(out)
     }
 
-    pub fn open(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Vec<u8>, SecretError> {
+    pub fn open(&self, place: &SecretLocation<'_>, sealed: &[u8]) -> Result<Vec<u8>, SecretError> {
         let (&[version, id], rest) = sealed.split_first_chunk::<2>().ok_or(SecretError::Damaged)?;
         let (nonce, ciphertext) = rest.split_first_chunk::<NONCE>().ok_or(SecretError::Damaged)?;
         if version != VERSION {
@@ -125,7 +125,7 @@ impl Cipher {
 mod tests {
     use super::*;
 
-    const PLACE: Place<'_> = Place { table: "webhooks", row: "7", column: "secret" };
+    const PLACE: SecretLocation<'_> = SecretLocation { table: "webhooks", row: "7", column: "secret" };
 
     fn key(id: u8) -> SecretKey {
         SecretKey::new(id, [id; 32])
@@ -136,8 +136,11 @@ mod tests {
         let cipher = Cipher::new(&[key(1)]).unwrap();
         let sealed = cipher.seal(&PLACE, b"whsec_x").unwrap();
         assert_eq!(cipher.open(&PLACE, &sealed).unwrap(), b"whsec_x");
-        assert_eq!(cipher.open(&Place { row: "8", ..PLACE }, &sealed), Err(SecretError::Damaged));
-        assert_eq!(cipher.open(&Place { row: "7s", column: "ecret", ..PLACE }, &sealed), Err(SecretError::Damaged));
+        assert_eq!(cipher.open(&SecretLocation { row: "8", ..PLACE }, &sealed), Err(SecretError::Damaged));
+        assert_eq!(
+            cipher.open(&SecretLocation { row: "7s", column: "ecret", ..PLACE }, &sealed),
+            Err(SecretError::Damaged)
+        );
         assert!(!sealed.windows(7).any(|w| w == b"whsec_x"));
     }
 

@@ -3,7 +3,7 @@
 
 use crate::domain::failure::{Category, Failure};
 use crate::domain::feed;
-use crate::domain::job::{Kind, Try};
+use crate::domain::job::{JobAttempt, JobKind};
 use crate::media::import;
 use crate::publishing;
 use crate::random;
@@ -11,28 +11,28 @@ use crate::store::{Conn, Result, Tx, deliveries, feeds, mails, media_jobs, posts
 
 /// Locks what the job acts on until the end of the transaction. Always lock the subject before the job row; the fixed
 /// order prevents deadlocks.
-pub async fn hold(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
+pub async fn lock(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<()> {
     match kind {
-        Kind::PublishTarget => drop(posts::lock_of_target(tx, subject_id).await?),
-        Kind::DeliverWebhook => drop(deliveries::lock(tx, subject_id).await?),
-        Kind::SendMail => mails::hold(tx, subject_id).await?,
-        Kind::FetchFeed => drop(feeds::lock(tx, subject_id).await?),
-        Kind::ImportMedia => drop(media_jobs::lock_bare(tx, subject_id).await?),
-        Kind::Noop => {}
+        JobKind::PublishTarget => drop(posts::lock_of_target(tx, subject_id).await?),
+        JobKind::DeliverWebhook => drop(deliveries::lock(tx, subject_id).await?),
+        JobKind::SendMail => mails::lock(tx, subject_id).await?,
+        JobKind::FetchFeed => drop(feeds::lock(tx, subject_id).await?),
+        JobKind::ImportMedia => drop(media_jobs::lock_bare(tx, subject_id).await?),
+        JobKind::Noop => {}
     }
     Ok(())
 }
 
 /// Fails the subject of a job that is dead.
-pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&str>) -> Result<()> {
+pub async fn on_dead(tx: &mut Tx, kind: JobKind, subject_id: i64, trace: Option<&str>) -> Result<()> {
     match kind {
-        Kind::PublishTarget => {
+        JobKind::PublishTarget => {
             let message = "Crier could not finish publishing this; it was tried as often as is allowed. Publish it again to retry.";
-            publishing::give_up(tx, subject_id, Failure::of(Category::Internal, message), trace).await
+            publishing::fail(tx, subject_id, Failure::of(Category::Internal, message), trace).await
         }
-        Kind::DeliverWebhook => deliveries::give_up(tx, subject_id, "internal error; retry this delivery").await,
-        Kind::SendMail => mails::failed(tx, subject_id, "internal error; retry its job to send it").await,
-        Kind::FetchFeed => match feeds::lock(tx, subject_id).await? {
+        JobKind::DeliverWebhook => deliveries::fail(tx, subject_id, "internal error; retry this delivery").await,
+        JobKind::SendMail => mails::failed(tx, subject_id, "internal error; retry its job to send it").await,
+        JobKind::FetchFeed => match feeds::lock(tx, subject_id).await? {
             Some(feed) => {
                 let reason = "Crier could not read this feed: internal error. It is tried again later.";
                 let next = feed::next_fetch(feed.failures + 1, None, tx.now, random::unit());
@@ -40,85 +40,85 @@ pub async fn job_died(tx: &mut Tx, kind: Kind, subject_id: i64, trace: Option<&s
             }
             None => Ok(()),
         },
-        Kind::ImportMedia => {
+        JobKind::ImportMedia => {
             let message = "Crier could not finish this import; it was tried as often as is allowed. Import it again.";
-            import::give_up(tx, subject_id, message, trace).await
+            import::fail_without_run(tx, subject_id, message, trace).await
         }
-        Kind::Noop => Ok(()),
+        JobKind::Noop => Ok(()),
     }
 }
 
 /// Fails the subject of a job that the operator cancelled.
-pub async fn job_cancelled(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<()> {
+pub async fn on_cancelled(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<()> {
     match kind {
-        Kind::PublishTarget => {
+        JobKind::PublishTarget => {
             let message = "The operator cancelled the publishing of this. Publish it again if it is still wanted.";
-            publishing::give_up(tx, subject_id, Failure::coded(Category::Internal, "cancelled", message), None).await
+            publishing::fail(tx, subject_id, Failure::with_code(Category::Internal, "cancelled", message), None).await
         }
-        Kind::DeliverWebhook => deliveries::give_up(tx, subject_id, "cancelled by the operator").await,
-        Kind::SendMail => mails::failed(tx, subject_id, "cancelled by the operator").await,
-        Kind::ImportMedia => {
+        JobKind::DeliverWebhook => deliveries::fail(tx, subject_id, "cancelled by the operator").await,
+        JobKind::SendMail => mails::failed(tx, subject_id, "cancelled by the operator").await,
+        JobKind::ImportMedia => {
             let message = "The operator cancelled this import. Import it again if it is still wanted.";
-            import::give_up(tx, subject_id, message, None).await
+            import::fail_without_run(tx, subject_id, message, None).await
         }
         // A feed is fetched again at its next time.
-        Kind::FetchFeed | Kind::Noop => Ok(()),
+        JobKind::FetchFeed | JobKind::Noop => Ok(()),
     }
 }
 
 /// Resets the subject of a dead or cancelled job that the operator runs again; `false`: it has nothing left to do.
-pub async fn job_revived(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<bool> {
+pub async fn on_retry(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<bool> {
     match kind {
-        Kind::PublishTarget => publishing::revive(tx, subject_id).await,
-        Kind::DeliverWebhook => deliveries::replay(tx, subject_id).await,
-        Kind::SendMail => mails::revive(tx, subject_id).await,
-        Kind::FetchFeed => Ok(feeds::find_any(tx, subject_id).await?.is_some()),
-        Kind::ImportMedia => import::revive(tx, subject_id).await,
-        Kind::Noop => Ok(true),
+        JobKind::PublishTarget => publishing::revive(tx, subject_id).await,
+        JobKind::DeliverWebhook => deliveries::replay(tx, subject_id).await,
+        JobKind::SendMail => mails::revive(tx, subject_id).await,
+        JobKind::FetchFeed => Ok(feeds::find_any(tx, subject_id).await?.is_some()),
+        JobKind::ImportMedia => import::retry_failed(tx, subject_id).await,
+        JobKind::Noop => Ok(true),
     }
 }
 
 /// What a job acts on, for the operator: ids and our own words, never user content.
 #[derive(Debug, Clone)]
-pub struct Described {
+pub struct SubjectDescription {
     pub words: String,
-    pub tries: Vec<Try>,
+    pub tries: Vec<JobAttempt>,
 }
 
 /// Describes a job's subject; `None`: it does not exist any more.
-pub async fn describe(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<Option<Described>> {
+pub async fn describe(conn: &mut Conn, kind: JobKind, subject_id: i64) -> Result<Option<SubjectDescription>> {
     match kind {
-        Kind::PublishTarget => {
+        JobKind::PublishTarget => {
             let Some(t) = targets::find(conn, subject_id).await? else { return Ok(None) };
             let words = format!(
                 "target {} of post {} on account {} ({}), {}",
                 t.id, t.post_id, t.account_id, t.platform, t.status
             );
-            Ok(Some(Described { words, tries: targets::tries(conn, subject_id).await? }))
+            Ok(Some(SubjectDescription { words, tries: targets::attempt_summaries(conn, subject_id).await? }))
         }
-        Kind::DeliverWebhook => {
+        JobKind::DeliverWebhook => {
             let Some(d) = deliveries::find_any(conn, subject_id).await? else { return Ok(None) };
             let words = format!(
                 "delivery {} of event {} ({}) to endpoint {}, {}",
                 d.id, d.event_id, d.event, d.webhook_id, d.status
             );
-            Ok(Some(Described { words, tries: deliveries::tries(conn, subject_id).await? }))
+            Ok(Some(SubjectDescription { words, tries: deliveries::attempt_summaries(conn, subject_id).await? }))
         }
-        Kind::SendMail => {
+        JobKind::SendMail => {
             let Some(m) = mails::find(conn, subject_id).await? else { return Ok(None) };
             let words = format!("mail {} on behalf of user {}, {}", m.id, m.user_id, m.status);
-            Ok(Some(Described { words, tries: Vec::new() }))
+            Ok(Some(SubjectDescription { words, tries: Vec::new() }))
         }
-        Kind::FetchFeed => {
+        JobKind::FetchFeed => {
             let Some(f) = feeds::find_any(conn, subject_id).await? else { return Ok(None) };
             let words = format!("feed {} of brand {}, {}", f.id, f.brand_id, f.status);
-            Ok(Some(Described { words, tries: Vec::new() }))
+            Ok(Some(SubjectDescription { words, tries: Vec::new() }))
         }
-        Kind::ImportMedia => {
+        JobKind::ImportMedia => {
             let Some(i) = media_jobs::find_any(conn, subject_id).await? else { return Ok(None) };
             let words = format!("import {} into brand {}, {}", i.id, i.brand_id, i.status);
-            Ok(Some(Described { words, tries: Vec::new() }))
+            Ok(Some(SubjectDescription { words, tries: Vec::new() }))
         }
-        Kind::Noop => Ok(Some(Described { words: "nothing".to_owned(), tries: Vec::new() })),
+        JobKind::Noop => Ok(Some(SubjectDescription { words: "nothing".to_owned(), tries: Vec::new() })),
     }
 }

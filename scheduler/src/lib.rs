@@ -37,19 +37,19 @@ pub struct Scheduler {
 /// instead.
 pub struct Task {
     pub name: &'static str,
-    pub every: Duration,
+    pub interval: Duration,
     pub run: fn(&Scheduler) -> BoxFuture<'_, Result<Option<Duration>>>,
 }
 
 /// All recurring tasks.
 pub const TASKS: &[Task] = &[
-    Task { name: "dispatch", every: dispatch::EVERY, run: |s| Box::pin(dispatch::run(s)) },
-    Task { name: "rescue", every: Duration::from_secs(1), run: |s| Box::pin(rescue::run(s)) },
-    Task { name: "measure", every: measure::EVERY, run: |s| Box::pin(measure::run(s)) },
-    Task { name: "feeds", every: feeds::EVERY, run: |s| Box::pin(feeds::run(s)) },
-    Task { name: "reservations", every: reservations::EVERY, run: |s| Box::pin(reservations::run(s)) },
-    Task { name: "clean_up", every: Duration::from_secs(60), run: |s| Box::pin(clean_up::run(s)) },
-    Task { name: "sweep", every: sweep::EVERY, run: |s| Box::pin(sweep::run(s)) },
+    Task { name: "dispatch", interval: dispatch::TICK_INTERVAL, run: |s| Box::pin(dispatch::run(s)) },
+    Task { name: "rescue", interval: Duration::from_secs(1), run: |s| Box::pin(rescue::run(s)) },
+    Task { name: "measure", interval: measure::TICK_INTERVAL, run: |s| Box::pin(measure::run(s)) },
+    Task { name: "feeds", interval: feeds::TICK_INTERVAL, run: |s| Box::pin(feeds::run(s)) },
+    Task { name: "reservations", interval: reservations::TICK_INTERVAL, run: |s| Box::pin(reservations::run(s)) },
+    Task { name: "clean_up", interval: Duration::from_secs(60), run: |s| Box::pin(clean_up::run(s)) },
+    Task { name: "sweep", interval: sweep::TICK_INTERVAL, run: |s| Box::pin(sweep::run(s)) },
 ];
 
 /// Runs the scheduler of a process until it stops.
@@ -81,15 +81,15 @@ impl Scheduler {
             let wait = match AssertUnwindSafe((task.run)(self)).catch_unwind().await {
                 Ok(Ok(next_wait)) => {
                     metrics::scheduler_tick(task.name, self.store.now());
-                    next_wait.unwrap_or(task.every)
+                    next_wait.unwrap_or(task.interval)
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(task = task.name, %error, "a scheduler task failed; it runs again");
-                    task.every.max(Duration::from_secs(1))
+                    task.interval.max(Duration::from_secs(1))
                 }
                 Err(_) => {
                     tracing::error!(task = task.name, "a scheduler task panicked; it runs again");
-                    task.every.max(Duration::from_secs(1))
+                    task.interval.max(Duration::from_secs(1))
                 }
             };
             tokio::select! { () = tokio::time::sleep(wait) => {}, () = stop.cancelled() => {} }

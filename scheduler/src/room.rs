@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::queue::Transport;
 
 /// The maximum number of ids of a kind per transaction.
 const BATCH: i64 = 1_000;
 
 /// How many more ids of each kind may be notified.
-pub struct Room(HashMap<Kind, i64>);
+pub struct Room(HashMap<JobKind, i64>);
 
 impl Room {
     /// Returns the remaining capacity; `None` while the notifier is unreachable.
@@ -20,16 +20,16 @@ impl Room {
 
     /// Returns room for one batch of each kind.
     pub fn one_batch() -> Self {
-        Self(Kind::ALL.iter().map(|kind| (*kind, BATCH)).collect())
+        Self(JobKind::ALL.iter().map(|kind| (*kind, BATCH)).collect())
     }
 
     /// Returns how many ids of a kind the next transaction may notify.
-    pub fn batch(&self, kind: Kind) -> i64 {
+    pub fn batch(&self, kind: JobKind) -> i64 {
         self.0.get(&kind).copied().unwrap_or(0).min(BATCH)
     }
 
     /// Subtracts the notified ids.
-    pub fn take(&mut self, kind: Kind, notified: usize) {
+    pub fn take(&mut self, kind: JobKind, notified: usize) {
         if let Some(room) = self.0.get_mut(&kind) {
             *room = room.saturating_sub(i64::try_from(notified).unwrap_or(i64::MAX));
         }

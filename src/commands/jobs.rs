@@ -1,14 +1,14 @@
 //! `crier jobs list | show | kinds | pause | resume`, and in [`change`] `retry | cancel`.
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
-use crier_common::domain::job::{Kind, State, Try};
-use crier_common::store::jobs::operate::{self, Filter, JobRow};
+use crier_common::domain::job::{JobAttempt, JobKind, JobState};
+use crier_common::store::jobs::operate::{self, JobQuery, JobRow};
 use crier_common::subjects;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Context, Result, refused};
-use crate::cli::{JobsCommand, Which};
+use crate::cli::{JobFilter, JobsCommand};
 use crate::output::{line, rows};
 
 mod change;
@@ -19,7 +19,7 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
         JobsCommand::Show { id, json } => show(cx, id, json).await,
         JobsCommand::Kinds(format) => kinds(cx, format.json).await,
         JobsCommand::Retry { ids, dead: false, .. } => change::retry(cx, &ids).await,
-        JobsCommand::Retry { which, .. } => change::retry_dead(cx, &filter(cx, &which, Some(State::Dead))).await,
+        JobsCommand::Retry { which, .. } => change::retry_dead(cx, &filter(cx, &which, Some(JobState::Dead))).await,
         JobsCommand::Cancel { ids, which, state } if ids.is_empty() => {
             change::cancel_all(cx, &filter(cx, &which, state)).await
         }
@@ -43,17 +43,17 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
     }
 }
 
-fn filter(cx: &Context, which: &Which, state: Option<State>) -> Filter {
+fn filter(cx: &Context, which: &JobFilter, state: Option<JobState>) -> JobQuery {
     let created_before = which.older_than.map(|age| cx.store.now() - age);
-    Filter { kind: which.kind, state, lane: which.lane.clone(), created_before }
+    JobQuery { kind: which.kind, state, lane: which.lane.clone(), created_before }
 }
 
 /// A row of the printed job table.
 #[derive(Serialize)]
-struct Row {
+struct JobLine {
     id: i64,
-    kind: Kind,
-    state: State,
+    kind: JobKind,
+    state: JobState,
     waiting: &'static str,
     subject_id: i64,
     lane: Option<String>,
@@ -64,16 +64,16 @@ struct Row {
 }
 
 /// Maximum number of characters of an error in the table.
-const ERROR: usize = 80;
+const MAX_ERROR_CHARS: usize = 80;
 
-async fn list(cx: &Context, which: &Which, state: Option<State>, limit: i64, json: bool) -> Result {
+async fn list(cx: &Context, which: &JobFilter, state: Option<JobState>, limit: i64, json: bool) -> Result {
     let jobs = operate::list(&mut cx.store.read().await?, &filter(cx, which, state), limit).await?;
     if json {
         rows(&jobs, true);
         return Ok(());
     }
     let now = cx.store.now();
-    let row = |job: JobRow| Row {
+    let row = |job: JobRow| JobLine {
         id: job.id,
         kind: job.kind,
         state: job.state,
@@ -91,7 +91,11 @@ async fn list(cx: &Context, which: &Which, state: Option<State>, limit: i64, jso
 
 fn shortened(error: &str) -> String {
     let line = error.lines().next().unwrap_or_default();
-    if line.chars().count() <= ERROR { line.to_owned() } else { line.chars().take(ERROR).chain(['…']).collect() }
+    if line.chars().count() <= MAX_ERROR_CHARS {
+        line.to_owned()
+    } else {
+        line.chars().take(MAX_ERROR_CHARS).chain(['…']).collect()
+    }
 }
 
 /// Formats a duration in its largest suitable unit, in the syntax of `--older-than`: `15m`.
@@ -106,7 +110,7 @@ fn span(time: TimeDelta) -> String {
 
 async fn show(cx: &Context, id: i64, json: bool) -> Result {
     let mut conn = cx.store.read().await?;
-    let Some(job) = operate::show(&mut conn, id).await? else { return refused(not_there(id)) };
+    let Some(job) = operate::show(&mut conn, id).await? else { return refused(not_found_message(id)) };
     let subject = subjects::describe(&mut conn, job.kind, job.subject_id).await?;
     let lane = match &job.lane {
         Some(name) => {
@@ -128,12 +132,12 @@ async fn show(cx: &Context, id: i64, json: bool) -> Result {
         line(all);
         return Ok(());
     }
-    tell(&all, &tries);
+    print_details(&all, &tries);
     Ok(())
 }
 
 /// Prints all fields as lines, then the attempts as a table.
-fn tell(all: &Value, tries: &[Try]) {
+fn print_details(all: &Value, tries: &[JobAttempt]) {
     let print = |name: &str, value: &Value| {
         if !value.is_null() {
             line(format_args!("{name:16} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
@@ -151,13 +155,13 @@ fn tell(all: &Value, tries: &[Try]) {
     }
 }
 
-fn not_there(id: i64) -> String {
+fn not_found_message(id: i64) -> String {
     format!("there is no job {id}; ended jobs are kept for 7 days, dead ones for 30, and `crier jobs list` shows them")
 }
 
 #[derive(Serialize)]
 struct KindRow {
-    id: Kind,
+    id: JobKind,
     scheduled: i64,
     ready: i64,
     waiting: i64,
@@ -171,21 +175,21 @@ async fn kinds(cx: &Context, json: bool) -> Result {
     let mut conn = cx.store.read().await?;
     let overview = operate::overview(&mut conn).await?;
     let paused = operate::paused_kinds(&mut conn).await?;
-    let row = |kind: &Kind| {
+    let row = |kind: &JobKind| {
         let of = |state, waiting| overview.iter().find(|s| (s.kind, s.state, s.waiting) == (*kind, state, waiting));
         let jobs = |state, waiting| of(state, waiting).map_or(0, |s| s.jobs);
         KindRow {
             id: *kind,
-            scheduled: jobs(State::Scheduled, false),
-            ready: jobs(State::Ready, false),
-            waiting: jobs(State::Ready, true),
-            running: jobs(State::Running, false),
-            dead: jobs(State::Dead, false),
+            scheduled: jobs(JobState::Scheduled, false),
+            ready: jobs(JobState::Ready, false),
+            waiting: jobs(JobState::Ready, true),
+            running: jobs(JobState::Running, false),
+            dead: jobs(JobState::Dead, false),
             paused: paused.contains(kind),
-            oldest_ready: of(State::Ready, false).map(|s| s.oldest),
+            oldest_ready: of(JobState::Ready, false).map(|s| s.oldest),
         }
     };
-    let list: Vec<KindRow> = Kind::ALL.iter().map(row).collect();
+    let list: Vec<KindRow> = JobKind::ALL.iter().map(row).collect();
     rows(&list, json);
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::cli::KeyCommand;
 use crate::output::{line, rows};
 
 #[derive(Serialize)]
-struct Row {
+struct KeyLine {
     id: i64,
     user: String,
     mode: KeyMode,
@@ -35,9 +35,9 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
         }
         KeyCommand::List(format) => {
             let all = keys::list(&mut cx.store.read().await?).await?;
-            let list: Vec<Row> = all
+            let list: Vec<KeyLine> = all
                 .into_iter()
-                .map(|k| Row {
+                .map(|k| KeyLine {
                     id: k.id,
                     user: k.email,
                     mode: k.mode,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use crier_common::config::Config;
-use crier_common::domain::job::Silent;
+use crier_common::domain::job::NoopNotifier;
 use crier_common::process::{StartError, open_store};
 use crier_common::store::{Store, StoreError};
 use crier_common::telemetry::logs;
@@ -62,10 +62,10 @@ pub fn run(config: Config, command: Command) -> ExitCode {
         Err(error) => return StartError::Io { what: "the runtime".into(), error }.exit(),
     };
     let done = runtime.block_on(async {
-        let store = open_store(&config, Arc::new(Silent)).await?;
+        let store = open_store(&config, Arc::new(NoopNotifier)).await?;
         let cx = Context { config, store };
         if !matches!(command, Command::Migrate)
-            && let Err(error) = cx.store.db().is_current().await
+            && let Err(error) = cx.store.db().check_schema_version().await
         {
             let hint = if error.is_unavailable() { "is it running?" } else { "run `crier migrate` first" };
             return refused(format!("the database is not ready ({error}); {hint}"));

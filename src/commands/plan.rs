@@ -62,7 +62,7 @@ pub async fn run(cx: &Context, command: PlanCommand) -> Result {
             Ok(())
         }
         PlanCommand::Set { user, plan, timezone } => {
-            known(cx, &plan)?;
+            check_plan_exists(cx, &plan)?;
             let mut tx = cx.store.begin().await?;
             let Some(found) = users::find_by_email(&mut tx, &user).await? else {
                 return refused(format!("there is no user {user}; `crier user list` shows who is there"));
@@ -95,7 +95,7 @@ fn row(plan: &Plan) -> PlanRow {
 }
 
 /// Fails if the installation does not have the plan.
-pub fn known(cx: &Context, plan: &str) -> Result {
+pub fn check_plan_exists(cx: &Context, plan: &str) -> Result {
     if cx.config.plans.get(plan).is_some() {
         return Ok(());
     }

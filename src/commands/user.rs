@@ -9,7 +9,7 @@ use crate::cli::UserCommand;
 use crate::output::{line, rows};
 
 #[derive(Serialize)]
-struct Row {
+struct UserLine {
     id: i64,
     email: String,
     name: String,
@@ -23,9 +23,9 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
         UserCommand::Add { email, name, plan, workspace } => add(cx, &email, name, plan, workspace).await,
         UserCommand::List(format) => {
             let users = users::list(&mut cx.store.read().await?).await?;
-            let list: Vec<Row> = users
+            let list: Vec<UserLine> = users
                 .into_iter()
-                .map(|u| Row {
+                .map(|u| UserLine {
                     id: u.id,
                     email: u.email,
                     name: u.name,
@@ -65,7 +65,7 @@ async fn add(cx: &Context, email: &str, name: Option<String>, plan: Option<Strin
         Some(id) => id,
         None => {
             let plan = plan.as_deref().unwrap_or("unlimited");
-            super::plan::known(cx, plan)?;
+            super::plan::check_plan_exists(cx, plan)?;
             users::create_workspace(&mut tx, &format!("Workspace of {email}"), plan).await?
         }
     };

@@ -41,7 +41,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent connections; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
 /// Time limit for sending the last responses at the end.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub fn listen(args: ListenWebhooks) -> Result {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -66,8 +66,8 @@ async fn serve(args: ListenWebhooks) -> Result {
     let (addr, listener) = bound.await.map_err(|error: std::io::Error| {
         CommandError::Refused(format!("{addr} cannot be listened on ({error}); choose another --port"))
     })?;
-    tell(welcome(addr, &args));
-    let desk = Arc::new(Desk::new(args));
+    print_message(welcome(addr, &args));
+    let desk = Arc::new(ListenState::new(args));
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -76,14 +76,14 @@ async fn serve(args: ListenWebhooks) -> Result {
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, from)) => drop(connections.spawn(connection(stream, from, desk.clone()))),
                 Err(error) => {
-                    tell(format_args!("a connection could not be accepted: {error}"));
+                    print_message(format_args!("a connection could not be accepted: {error}"));
                     // Probably out of file descriptors; an immediate retry would busy-loop.
                     sleep(Duration::from_millis(100)).await;
                 }
             },
         }
     }
-    let _ = timeout(LAST_ANSWERS, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = timeout(SHUTDOWN_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
     Ok(())
 }
 
@@ -108,17 +108,17 @@ fn welcome(addr: SocketAddr, args: &ListenWebhooks) -> String {
 }
 
 /// Prints a message to stderr; stdout contains only the received requests.
-fn tell(text: impl std::fmt::Display) {
+fn print_message(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Serves one request and closes the connection, so that clients cannot hold connections open.
-async fn connection(stream: TcpStream, from: SocketAddr, desk: Arc<Desk>) {
+async fn connection(stream: TcpStream, from: SocketAddr, desk: Arc<ListenState>) {
     let service = service_fn(move |request| {
         let desk = desk.clone();
         async move {
             let mut response = Response::new(Empty::<Bytes>::new());
-            *response.status_mut() = desk.take(request).await;
+            *response.status_mut() = desk.handle(request).await;
             Ok::<_, Infallible>(response)
         }
     });
@@ -129,56 +129,56 @@ async fn connection(stream: TcpStream, from: SocketAddr, desk: Arc<Desk>) {
         .serve_connection(TokioIo::new(stream), service);
     match timeout(CONNECTION_TIMEOUT, served).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tell(format_args!("{from} sent no whole HTTP request: {error}")),
-        Err(_) => tell(format_args!("{from} was too slow and was sent away")),
+        Ok(Err(error)) => print_message(format_args!("{from} sent no whole HTTP request: {error}")),
+        Err(_) => print_message(format_args!("{from} was too slow and was sent away")),
     }
 }
 
 /// State shared by all connections; prints one request at a time.
-struct Desk {
+struct ListenState {
     args: ListenWebhooks,
     clock: Clock,
-    heard: Mutex<Heard>,
+    seen: Mutex<SeenDeliveries>,
     /// Cancelled when `--count` requests were printed.
     done: CancellationToken,
 }
 
-struct Heard {
+struct SeenDeliveries {
     deliveries: HashSet<i64>,
-    left: Option<u64>,
+    remaining: Option<u64>,
 }
 
-impl Desk {
+impl ListenState {
     fn new(args: ListenWebhooks) -> Self {
-        let heard = Mutex::new(Heard { deliveries: HashSet::new(), left: args.count });
-        Self { args, clock: Clock::system(), heard, done: CancellationToken::new() }
+        let seen = Mutex::new(SeenDeliveries { deliveries: HashSet::new(), remaining: args.count });
+        Self { args, clock: Clock::system(), seen, done: CancellationToken::new() }
     }
 
     /// Prints a request and returns the response's status.
-    async fn take(&self, request: Request<Incoming>) -> StatusCode {
+    async fn handle(&self, request: Request<Incoming>) -> StatusCode {
         let (head, body) = request.into_parts();
         let body = match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
-                tell(format_args!("{} {}: refused, the body is larger than 1 MiB", head.method, head.uri));
+                print_message(format_args!("{} {}: refused, the body is larger than 1 MiB", head.method, head.uri));
                 return StatusCode::PAYLOAD_TOO_LARGE;
             }
             // `connection` prints the reason.
             Err(_) => return StatusCode::BAD_REQUEST,
         };
         // Hold the lock while printing, so that the output of two requests does not mix.
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.left == Some(0) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.remaining == Some(0) {
             return StatusCode::SERVICE_UNAVAILABLE;
         }
         let mut received = Received::new(head, body, self.args.secret.as_ref(), self.clock.now());
-        received.again = received.delivery_id().is_some_and(|id| !heard.deliveries.insert(id));
+        received.again = received.delivery_id().is_some_and(|id| !seen.deliveries.insert(id));
         match self.args.json {
             true => line(received.json()),
             false => line(format_args!("{received}\n")),
         }
-        heard.left = heard.left.map(|left| left - 1);
-        if heard.left == Some(0) {
+        seen.remaining = seen.remaining.map(|left| left - 1);
+        if seen.remaining == Some(0) {
             self.done.cancel();
         }
         // The command line accepts only valid statuses.

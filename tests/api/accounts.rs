@@ -11,7 +11,7 @@ on_both_apps!(
     connecting_saves_and_tells,
     a_form_is_checked_before_the_platform,
     what_the_platform_says_is_told,
-    what_the_platform_tells_of_an_account_is_made_fit,
+    account_data_from_the_platform_is_sanitized,
     a_brand_has_room_for_so_many,
     refreshing_renews_or_expires,
     a_refusal_of_earlier_credentials_expires_nothing,
@@ -69,7 +69,7 @@ async fn what_the_platform_says_is_told(app: TestApp) {
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
 }
 
-async fn what_the_platform_tells_of_an_account_is_made_fit(app: TestApp) {
+async fn account_data_from_the_platform_is_sanitized(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = connect(&t, "sandbox", json!({ "handle": "odd" })).await.data(201)[0].take();
     assert_eq!(made["name"], format!("Odd {}", "x".repeat(251)));
@@ -82,7 +82,7 @@ async fn what_the_platform_tells_of_an_account_is_made_fit(app: TestApp) {
 
 /// Connects the account again while its refresh waits for the platform; returns the refresh's response and the token
 /// stored afterwards.
-async fn connected_again_while_it_is_refreshed(app: &TestApp, t: &Tenant<'_>, handle: &str) -> (Reply, String) {
+async fn reconnect_during_refresh(app: &TestApp, t: &Tenant<'_>, handle: &str) -> (Reply, String) {
     let id = t.account(handle).await;
     let refresh = async { t.request("POST", &t.path(&format!("/social-accounts/{id}/refresh"))).send().await };
     let again = async {
@@ -98,14 +98,14 @@ async fn connected_again_while_it_is_refreshed(app: &TestApp, t: &Tenant<'_>, ha
 
 async fn a_refusal_of_earlier_credentials_expires_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (reply, token) = connected_again_while_it_is_refreshed(&app, &t, "late-refusal").await;
+    let (reply, token) = reconnect_during_refresh(&app, &t, "late-refusal").await;
     assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[0]["status"], "active");
 }
 
 async fn tokens_of_earlier_credentials_are_not_stored(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (reply, token) = connected_again_while_it_is_refreshed(&app, &t, "late-tokens").await;
+    let (reply, token) = reconnect_during_refresh(&app, &t, "late-tokens").await;
     assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
 }
 

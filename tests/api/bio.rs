@@ -70,7 +70,7 @@ async fn the_world_sees_a_page(app: TestApp) {
     assert!(styles.body.len() + reply.body.len() < 30_000);
     let head = app.web("HEAD", &app.url, "/@loewe").send().await;
     assert_eq!((head.status, head.body.len(), head.header("content-type")), (200, 0, reply.header("content-type")));
-    app.web("POST", &app.url, "/@loewe").send().await.is(405);
+    app.web("POST", &app.url, "/@loewe").send().await.assert_status(405);
 }
 
 async fn a_link_leads_where_it_says(app: TestApp) {
@@ -139,8 +139,8 @@ async fn counts_are_written_at_the_stop_and_after_a_failure(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let made = make(&t, json!({ "title": "T", "slug": "stopped", "links": links() })).await;
     let visit = async || {
-        get(&app, "/@stopped").await.is(200);
-        get(&app, &format!("/@stopped/l/{}", made["links"][0]["id"])).await.is(302);
+        get(&app, "/@stopped").await.assert_status(200);
+        get(&app, &format!("/@stopped/l/{}", made["links"][0]["id"])).await.assert_status(302);
     };
     visit().await;
     app.sql("ALTER TABLE bio_links RENAME TO away").await;
@@ -200,7 +200,7 @@ async fn a_page_is_shown_while_the_database_does_not_answer(app: TestApp) {
         let now = get(&app, "/@shown").await;
         assert_eq!((now.status, &now.body), (200, &before.body));
     }
-    get(&app, "/@unknown").await.is(503);
+    get(&app, "/@unknown").await.assert_status(503);
     app.sql("ALTER TABLE away RENAME TO bio_pages").await;
     get(&app, "/@unknown").await.not_found();
     t.delete(&t.path(&format!("/link-in-bio/{}", made["id"]))).await.expect(204);

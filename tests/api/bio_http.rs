@@ -13,10 +13,10 @@ on_both_apps!(
     a_page_is_packed_for_who_takes_it,
     every_answer_keeps_a_visitor_safe,
     hostile_words_are_words,
-    who_goes_away_is_counted_no_more,
+    visits_of_a_deleted_page_are_discarded,
 );
 
-async fn known(app: &TestApp, method: &str, path: &str, tag: &str) -> Reply {
+async fn conditional_request(app: &TestApp, method: &str, path: &str, tag: &str) -> Reply {
     app.web(method, &app.url, path).header("if-none-match", tag).send().await
 }
 
@@ -28,26 +28,26 @@ async fn a_page_that_is_known_is_not_sent_again(app: TestApp) {
     assert_eq!((first.header("cache-control"), first.header("vary")), (Some("no-cache"), Some("accept-encoding")));
     for tags in [tag, tag.trim_start_matches("W/"), &format!("\"x\", {tag}"), "*"] {
         for method in ["GET", "HEAD"] {
-            let reply = known(&app, method, "/@known", tags).await;
+            let reply = conditional_request(&app, method, "/@known", tags).await;
             assert_eq!((reply.status, reply.body.len(), reply.header("etag")), (304, 0, Some(tag)), "{tags}");
             assert_eq!(reply.header("cache-control"), Some("no-cache"));
         }
     }
-    assert_eq!(known(&app, "GET", "/@known", "\"other\"").await.body, first.body);
-    known(&app, "GET", "/@nobody", "*").await.not_found();
+    assert_eq!(conditional_request(&app, "GET", "/@known", "\"other\"").await.body, first.body);
+    conditional_request(&app, "GET", "/@nobody", "*").await.not_found();
     // Requests that return 304 count as views as well.
     app.api.write_counts().await.unwrap();
     let path = t.path(&format!("/link-in-bio/{}", page["id"]));
     assert_eq!(t.get(&path).await.data(200)["views"], 6);
     t.put(&path, json!({ "title": "New" })).await.expect(200);
-    let changed = known(&app, "GET", "/@known", tag).await;
+    let changed = conditional_request(&app, "GET", "/@known", tag).await;
     assert_eq!(changed.status, 200);
     assert_ne!(changed.header("etag"), Some(tag));
     // Pages with equal content have different ETags: each contains its own address.
     t.post(&t.path("/link-in-bio"), json!({ "title": "New", "slug": "twin" })).await.expect(201);
     assert_ne!(app.page("/@twin").await.header("etag"), changed.header("etag"));
     let styles = app.page("/bio.css").await;
-    known(&app, "GET", "/bio.css", styles.header("etag").unwrap()).await.is(304);
+    conditional_request(&app, "GET", "/bio.css", styles.header("etag").unwrap()).await.assert_status(304);
 }
 
 /// Returns the head of a response in lower case, and its raw body; the tests' client would decompress it.
@@ -87,7 +87,7 @@ async fn every_answer_keeps_a_visitor_safe(app: TestApp) {
     let page = t.post(&t.path("/link-in-bio"), json!({ "title": "T", "slug": "safe", "links": links })).await.data(201);
     for (path, status) in [("/@safe", 200), ("/@nobody", 404)] {
         let reply = app.page(path).await;
-        reply.is(status);
+        reply.assert_status(status);
         let policy = reply.header("content-security-policy").unwrap();
         for rule in ["default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"] {
             assert!(policy.contains(rule), "{path}: {policy}");
@@ -102,7 +102,7 @@ async fn every_answer_keeps_a_visitor_safe(app: TestApp) {
     assert_eq!((click.status, click.body.len()), (302, 0));
     assert_eq!(click.header("referrer-policy"), Some("no-referrer"));
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        app.web(method, &app.url, "/@safe").send().await.is(405);
+        app.web(method, &app.url, "/@safe").send().await.assert_status(405);
     }
 }
 
@@ -130,7 +130,7 @@ async fn hostile_words_are_words(app: TestApp) {
             (&json!(words), &json!(words), &json!(words))
         );
         let reply = app.page(&format!("/@hostile-{n}")).await;
-        reply.is(200);
+        reply.assert_status(200);
         let page = String::from_utf8(reply.body.clone()).unwrap();
         let escaped: String = words
             .chars()
@@ -149,7 +149,7 @@ async fn hostile_words_are_words(app: TestApp) {
 }
 
 /// Unsaved visits of a deleted page are discarded; a new page with the same slug starts at zero.
-async fn who_goes_away_is_counted_no_more(app: TestApp) {
+async fn visits_of_a_deleted_page_are_discarded(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let links = json!([{ "title": "Menu", "url": "https://example.com" }]);
     let body = json!({ "title": "T", "slug": "gone", "links": links });

@@ -1,7 +1,7 @@
 //! Malicious and malformed request bodies.
 
 use bytes::Bytes;
-use crier_api::Pace;
+use crier_api::MinRate;
 use crier_common::domain::access::KeyMode;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -127,7 +127,7 @@ fn shapes() -> Vec<String> {
 }
 
 /// Every endpoint that takes JSON: its method, and its path with the tenant's brand filled in.
-async fn takers(t: &Tenant<'_>) -> Vec<(String, String)> {
+async fn json_endpoints(t: &Tenant<'_>) -> Vec<(String, String)> {
     let document = t.get("/openapi.json").await.json();
     let mut found = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -144,7 +144,7 @@ async fn takers(t: &Tenant<'_>) -> Vec<(String, String)> {
 
 async fn no_shape_of_a_body_is_a_burden(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let takers = takers(&t).await;
+    let takers = json_endpoints(&t).await;
     assert!(takers.len() > 20, "{takers:?}");
     for (n, shape) in shapes().into_iter().enumerate() {
         assert!(shape.len() <= 1 << 20);
@@ -198,7 +198,7 @@ async fn a_body_that_is_not_wanted_is_ignored(app: TestApp) {
 }
 
 /// Sends a body that never ends, one byte at a time.
-async fn dripped(app: TestApp) {
+async fn check_slow_body(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let mut socket = tokio::net::TcpStream::connect(app.address).await.unwrap();
     let head = format!(
@@ -207,12 +207,12 @@ async fn dripped(app: TestApp) {
         t.key
     );
     socket.write_all(head.as_bytes()).await.unwrap();
-    let answer = drip(&mut socket).await;
+    let answer = send_slowly(&mut socket).await;
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
 }
 
 /// Sends a byte now and then until there is a response.
-pub async fn drip(socket: &mut tokio::net::TcpStream) -> String {
+pub async fn send_slowly(socket: &mut tokio::net::TcpStream) -> String {
     let (mut from, mut to) = socket.split();
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
@@ -229,9 +229,9 @@ pub async fn drip(socket: &mut tokio::net::TcpStream) -> String {
 }
 
 /// A pace with a grace period short enough for a test.
-pub const IMPATIENT: Pace = Pace { grace: std::time::Duration::from_millis(400), least: 64 << 10 };
+pub const SHORT_PACE: MinRate = MinRate { grace: std::time::Duration::from_millis(400), bytes_per_second: 64 << 10 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_drips_is_given_up() {
-    dripped(TestApp::start_paced(TestStore::sqlite().await, IMPATIENT).await).await;
+    check_slow_body(TestApp::start_paced(TestStore::sqlite().await, SHORT_PACE).await).await;
 }

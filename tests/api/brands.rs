@@ -68,7 +68,7 @@ async fn making_one_tells_the_endpoints(app: TestApp) {
     assert_eq!(deliveries["meta"]["total"], 1);
     let trace: String = app.value("SELECT trace FROM jobs").await;
     assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
-    assert_eq!(app.bell.take().len(), 1);
+    assert_eq!(app.notifier.take().len(), 1);
 }
 
 async fn members_and_usage_are_told(app: TestApp) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
-use crier_common::ai::PATIENCE;
+use crier_common::ai::PROVIDER_TIMEOUT;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -27,12 +27,12 @@ on_both!(
 );
 
 /// Two processes, and a tenant that alternates between them.
-struct Two<'a> {
+struct TwoProcesses<'a> {
     t: &'a Tenant<'a>,
     urls: [&'a str; 2],
 }
 
-impl Two<'_> {
+impl TwoProcesses<'_> {
     async fn send(&self, n: usize, method: &str, path: &str, body: Value) -> Reply {
         self.t.at(self.urls[n % 2], method, path).json(&body).send().await
     }
@@ -43,7 +43,7 @@ fn passed(replies: &[Reply]) -> usize {
 }
 
 /// Asserts that all other requests were refused with this code.
-fn others_refused(replies: &[Reply], code: &str) {
+fn assert_others_refused(replies: &[Reply], code: &str) {
     replies.iter().filter(|reply| reply.status >= 300).for_each(|reply| drop(reply.refused(402, code)));
 }
 
@@ -54,20 +54,20 @@ fn id(record: &Value) -> i64 {
 async fn brands_pass_as_far_as_there_is_room(s: TestStore) {
     let app = TestApp::start(s).await;
     let (t, there) = (app.tenant("pro").await, app.replica().await);
-    let two = Two { t: &t, urls: [&app.url, &there] };
+    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
     let replies = join_all((0..10).map(|n| two.send(n, "POST", "/brands", json!({ "name": "More" })))).await;
-    others_refused(&replies, "limit_reached");
+    assert_others_refused(&replies, "limit_reached");
     assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brands").await), (4, 5), "one was there");
 }
 
 async fn accounts_pass_as_far_as_there_is_room(s: TestStore) {
     let app = TestApp::start(s).await;
     let (t, there) = (app.tenant("free").await, app.replica().await);
-    let two = Two { t: &t, urls: [&app.url, &there] };
+    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
     let path = t.path("/social-accounts");
     let body = |n| json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
     let replies = join_all((0..10).map(|n| two.send(n, "POST", &path, body(n)))).await;
-    others_refused(&replies, "limit_reached");
+    assert_others_refused(&replies, "limit_reached");
     assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brand_accounts").await), (3, 3));
     // An account that is already connected does not count, however often it is connected concurrently.
     let known = t.get(&path).await.data(200)[0]["external_id"].as_str().unwrap().to_owned();
@@ -93,7 +93,7 @@ async fn item(t: &Tenant<'_>, at: &str) -> String {
 async fn posts_pass_as_far_as_there_is_room_whichever_way_they_leave_draft(s: TestStore) {
     let app = TestApp::start(s).await;
     let (t, there) = (app.tenant("business").await, app.replica().await);
-    let two = Two { t: &t, urls: [&app.url, &there] };
+    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
     let account = t.account("demo").await;
     let later = (app.now() + TimeDelta::hours(5)).to_rfc3339();
     let posts = t.path("/posts");
@@ -130,7 +130,7 @@ async fn posts_pass_as_far_as_there_is_room_whichever_way_they_leave_draft(s: Te
         join_all(counted.into_iter().enumerate().map(send)),
         join_all(free.into_iter().enumerate().map(send))
     );
-    others_refused(&counted, "limit_reached");
+    assert_others_refused(&counted, "limit_reached");
     assert_eq!((passed(&counted), passed(&free)), (4, 3), "{free:?}");
     assert_eq!(app.number("SELECT posts FROM usage").await, 20_000);
     assert_eq!(app.number("SELECT count(*) FROM posts WHERE counted").await, 4);
@@ -177,16 +177,16 @@ async fn pictures_pass_as_far_as_there_is_room_uploaded_or_made(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("business").await;
     let other = AiServer::start().await;
-    let there = app.replica_with(other.ai(PATIENCE)).await;
-    let two = Two { t: &t, urls: [&app.url, &there] };
+    let there = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
+    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
     let pictures: Vec<Vec<u8>> = (0..10).map(|n| png(40 + n, 40)).collect();
     // The size of a stored picture; there is room for three of them.
     let largest = t.upload("a.png", &pictures[9], &[]).await.data(201)["size_bytes"].as_i64().unwrap();
     let sum = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
     let cap: i64 = 512_000 << 20;
     app.sql(format!("UPDATE storage_usage SET bytes = {}", cap - 3 * largest)).await;
-    app.ai.says([picture(&pictures[0]), picture(&pictures[1])]);
-    other.says([picture(&pictures[2]), picture(&pictures[3])]);
+    app.ai.queue_responses([picture(&pictures[0]), picture(&pictures[1])]);
+    other.queue_responses([picture(&pictures[2]), picture(&pictures[3])]);
     let path = t.path("/ai/images");
     let made = (0..4).map(|n| two.send(n, "POST", &path, json!({ "prompt": "bread" })));
     let media = t.path("/media");
@@ -197,7 +197,7 @@ async fn pictures_pass_as_far_as_there_is_room_uploaded_or_made(s: TestStore) {
     let (made, uploads) = futures::join!(join_all(made), join_all(uploads));
     let paid = passed(&made);
     let all = [made, uploads].concat();
-    others_refused(&all, "storage_limit_exceeded");
+    assert_others_refused(&all, "storage_limit_exceeded");
     assert_eq!(passed(&all), 3);
     assert_eq!(app.number("SELECT count(*) FROM media").await, 4);
     let bytes = app.number("SELECT bytes FROM storage_usage").await;
@@ -210,21 +210,25 @@ async fn credits_pass_as_far_as_there_are_any(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let other = AiServer::start().await;
-    let there = app.replica_with(other.ai(PATIENCE)).await;
-    let two = Two { t: &t, urls: [&app.url, &there] };
+    let there = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
+    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
     // Credits for six requests; the remainder would pay only for fewer captions.
     let three = || captions(&["A", "B", "C"]);
-    app.ai.says((0..5).map(|_| three()));
-    other.says((0..5).map(|_| three()));
+    app.ai.queue_responses((0..5).map(|_| three()));
+    other.queue_responses((0..5).map(|_| three()));
     let path = t.path("/ai/captions");
     let replies = join_all((0..10).map(|n| two.send(n, "POST", &path, json!({ "prompt": "bread" })))).await;
-    others_refused(&replies, "insufficient_credits");
+    assert_others_refused(&replies, "insufficient_credits");
     let mut left: Vec<_> =
         replies.iter().filter(|r| r.status == 200).map(|r| r.data(200)["credits_remaining"].clone()).collect();
     left.sort_by_key(Value::as_i64);
     assert_eq!((passed(&replies), left.last()), (6, left.get(5)));
     assert_eq!((app.used(t.workspace).await, app.held().await), (90, 0));
-    assert_eq!(app.ai.asked().await.len() + other.asked().await.len(), 6, "the AI is not called for the others");
+    assert_eq!(
+        app.ai.request_bodies().await.len() + other.request_bodies().await.len(),
+        6,
+        "the AI is not called for the others"
+    );
 }
 
 async fn requests_pass_as_far_as_the_minute_goes(s: TestStore) {
@@ -247,8 +251,8 @@ fn remaining(reply: &Reply) -> u32 {
 async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("business").await;
-    let there = app.replica_with(app.ai.ai(PATIENCE)).await;
-    let two = Two { t: &t, urls: [&app.url, &there] };
+    let there = app.replica_with(app.ai.ai(PROVIDER_TIMEOUT)).await;
+    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
     let account = t.account("a0").await;
     for n in 1..5 {
         t.account(&format!("a{n}")).await;
@@ -257,7 +261,7 @@ async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let hook = format!("/webhooks/{}", t.post("/webhooks", hook).await.data(201)["id"]);
     let asset = t.upload("a.png", &png(30, 30), &[]).await.data(201);
-    app.ai.says([picture(&png(31, 30))]);
+    app.ai.queue_responses([picture(&png(31, 30))]);
     t.post(&t.path("/ai/images"), json!({ "prompt": "bread" })).await.expect(201);
     app.sql(format!("UPDATE storage_usage SET bytes = {}", 600 << 20)).await;
     app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', 31)", t.workspace)).await;
@@ -319,10 +323,10 @@ async fn another_plan_is_that_of_every_process_at_once(s: TestStore) {
     // Existing records can be refreshed and deleted.
     t.account("a1").await;
     t.delete(&t.path(&format!("/media/{}", asset["id"]))).await.expect(204);
-    assert_eq!(app.ai.asked().await.len(), 1);
+    assert_eq!(app.ai.request_bodies().await.len(), 1);
     set("business");
     for n in 0..2 {
-        app.ai.says([captions(&["A", "B", "C"]), picture(&png(50 + n as u32, 30))]);
+        app.ai.queue_responses([captions(&["A", "B", "C"]), picture(&png(50 + n as u32, 30))]);
         let codes = writes(n).await;
         assert!(codes.values().all(|(status, _)| *status < 300), "process {n}: {codes:?}");
         t.at(two.urls[n], "GET", &hook).send().await.expect(200);

@@ -12,13 +12,13 @@ on_both_apps!(
     a_wrong_method_is_told_before_the_key,
     a_key_has_a_form,
     a_deleted_key_is_no_key,
-    what_no_path_has_is_nowhere,
+    unknown_paths_return_not_found,
     the_description_is_served_without_a_key,
 );
 
 /// An endpoint as the OpenAPI document describes it.
 #[derive(Debug)]
-pub struct Described {
+pub struct DocumentedEndpoint {
     pub method: String,
     pub path: String,
     pub scope: String,
@@ -28,7 +28,7 @@ pub struct Described {
     pub body_required: bool,
 }
 
-impl Described {
+impl DocumentedEndpoint {
     pub fn is_nested(&self) -> bool {
         self.path.contains("{brand}")
     }
@@ -51,7 +51,7 @@ impl Described {
 }
 
 /// All endpoints in the OpenAPI document.
-pub async fn all(app: &TestApp) -> Vec<Described> {
+pub async fn all(app: &TestApp) -> Vec<DocumentedEndpoint> {
     let document = app.request("GET", "/openapi.json").send().await.expect(200);
     let mut out = Vec::new();
     for (path, operations) in document["paths"].as_object().expect("paths") {
@@ -59,7 +59,7 @@ pub async fn all(app: &TestApp) -> Vec<Described> {
             let description = operation["description"].as_str().expect("a description");
             let scope = description.split("Scope: `").nth(1).and_then(|rest| rest.split('`').next());
             let parameters = operation["parameters"].as_array().expect("parameters");
-            out.push(Described {
+            out.push(DocumentedEndpoint {
                 method: method.to_uppercase(),
                 path: path.clone(),
                 scope: scope.expect("a scope").to_owned(),
@@ -75,7 +75,7 @@ pub async fn all(app: &TestApp) -> Vec<Described> {
 }
 
 /// A request to an existing path without a key and with an invalid body.
-fn wrong<'a>(app: &'a TestApp, e: &Described, path: &str) -> Request<'a> {
+fn wrong<'a>(app: &'a TestApp, e: &DocumentedEndpoint, path: &str) -> Request<'a> {
     app.request(&e.method, path).raw("{not json")
 }
 
@@ -87,14 +87,14 @@ async fn every_check_comes_in_its_turn(app: TestApp) {
         app.clock.advance(TimeDelta::minutes(1));
         let path = e.at(full.brand, |_| NOWHERE);
         let foreign = e.at(other.brand, |_| NOWHERE);
-        told(&name, &wrong(&app, &e, &foreign).send().await, 401, "unauthorized");
+        assert_refused(&name, &wrong(&app, &e, &foreign).send().await, 401, "unauthorized");
         let others: Vec<&str> = Scope::ALL.iter().map(|s| s.as_str()).filter(|s| *s != e.scope).collect();
         let weak = app.key_of(full.user, KeyMode::Test, &others.join(",")).await;
-        told(&name, &wrong(&app, &e, &foreign).key(&weak).send().await, 403, "insufficient_scope");
+        assert_refused(&name, &wrong(&app, &e, &foreign).key(&weak).send().await, 403, "insufficient_scope");
         let test = app.key_of(full.user, KeyMode::Test, &e.scope).await;
         let reply = wrong(&app, &e, &foreign).key(&test).send().await;
         if e.writes {
-            told(&name, &reply, 403, "test_mode_write_forbidden");
+            assert_refused(&name, &reply, 403, "test_mode_write_forbidden");
         } else {
             assert_ne!(
                 (reply.status, reply.json()["error"]["code"].as_str()),
@@ -102,31 +102,31 @@ async fn every_check_comes_in_its_turn(app: TestApp) {
             );
         }
         if e.is_nested() {
-            told(&name, &wrong(&app, &e, &foreign).key(&full.key).send().await, 403, "brand_forbidden");
+            assert_refused(&name, &wrong(&app, &e, &foreign).key(&full.key).send().await, 403, "brand_forbidden");
             let nowhere = e.at(NOWHERE, |_| NOWHERE);
-            told(&name, &wrong(&app, &e, &nowhere).key(&full.key).send().await, 403, "brand_forbidden");
+            assert_refused(&name, &wrong(&app, &e, &nowhere).key(&full.key).send().await, 403, "brand_forbidden");
         }
         if e.feature {
             let unpaid = e.at(bare.brand, |_| NOWHERE);
-            told(&name, &wrong(&app, &e, &unpaid).key(&bare.key).send().await, 402, "feature_not_available");
+            assert_refused(&name, &wrong(&app, &e, &unpaid).key(&bare.key).send().await, 402, "feature_not_available");
         }
         then_the_request_itself(&app, &full, &e, &path, &name).await;
     }
 }
 
-async fn then_the_request_itself(app: &TestApp, caller: &Tenant<'_>, e: &Described, path: &str, name: &str) {
+async fn then_the_request_itself(app: &TestApp, caller: &Tenant<'_>, e: &DocumentedEndpoint, path: &str, name: &str) {
     if e.writes {
-        told(name, &wrong(app, e, path).key(&caller.key).send().await, 400, "idempotency_key_required");
+        assert_refused(name, &wrong(app, e, path).key(&caller.key).send().await, 400, "idempotency_key_required");
         let reply = wrong(app, e, path).key(&caller.key).idem("a b").send().await;
-        told(name, &reply, 400, "idempotency_key_invalid");
+        assert_refused(name, &reply, 400, "idempotency_key_invalid");
     }
     if e.body.is_some() {
-        told(name, &wrong(app, e, path).key(&caller.key).idem("syntax").send().await, 400, "invalid_json");
+        assert_refused(name, &wrong(app, e, path).key(&caller.key).idem("syntax").send().await, 400, "invalid_json");
         let typed = wrong(app, e, path).header("content-type", "text/plain").key(&caller.key).idem("syntax");
-        told(name, &typed.send().await, 415, "unsupported_media_type");
+        assert_refused(name, &typed.send().await, 415, "unsupported_media_type");
         if e.body_required {
             let empty = app.request(&e.method, path).key(&caller.key).idem("syntax");
-            told(name, &empty.send().await, 400, "invalid_json");
+            assert_refused(name, &empty.send().await, 400, "invalid_json");
         }
     }
     if !e.ids().is_empty() {
@@ -135,12 +135,12 @@ async fn then_the_request_itself(app: &TestApp, caller: &Tenant<'_>, e: &Describ
         if e.body.is_some() {
             request = request.raw(r#"{"url": 5, "content": 5, "reason": 5}"#);
         }
-        told(name, &request.send().await, 404, "not_found");
+        assert_refused(name, &request.send().await, 404, "not_found");
     }
 }
 
 #[track_caller]
-fn told(name: &str, reply: &Reply, status: u16, code: &str) {
+fn assert_refused(name: &str, reply: &Reply, status: u16, code: &str) {
     let text = String::from_utf8_lossy(&reply.body);
     assert_eq!(reply.status, status, "{name} should be refused with {status} {code}: {text}");
     reply.refused(status, code);
@@ -203,7 +203,7 @@ async fn a_deleted_key_is_no_key(app: TestApp) {
     owner.get("/brands").await.refused(401, "unauthorized");
 }
 
-async fn what_no_path_has_is_nowhere(app: TestApp) {
+async fn unknown_paths_return_not_found(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     for path in ["", "/", "/nope", "/brands/1/nope", "/brands/1/posts/1/nope/x"] {
         app.request("GET", path).send().await.refused(404, "not_found");

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_common::domain::feed::{FeedType, FoundArticle};
-use crier_common::store::articles::{self, Changes, Row};
+use crier_common::store::articles::{self, ArticleRow, Changes};
 use crier_common::store::feeds::{self, Changed, Fetched};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub async fn article(t: &Tenant<'_>, feed: i64, guid: &str) -> i64 {
 
 async fn insert(t: &Tenant<'_>, feed: i64, found: FoundArticle) -> i64 {
     let guid = found.guid.clone();
-    let row = Row { found, published_at: t.app.now(), digest: "d".to_owned() };
+    let row = ArticleRow { found, published_at: t.app.now(), digest: "d".to_owned() };
     let changes = Changes { insert: vec![row], ..Changes::default() };
     t.app.write(async |tx| articles::write(tx, feed, &changes).await).await;
     t.app.number(format!("SELECT id FROM articles WHERE feed_id = {feed} AND guid = '{guid}'")).await

@@ -13,7 +13,7 @@ on_both_apps!(
 );
 
 /// Of more concurrent requests than there is room for, exactly `room` succeed; deleting a record makes room again.
-async fn fills_up(t: &Tenant<'_>, path: &str, body: &Value, room: usize) {
+async fn fill_to_cap(t: &Tenant<'_>, path: &str, body: &Value, room: usize) {
     let replies = join_all((0..room + 3).map(|_| t.post(path, body.clone()))).await;
     let made: Vec<Value> = replies.iter().filter(|reply| reply.status == 201).map(|reply| reply.data(201)).collect();
     assert_eq!(made.len(), room);
@@ -32,7 +32,7 @@ async fn a_brand_has_so_many_link_in_bio_pages_and_no_more(app: TestApp) {
         t.post(&t.path("/link-in-bio"), json!({ "title": "Page", "slug": format!("page-{n}") })).await.expect(201);
     }
     let body = json!({ "title": "Another" });
-    fills_up(&t, &t.path("/link-in-bio"), &body, 3).await;
+    fill_to_cap(&t, &t.path("/link-in-bio"), &body, 3).await;
     assert_eq!(t.post(&t.path("/link-in-bio"), json!({})).await.invalid(), ["title"], "caps are checked last");
     other.post(&other.path("/link-in-bio"), body).await.expect(201);
 }
@@ -45,7 +45,7 @@ async fn a_brand_has_so_many_feeds_and_no_more(app: TestApp) {
     let columns = "brand_id, name, named, url, type, status, next_fetch_at, created_at, updated_at";
     app.sql(format!("INSERT INTO feeds ({columns}) VALUES {rows}")).await;
     let body = json!({ "url": "https://8.8.8.8/feed.xml" });
-    fills_up(&t, &t.path("/feeds"), &body, 3).await;
+    fill_to_cap(&t, &t.path("/feeds"), &body, 3).await;
     other.post(&other.path("/feeds"), body).await.expect(201);
 }
 
@@ -55,7 +55,7 @@ async fn a_user_has_so_many_webhook_endpoints_and_no_more(app: TestApp) {
     for _ in 0..47 {
         t.post("/webhooks", body.clone()).await.expect(201);
     }
-    fills_up(&t, "/webhooks", &body, 3).await;
+    fill_to_cap(&t, "/webhooks", &body, 3).await;
     other.post("/webhooks", body).await.expect(201);
 }
 

@@ -1,7 +1,7 @@
 //! `Idempotency-Key`: one request, one effect, however often it is sent.
 
 use chrono::TimeDelta;
-use crier_common::store::idempotency::{self, Answer, Body, Slot};
+use crier_common::store::idempotency::{self, Slot, StoredBody, StoredResponse};
 use serde_json::json;
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
@@ -213,9 +213,13 @@ async fn what_was_not_committed_leaves_neither_record_nor_answer(app: TestApp) {
     let slot = Slot { api_key_id: key_id, key: "k".into(), fingerprint: vec![1] };
     let mut tx = app.begin().await.unwrap();
     idempotency::take(&mut tx, &slot).await.unwrap();
-    idempotency::store(&mut tx, &slot, &Answer { status: 201, location: None, body: Body::Whole(b"{}".to_vec()) })
-        .await
-        .unwrap();
+    idempotency::store(
+        &mut tx,
+        &slot,
+        &StoredResponse { status: 201, location: None, body: StoredBody::Whole(b"{}".to_vec()) },
+    )
+    .await
+    .unwrap();
     drop(tx);
     let reply = app.request("POST", "/brands").key(&t.key).idem("k").json(&json!({ "name": "After" })).send().await;
     assert!(reply.status == 201 && !reply.replayed(), "{reply:?}");

@@ -63,7 +63,7 @@ fn replicas(url: &str) -> [RedisLimiter; 2] {
 
 /// Returns a key, from 10 on, that both replicas count in Redis. On a busy machine Redis may respond too late at first;
 /// then the next key is tried.
-async fn counted_together(one: &RedisLimiter, two: &RedisLimiter) -> Subject {
+async fn shared_key(one: &RedisLimiter, two: &RedisLimiter) -> Subject {
     let keys = AtomicI64::new(10);
     until("a key that they count together", || async {
         let key = Subject::Key(keys.fetch_add(1, Ordering::SeqCst));
@@ -75,7 +75,7 @@ async fn counted_together(one: &RedisLimiter, two: &RedisLimiter) -> Subject {
 #[tokio::test]
 async fn replicas_share_an_allowance_through_redis() {
     let [one, two] = replicas(&servers::redis().await);
-    counted_together(&one, &two).await;
+    shared_key(&one, &two).await;
     // An allowance so small that it is not refilled while the test runs.
     for (limiter, left) in [(&one, 1), (&two, 0)] {
         let decision = limiter.take(Subject::Key(1), 2).await;
@@ -89,7 +89,7 @@ async fn replicas_share_an_allowance_through_redis() {
 #[tokio::test]
 async fn of_many_at_once_at_two_replicas_so_many_pass_as_the_allowance_has() {
     let [one, two] = replicas(&servers::redis().await);
-    counted_together(&one, &two).await;
+    shared_key(&one, &two).await;
     let keys = AtomicI64::new(1_000);
     // On a busy machine a replica may count locally for a while; then more requests pass, and the next key is tried.
     let (passed, mut left) = until("a key that they count together all along", || async {
@@ -109,7 +109,7 @@ async fn of_many_at_once_at_two_replicas_so_many_pass_as_the_allowance_has() {
 async fn each_replica_counts_for_itself_while_redis_is_away() {
     let mut server = RedisServer::start();
     let [one, two] = replicas(&server.url());
-    let key = counted_together(&one, &two).await;
+    let key = shared_key(&one, &two).await;
     server.stop();
     for limiter in [&one, &two] {
         assert!(limiter.take(key, 1).await.allowed);

@@ -15,7 +15,7 @@ mod content_plans;
 mod feeds;
 mod fixed_caps;
 mod idempotency;
-mod large_answers;
+mod large_responses;
 mod limits;
 mod link_in_bio;
 mod lists;

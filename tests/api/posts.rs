@@ -60,17 +60,17 @@ async fn a_scheduled_post_has_a_job_for_each_account(app: TestApp) {
     assert_eq!((&made["status"], &made["accounts"]), (&json!("scheduled"), &json!([two, one])));
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 2);
     assert_eq!(app.number(format!("SELECT count(*) FROM jobs WHERE lane = 'account:{one}'")).await, 1);
-    assert!(app.bell.take().is_empty());
+    assert!(app.notifier.take().is_empty());
 }
 
 async fn a_post_for_now_is_rung_for_at_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    app.bell.take();
+    app.notifier.take();
     let late = json!({ "content": "x", "schedule_type": "now", "scheduled_at": hours(&app, 2), "accounts": [account] });
     let made = create(&t, late).await.data(201);
     assert_eq!((&made["status"], &made["scheduled_at"]), (&json!("publishing"), &Value::Null));
-    assert_eq!(app.bell.take().len(), 1);
+    assert_eq!(app.notifier.take().len(), 1);
 }
 
 async fn times_are_in_the_brands_zone(app: TestApp) {

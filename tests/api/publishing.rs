@@ -13,7 +13,7 @@ on_both_apps!(
 );
 
 /// Creates a post to two accounts with the statuses that a worker would have left; returns its path and targets.
-async fn left(t: &Tenant<'_>, post: &str, targets: [&str; 2]) -> (String, [i64; 2]) {
+async fn create_post_with_statuses(t: &Tenant<'_>, post: &str, targets: [&str; 2]) -> (String, [i64; 2]) {
     let accounts = [t.account("one").await, t.account("two").await];
     let body = json!({ "content": "x", "schedule_type": "now", "accounts": accounts });
     let made = t.post(&t.path("/posts"), body).await.data(201);
@@ -31,7 +31,7 @@ async fn left(t: &Tenant<'_>, post: &str, targets: [&str; 2]) -> (String, [i64; 
 async fn what_is_being_published_cannot_change(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (status, targets) in [("publishing", ["publishing", "pending"]), ("published", ["published", "published"])] {
-        let (path, _) = left(&t, status, targets).await;
+        let (path, _) = create_post_with_statuses(&t, status, targets).await;
         t.put(&path, json!({ "content": "y" })).await.refused(409, "post_not_editable");
         for schedule in ["now", "draft"] {
             t.put(&path, json!({ "schedule_type": schedule })).await.refused(409, "post_not_editable");
@@ -57,7 +57,7 @@ async fn what_a_worker_has_taken_up_is_too_late(app: TestApp) {
 
 async fn now_tries_the_failed_alone(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (path, [done, failed]) = left(&t, "partially_published", ["published", "failed"]).await;
+    let (path, [done, failed]) = create_post_with_statuses(&t, "partially_published", ["published", "failed"]).await;
     t.put(&path, json!({ "content": "y" })).await.refused(409, "post_not_editable");
     let account = t.get(&path).await.data(200)["targets"][1]["account_id"].clone();
     let overrides = json!([{ "account_id": account, "content": "better" }]);
@@ -75,7 +75,7 @@ async fn now_tries_the_failed_alone(app: TestApp) {
 
 async fn a_post_shows_its_first_failure(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (path, _) = left(&t, "failed", ["failed", "failed"]).await;
+    let (path, _) = create_post_with_statuses(&t, "failed", ["failed", "failed"]).await;
     let shown = t.get(&path).await.data(200);
     assert_eq!((&shown["error"]["code"], &shown["error"]["retryable"]), (&json!("platform_rejected"), &json!(false)));
     assert_eq!(t.get(&t.path("/posts")).await.data(200)[0]["error"], shown["error"]);
@@ -84,7 +84,7 @@ async fn a_post_shows_its_first_failure(app: TestApp) {
 
 async fn deleting_lets_what_is_in_flight_finish(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (path, [flying, waiting]) = left(&t, "publishing", ["publishing", "pending"]).await;
+    let (path, [flying, waiting]) = create_post_with_statuses(&t, "publishing", ["publishing", "pending"]).await;
     app.sql(format!("UPDATE jobs SET state = 'running' WHERE subject_id = {flying}")).await;
     t.delete(&path).await.expect(204);
     t.get(&path).await.refused(404, "not_found");

@@ -14,7 +14,7 @@ use crate::support::store::{TestStore, on_both};
 on_both!(a_refused_request_leaves_no_trace, an_account_over_the_cap_claims_nothing);
 
 /// Tables that record only that there was a request: when its key was used.
-const TRACES: &[&str] = &["api_keys"];
+const IGNORED_TABLES: &[&str] = &["api_keys"];
 
 /// All rows of all tables, as text.
 async fn rows(app: &TestApp) -> BTreeMap<String, String> {
@@ -23,7 +23,7 @@ async fn rows(app: &TestApp) -> BTreeMap<String, String> {
         false => "SELECT group_concat(name, ',') FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
     };
     let mut all = BTreeMap::new();
-    for table in app.value::<String>(tables).await.split(',').filter(|table| !TRACES.contains(table)) {
+    for table in app.value::<String>(tables).await.split(',').filter(|table| !IGNORED_TABLES.contains(table)) {
         let sql = match app.is_postgres() {
             true => format!("SELECT coalesce(string_agg(t::text, chr(10) ORDER BY t::text), '') FROM {table} t"),
             false => {
@@ -114,7 +114,7 @@ async fn a_refused_request_leaves_no_trace(s: TestStore) {
     t.post(&t.path("/ai/images"), prompt).await.refused(402, "insufficient_credits");
     t.upload("b.png", b"no picture", &[]).await;
     assert_eq!(rows(&app).await, before);
-    assert_eq!(app.ai.asked().await.len(), 0);
+    assert_eq!(app.ai.request_bodies().await.len(), 0);
     let asked = app.connector.connects.load(std::sync::atomic::Ordering::SeqCst) - connects;
     // One call for each handle that may be the brand's already: without the platform's response the cap is unknown.
     assert_eq!(asked, 3);

@@ -41,7 +41,7 @@ async fn comment(app: &TestApp, post: i64, text: &str) -> Reply {
 /// Returns a page's text.
 async fn page(app: &TestApp, path: &str) -> String {
     let reply = app.page(path).await;
-    reply.is(200);
+    reply.assert_status(200);
     String::from_utf8(reply.body).unwrap()
 }
 
@@ -78,28 +78,28 @@ async fn a_timeline_has_pages(app: TestApp) {
 async fn a_comment_is_shown_under_its_post(app: TestApp) {
     let post = posts(&app, 1).await[0];
     let reply = comment(&app, post, "Tasty+%3Cb%3E").await;
-    reply.is(303);
+    reply.assert_status(303);
     let to = format!("/sandbox/demo?from={post}#post-{post}");
     assert_eq!(reply.header("location"), Some(to.as_str()));
     let text = page(&app, &format!("/sandbox/demo?from={post}")).await;
     assert!(text.contains("<strong>Vera</strong>") && text.contains("Tasty &#60;b&#62;"), "{text}");
     let long_name = format!("name={}&body=x", "n".repeat(81));
     for bad in ["", "name=Vera", "body=x", "name=+&body=x", "name=a%00&body=x", &long_name] {
-        send(&app, post, bad).await.is(422);
+        send(&app, post, bad).await.assert_status(422);
     }
-    comment(&app, post, &"x".repeat(2_001)).await.is(422);
-    comment(&app, post, &"x".repeat(70_000)).await.is(413);
-    comment(&app, post + 1, "x").await.is(404);
+    comment(&app, post, &"x".repeat(2_001)).await.assert_status(422);
+    comment(&app, post, &"x".repeat(70_000)).await.assert_status(413);
+    comment(&app, post + 1, "x").await.assert_status(404);
     assert_eq!(app.number("SELECT count(*) FROM sandbox_comments").await, 1);
 }
 
 async fn comments_are_counted_by_address(app: TestApp) {
     let post = posts(&app, 1).await[0];
     for _ in 0..60 {
-        comment(&app, post, "again").await.is(303);
+        comment(&app, post, "again").await.assert_status(303);
     }
     let refused = comment(&app, post, "again").await;
-    refused.is(429);
+    refused.assert_status(429);
     assert_eq!((refused.header("retry-after"), refused.header("x-ratelimit-remaining")), (Some("1"), Some("0")));
     assert!(refused.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")), "{refused:?}");
     assert_eq!(app.number("SELECT count(*) FROM sandbox_comments").await, 60);
@@ -107,8 +107,8 @@ async fn comments_are_counted_by_address(app: TestApp) {
     app.request("GET", "/brands").send().await.refused(429, "rate_limited");
     page(&app, "/sandbox/demo").await;
     app.clock.advance(TimeDelta::seconds(1));
-    comment(&app, post, "again").await.is(303);
-    comment(&app, post, "again").await.is(429);
+    comment(&app, post, "again").await.assert_status(303);
+    comment(&app, post, "again").await.assert_status(429);
 }
 
 async fn a_post_takes_so_many_comments_and_shows_the_newest(app: TestApp) {
@@ -124,8 +124,8 @@ async fn a_post_takes_so_many_comments_and_shows_the_newest(app: TestApp) {
     assert_eq!(text.matches("<li id=\"comment-").count(), 10);
     assert!(text.contains("189 earlier comments are not shown.") && text.contains("Write a comment"), "{text}");
     assert!(text.contains("comment 199.") && !text.contains("comment 189."), "{text}");
-    comment(&app, post, "the+last").await.is(303);
-    comment(&app, post, "one+more").await.is(409);
+    comment(&app, post, "the+last").await.assert_status(303);
+    comment(&app, post, "one+more").await.assert_status(409);
     let text = page(&app, "/sandbox/demo").await;
     assert!(text.contains("the last") && !text.contains("one more"), "{text}");
     assert!(text.contains("This post has 200 comments and takes no more.") && !text.contains("<form"), "{text}");
@@ -155,10 +155,10 @@ async fn a_path_that_no_database_can_take_does_not_exist(app: TestApp) {
     let parts = ["%00", "a%00", "%ff", "%C3", "%0a", "%7f", "%C2%85", &long];
     for part in parts {
         for path in ["/sandbox/{}", "/@{}", "/@demo/l/{}", "/media/{}", "/{}"] {
-            app.page(&path.replace("{}", part)).await.is(404);
+            app.page(&path.replace("{}", part)).await.assert_status(404);
         }
-        app.web("POST", &app.url, &format!("/sandbox/{part}/posts/1/comments")).send().await.is(404);
-        app.web("POST", &app.url, &format!("/sandbox/demo/posts/{part}/comments")).send().await.is(404);
+        app.web("POST", &app.url, &format!("/sandbox/{part}/posts/1/comments")).send().await.assert_status(404);
+        app.web("POST", &app.url, &format!("/sandbox/demo/posts/{part}/comments")).send().await.assert_status(404);
         t.get(&t.path(&format!("/posts/{part}"))).await.refused(404, "not_found");
         t.get(&format!("/{part}")).await.refused(404, "not_found");
     }

@@ -11,7 +11,7 @@ use crate::support::picture;
 on_both_apps!(another_tenants_ids_lead_nowhere, lists_hold_ones_own, another_brand_of_ones_own_is_another);
 
 /// One of each record that has an id.
-struct Things {
+struct TenantRecords {
     account: i64,
     post: i64,
     webhook: i64,
@@ -25,7 +25,7 @@ struct Things {
     item: i64,
 }
 
-impl Things {
+impl TenantRecords {
     async fn of(t: &Tenant<'_>) -> Self {
         let account = t.account(&format!("handle{}", t.brand)).await;
         let post = t.post(&t.path("/posts"), json!({ "content": "mine", "accounts": [account] })).await.data(201);
@@ -69,7 +69,7 @@ impl Things {
 
 async fn another_tenants_ids_lead_nowhere(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let things = Things::of(&victim).await;
+    let things = TenantRecords::of(&victim).await;
     let before = victim.get(&victim.path(&format!("/posts/{}", things.post))).await.data(200);
     for e in checks::all(&app).await {
         app.clock.advance(TimeDelta::minutes(1));
@@ -102,7 +102,7 @@ async fn another_tenants_ids_lead_nowhere(app: TestApp) {
 
 async fn lists_hold_ones_own(app: TestApp) {
     let (victim, intruder) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    Things::of(&victim).await;
+    TenantRecords::of(&victim).await;
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
     let lists = ["/posts", "/social-accounts", "/feeds", "/media", "/link-in-bio", "/content-plans"];
     for path in lists.map(|list| intruder.path(list)).into_iter().chain(["/webhooks".to_owned()]) {
@@ -112,7 +112,7 @@ async fn lists_hold_ones_own(app: TestApp) {
 
 async fn another_brand_of_ones_own_is_another(app: TestApp) {
     let owner = app.tenant("unlimited").await;
-    let things = Things::of(&owner).await;
+    let things = TenantRecords::of(&owner).await;
     let second = owner.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
     for path in [
         format!("/posts/{}", things.post),

@@ -16,7 +16,7 @@ mod bio;
 
 const PROGRAMS: &[&str] = &["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 /// For one page, which normally takes a second or two.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub struct Browser {
     program: &'static str,
@@ -47,7 +47,7 @@ impl Browser {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(PATIENCE, child).await.expect("the browser ends").unwrap();
+        let output = tokio::time::timeout(PAGE_TIMEOUT, child).await.expect("the browser ends").unwrap();
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{url}: {log}");
         let messages: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();

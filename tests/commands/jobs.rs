@@ -1,19 +1,19 @@
 //! `crier jobs …`. The program uses the real clock, months after the tests' clock: what a test creates is old to it.
 
-use crier_common::domain::job::{Kind, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, Outcome};
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::store::{jobs, posts};
 use serde_json::{Value, json};
 
 use crate::support::command::{command, crier};
-use crate::support::fake_platform::{Say, rate_limited};
+use crate::support::fake_platform::{PublishStep, rate_limited};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both![
     a_list_is_narrowed_and_complete,
     a_mistake_is_answered_with_what_would_be_right,
     all_dead_jobs_of_a_kind_are_run_again,
-    a_job_that_cannot_be_run_again_stands_in_nobodys_way,
+    a_job_that_cannot_be_retried_does_not_block_others,
     ids_are_changed_one_by_one_and_refused_with_a_reason,
     what_has_not_begun_is_cancelled_by_a_filter,
     kinds_are_told_with_what_is_paused,
@@ -23,13 +23,13 @@ worker_on_both![
 ];
 
 /// Creates dead publish jobs with failed targets: `(post, target, job)`.
-async fn dead(w: &TestWorker, count: usize) -> Vec<(i64, i64, i64)> {
+async fn create_dead_jobs(w: &TestWorker, count: usize) -> Vec<(i64, i64, i64)> {
     let mut made = Vec::new();
     for _ in 0..count {
         let (post, target) = w.publish_one().await;
         made.push((post, target, w.job_of(target).await.id));
     }
-    w.s.bell.take();
+    w.s.notifier.take();
     let list = |of: fn(&(i64, i64, i64)) -> i64| made.iter().map(|m| of(m).to_string()).collect::<Vec<_>>().join(",");
     w.sql(format!(
         "UPDATE jobs SET state = 'dead', attempt = 8, last_error = 'broken', finished_at = created_at WHERE id IN ({})",
@@ -42,16 +42,16 @@ async fn dead(w: &TestWorker, count: usize) -> Vec<(i64, i64, i64)> {
 }
 
 /// Asserts that revived jobs have pending targets and dead jobs failed ones; returns the number of revived jobs.
-async fn is_whole(w: &TestWorker, made: &[(i64, i64, i64)]) -> usize {
+async fn count_revived(w: &TestWorker, made: &[(i64, i64, i64)]) -> usize {
     let mut revived = 0;
     for (post, target, job) in made {
         let (job, target, post) = (w.show(*job).await, w.target(*target).await, w.post_status(*post).await);
         let whole = match job.state {
-            State::Dead => (TargetStatus::Failed, PostStatus::Failed),
+            JobState::Dead => (TargetStatus::Failed, PostStatus::Failed),
             _ => (TargetStatus::Pending, PostStatus::Publishing),
         };
         assert_eq!((target.status, post), whole, "job {} is {}", job.id, job.state);
-        revived += usize::from(job.state == State::Ready);
+        revived += usize::from(job.state == JobState::Ready);
     }
     revived
 }
@@ -61,8 +61,8 @@ fn ids(list: &Value) -> Vec<i64> {
 }
 
 async fn a_list_is_narrowed_and_complete(w: TestWorker) {
-    let died = dead(&w, 2).await;
-    let delivery = w.job_at(Kind::DeliverWebhook, 9, Some("endpoint:7"), w.later(60)).await;
+    let died = create_dead_jobs(&w, 2).await;
+    let delivery = w.job_at(JobKind::DeliverWebhook, 9, Some("endpoint:7"), w.later(60)).await;
     let list = |args: &[&str]| ids(&crier(&w, &[&["jobs", "list", "--json"], args].concat()).json());
     assert_eq!(list(&[]), [delivery, died[1].2, died[0].2]);
     assert_eq!(list(&["--limit", "1"]), [delivery]);
@@ -114,7 +114,7 @@ async fn a_mistake_is_answered_with_what_would_be_right(w: TestWorker) {
 
 async fn all_dead_jobs_of_a_kind_are_run_again(w: TestWorker) {
     // More than one batch.
-    let died = dead(&w, 120).await;
+    let died = create_dead_jobs(&w, 120).await;
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "deliver_webhook"]);
     assert_eq!(output.done(), "Run again: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--lane", "account:0"]);
@@ -123,18 +123,18 @@ async fn all_dead_jobs_of_a_kind_are_run_again(w: TestWorker) {
     assert_eq!(output.done(), "Run again: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "1h"]);
     assert_eq!((output.done(), output.err.as_str()), ("Run again: 120.\n", ""));
-    assert_eq!(is_whole(&w, &died).await, 120);
+    assert_eq!(count_revived(&w, &died).await, 120);
     // They run like new jobs; the scheduler notifies workers of jobs that a command made ready.
     w.clock.advance(chrono::TimeDelta::days(300));
     w.sql(format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}'", w.later(-20).to_rfc3339())).await;
     w.run_jobs().await;
     for (post, _, job) in died {
-        assert_eq!((w.post_status(post).await, w.state(job).await), (PostStatus::Published, State::Done));
+        assert_eq!((w.post_status(post).await, w.state(job).await), (PostStatus::Published, JobState::Done));
     }
 }
 
-async fn a_job_that_cannot_be_run_again_stands_in_nobodys_way(w: TestWorker) {
-    let died = dead(&w, 6).await;
+async fn a_job_that_cannot_be_retried_does_not_block_others(w: TestWorker) {
+    let died = create_dead_jobs(&w, 6).await;
     // One job's post is deleted, one target has another job by now, one target's row cannot be read.
     w.write(async |tx| posts::delete(tx, died[1].0).await).await;
     let other = w.enqueue(died[2].1, w.account.id, w.later(60)).await;
@@ -146,14 +146,14 @@ async fn a_job_that_cannot_be_run_again_stands_in_nobodys_way(w: TestWorker) {
         assert!(output.out.lines().any(|line| line.starts_with("Left: 1, since ") && line.contains(why)), "{output:?}");
     }
     w.sql("UPDATE post_targets SET platform = 'sandbox'").await;
-    assert_eq!(w.state(other).await, State::Scheduled);
+    assert_eq!(w.state(other).await, JobState::Scheduled);
     let whole = [died[0], died[2], died[3], died[4], died[5]];
-    assert_eq!(is_whole(&w, &whole).await, 3);
-    assert_eq!(w.state(died[1].2).await, State::Dead);
+    assert_eq!(count_revived(&w, &whole).await, 3);
+    assert_eq!(w.state(died[1].2).await, JobState::Dead);
 }
 
 async fn ids_are_changed_one_by_one_and_refused_with_a_reason(w: TestWorker) {
-    let died = dead(&w, 2).await;
+    let died = create_dead_jobs(&w, 2).await;
     let (job, gone) = (died[0].2.to_string(), died[1].2.to_string());
     w.write(async |tx| posts::delete(tx, died[1].0).await).await;
     let output = crier(&w, &["jobs", "retry", &gone, "999", &job]);
@@ -162,10 +162,10 @@ async fn ids_are_changed_one_by_one_and_refused_with_a_reason(w: TestWorker) {
         output.refused(1).contains(&format!("job {gone} is left as it is: what it acts on has nothing left to do"))
     );
     assert!(output.err.contains("there is no job 999"));
-    assert_eq!(is_whole(&w, &died[..1]).await, 1);
+    assert_eq!(count_revived(&w, &died[..1]).await, 1);
     assert!(crier(&w, &["jobs", "retry", &job]).refused(1).contains("is ready: it runs by itself"));
     assert!(crier(&w, &["jobs", "cancel", &gone]).refused(1).contains("is dead: only what has not begun"));
-    let noop = w.job(Kind::Noop, 1, None).await.to_string();
+    let noop = w.job(JobKind::Noop, 1, None).await.to_string();
     let held = w.claim(&[noop.parse().unwrap()], "w").await.remove(0);
     assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("what has begun goes on"));
     assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("what has begun goes on"));
@@ -186,22 +186,22 @@ async fn what_has_not_begun_is_cancelled_by_a_filter(w: TestWorker) {
     let args = ["jobs", "cancel", "--kind", "publish_target", "--lane", &lane];
     let output = crier(&w, &args);
     assert_eq!(output.done(), "Running, and not cancelled: 1. What has begun goes on.\nCancelled: 1.\n");
-    assert_eq!(w.job_of(later).await.state, State::Cancelled);
+    assert_eq!(w.job_of(later).await.state, JobState::Cancelled);
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
-    assert_eq!(w.job_of(now[0]).await.state, State::Running);
-    assert_eq!(w.job_of(now[1]).await.state, State::Ready, "another lane's");
+    assert_eq!(w.job_of(now[0]).await.state, JobState::Running);
+    assert_eq!(w.job_of(now[1]).await.state, JobState::Ready, "another lane's");
     let output = crier(&w, &["jobs", "cancel", "--kind", "publish_target", "--state", "scheduled"]);
     assert!(output.done().ends_with("Cancelled: 0.\n"));
     let output = crier(&w, &["jobs", "cancel", "--older-than", "1d", "--state", "ready"]);
     assert!(output.done().ends_with("Cancelled: 1.\n"), "{output:?}");
-    assert_eq!(w.job_of(now[1]).await.state, State::Cancelled);
+    assert_eq!(w.job_of(now[1]).await.state, JobState::Cancelled);
 }
 
 async fn kinds_are_told_with_what_is_paused(w: TestWorker) {
-    dead(&w, 2).await;
+    create_dead_jobs(&w, 2).await;
     let due = w.now();
-    w.job(Kind::Noop, 1, None).await;
-    w.job_at(Kind::Noop, 2, None, w.later(60)).await;
+    w.job(JobKind::Noop, 1, None).await;
+    w.job_at(JobKind::Noop, 2, None, w.later(60)).await;
     assert!(crier(&w, &["jobs", "pause", "noop"]).done().starts_with("Paused noop"));
     let kinds = crier(&w, &["jobs", "kinds", "--json"]).json();
     let row = |kind: &str| kinds.as_array().unwrap().iter().find(|row| row["id"] == kind).unwrap().clone();
@@ -214,13 +214,13 @@ async fn kinds_are_told_with_what_is_paused(w: TestWorker) {
         row("publish_target"),
         json!({ "id": "publish_target", "scheduled": 0, "ready": 0, "waiting": 0, "running": 0, "dead": 2, "paused": false, "oldest_ready": null })
     );
-    assert_eq!(kinds.as_array().unwrap().len(), Kind::ALL.len());
+    assert_eq!(kinds.as_array().unwrap().len(), JobKind::ALL.len());
     assert!(w.claim(&[w.number("SELECT max(id) FROM jobs WHERE state = 'ready'").await], "w").await.is_empty());
     assert_eq!(crier(&w, &["jobs", "resume", "noop"]).done(), "Resumed noop.\n");
 }
 
 async fn all_that_is_known_of_a_publish_is_shown(w: TestWorker) {
-    w.fake.says([Say::Refuse(rate_limited(w.later(3_600)))]);
+    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(3_600)))]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     let job = w.job_of(target).await;
@@ -258,7 +258,7 @@ async fn all_that_is_known_of_a_delivery_is_shown(w: TestWorker) {
 
 /// Interrupts the command with Ctrl-C.
 async fn a_retry_that_is_broken_off_leaves_every_job_whole(w: TestWorker) {
-    let died = dead(&w, 400).await;
+    let died = create_dead_jobs(&w, 400).await;
     let dir = tempfile::tempdir().unwrap();
     let mut retry = command(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"])
         .env("CRIER_DATA_DIR", dir.path())
@@ -271,10 +271,12 @@ async fn a_retry_that_is_broken_off_leaves_every_job_whole(w: TestWorker) {
     }
     std::process::Command::new("kill").args(["-INT", &retry.id().to_string()]).status().unwrap();
     retry.wait().unwrap();
-    let revived = is_whole(&w, &died).await;
+    let revived = count_revived(&w, &died).await;
     assert_eq!(revived % 50, 0, "in whole batches");
     // The same command can run the remaining jobs again.
     crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]).done();
-    assert_eq!(is_whole(&w, &died).await, 400);
-    assert!(jobs::is_running(&mut w.conn().await, Kind::PublishTarget, died[0].1).await.is_ok_and(|running| !running));
+    assert_eq!(count_revived(&w, &died).await, 400);
+    assert!(
+        jobs::is_running(&mut w.conn().await, JobKind::PublishTarget, died[0].1).await.is_ok_and(|running| !running)
+    );
 }

@@ -3,7 +3,7 @@
 use crier_common::domain::ai::Operation;
 use crier_common::store::ai_credits::{self, Want};
 
-use crate::support::command::{Said, command, crier, run};
+use crate::support::command::{CommandOutput, command, crier, run};
 use crate::support::process::program;
 use crate::support::servers::{self, free_port};
 use crate::support::store::{TestStore, on_both};
@@ -65,7 +65,7 @@ async fn a_time_zone_is_set_with_the_plan(s: TestStore) {
 }
 
 /// Runs `crier` with these arguments and a plans file.
-fn with_plans(s: &TestStore, plans: &std::path::Path, args: &[&str]) -> Said {
+fn with_plans(s: &TestStore, plans: &std::path::Path, args: &[&str]) -> CommandOutput {
     let dir = tempfile::tempdir().unwrap();
     run(command(s, args)
         .env("CRIER_PLANS_FILE", plans)
@@ -120,7 +120,7 @@ async fn nothing_starts_without_the_plans_in_use(s: TestStore) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plans.toml");
     std::fs::write(&file, "[plans.solo]\n").unwrap();
-    let refused = |output: Said| {
+    let refused = |output: CommandOutput| {
         let err = output.refused(2).to_owned();
         assert!(err.contains("CRIER_PLANS_FILE: it lacks plans that workspaces are on: pro."), "{err}");
     };

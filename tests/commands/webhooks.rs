@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::support::client::until;
-use crate::support::command::Said;
+use crate::support::command::CommandOutput;
 use crate::support::page;
 use crate::support::process::{Installation, program};
 use crate::support::servers::{free_port, signal};
@@ -17,7 +17,7 @@ use crate::support::servers::{free_port, signal};
 const SECRET: &str = "whsec_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN";
 
 /// The running command.
-struct Listening {
+struct ListenProcess {
     child: Child,
     stderr: BufReader<ChildStderr>,
     addr: SocketAddr,
@@ -33,7 +33,7 @@ fn command(dir: &tempfile::TempDir, args: &[&str]) -> Command {
     command
 }
 
-impl Listening {
+impl ListenProcess {
     fn start(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // An installation's configuration, and an invalid one: the command ignores it.
@@ -62,7 +62,7 @@ impl Listening {
     }
 
     /// Waits for the command to exit.
-    fn end(mut self) -> Said {
+    fn end(mut self) -> CommandOutput {
         let (mut out, mut err) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         self.stderr.read_to_string(&mut err).unwrap();
@@ -70,11 +70,11 @@ impl Listening {
         let left: Vec<_> =
             std::fs::read_dir(self.dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
         assert_eq!(left, ["crier.toml"], "it makes no files");
-        Said { status, out, err }
+        CommandOutput { status, out, err }
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListenProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
     }
@@ -99,10 +99,10 @@ async fn real_deliveries_are_shown_and_their_signatures_checked() {
     let (_, secret) = register(&crier, ports[0]).await;
     register(&crier, ports[1]).await;
     let (webhook, refused) = register(&crier, ports[2]).await;
-    let right = Listening::start(&["--port", &port, "--secret", &secret, "--json", "--count", "1"]);
-    let wrong = Listening::start(&["--port", &other, "--secret", &secret, "--count", "1"]);
+    let right = ListenProcess::start(&["--port", &port, "--secret", &secret, "--json", "--count", "1"]);
+    let wrong = ListenProcess::start(&["--port", &other, "--secret", &secret, "--count", "1"]);
     let again =
-        Listening::start(&["--port", &failing, "--secret", &refused, "--status", "503", "--json", "--count", "2"]);
+        ListenProcess::start(&["--port", &failing, "--secret", &refused, "--status", "503", "--json", "--count", "2"]);
     let brand = crier.brand().await;
 
     let output = right.end();
@@ -145,7 +145,7 @@ async fn real_deliveries_are_shown_and_their_signatures_checked() {
 
 #[test]
 fn whatever_comes_is_shown_or_refused_and_breaks_nothing() {
-    let listening = Listening::start(&["--port", "0", "--secret", SECRET, "--count", "5"]);
+    let listening = ListenProcess::start(&["--port", "0", "--secret", SECRET, "--count", "5"]);
     assert!(listening.send(b"\x16\x03\x01 this is no HTTP\r\n\r\n").starts_with("HTTP/1.1 400 "));
     drop(TcpStream::connect(listening.addr).unwrap());
     let signature =
@@ -188,7 +188,7 @@ fn whatever_comes_is_shown_or_refused_and_breaks_nothing() {
 
 #[test]
 fn at_the_start_it_says_how_to_register_it() {
-    let listening = Listening::start(&["--port", "0"]);
+    let listening = ListenProcess::start(&["--port", "0"]);
     let url = format!("http://{}/", listening.addr);
     signal(&listening.child, "INT");
     let output = listening.end();
@@ -202,7 +202,7 @@ fn at_the_start_it_says_how_to_register_it() {
 
 #[test]
 fn who_is_slow_is_sent_away_and_holds_up_nobody() {
-    let listening = Listening::start(&["--port", "0", "--json"]);
+    let listening = ListenProcess::start(&["--port", "0", "--json"]);
     let half = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(listening.addr).unwrap();
         stream.write_all(bytes).unwrap();
@@ -222,7 +222,7 @@ fn who_is_slow_is_sent_away_and_holds_up_nobody() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_what_would_be_right() {
+fn invalid_arguments_are_refused_with_a_hint() {
     let refused = |args: &[&str], status, why: &str| {
         let out = command(&tempfile::tempdir().unwrap(), args).output().unwrap();
         let err = String::from_utf8(out.stderr).unwrap();

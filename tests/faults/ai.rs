@@ -18,12 +18,12 @@ async fn credits_outlive_a_kill(ai: AiServer, mut crier: Installation) {
     let path = format!("/brands/{}/ai/captions", crier.brand().await);
     let body = json!({ "prompt": "bread" });
     let hold = Hold::new();
-    ai.holds(&hold, captions(&["A", "B", "C"]));
+    ai.queue_held_response(&hold, captions(&["A", "B", "C"]));
     let asking = tokio::spawn({
         let (client, path, body) = ((*crier).clone(), path.clone(), body.clone());
         async move { client.call("POST", &path, Some(body), "once").await }
     });
-    hold.asked().await;
+    hold.wait_for_request().await;
     assert_eq!((crier.number(HELD).await, crier.number(USED).await), (1, 15));
     let api = crier.of("api");
     crier.kill(&api);
@@ -36,7 +36,7 @@ async fn credits_outlive_a_kill(ai: AiServer, mut crier: Installation) {
     crier.execute("UPDATE idempotency_keys SET lease_until = '2026-01-01T00:00:00+00:00'").await;
     until("the credits are back", || async { (crier.number(HELD).await == 0).then_some(()) }).await;
     assert_eq!(crier.number(USED).await, 0);
-    ai.says([captions(&["D", "E", "F"])]);
+    ai.queue_responses([captions(&["D", "E", "F"])]);
     let (status, answer) = crier.call("POST", &path, Some(body), "once").await.expect("an answer");
     assert_eq!((status, &answer["data"]["captions"]), (200, &json!(["D", "E", "F"])));
     assert_eq!((crier.number(HELD).await, crier.number(USED).await), (0, 15));
@@ -59,12 +59,12 @@ async fn pictures_outlive_kills(ai: AiServer, mut crier: Installation) {
     for (round, moment) in (1..).zip(MOMENTS) {
         let bytes = png(300 + round as u32, 200);
         let (key, hold) = (format!("picture{round}"), Hold::new());
-        ai.holds(&hold, picture(&bytes));
+        ai.queue_held_response(&hold, picture(&bytes));
         let asking = tokio::spawn({
             let (client, path, body, key) = ((*crier).clone(), path.clone(), body.clone(), key.clone());
             async move { client.call("POST", &path, Some(body), &key).await }
         });
-        hold.asked().await;
+        hold.wait_for_request().await;
         hold.let_go();
         // The moment of the kill is the fault itself: it hits whatever step the request has reached.
         tokio::time::sleep(Duration::from_millis(moment)).await;
@@ -79,16 +79,20 @@ async fn pictures_outlive_kills(ai: AiServer, mut crier: Installation) {
         killed_before_the_answer += usize::from(!answered);
         assert_eq!(crier.number(USED).await, 240 * (round - i64::from(!answered)), "{moment} ms");
         every_file_has_its_row_or_none(&crier).await;
-        ai.forget();
-        ai.says([picture(&bytes)]);
-        let asked = ai.asked().await.len();
+        ai.clear_responses();
+        ai.queue_responses([picture(&bytes)]);
+        let asked = ai.request_bodies().await.len();
         let (status, answer) = crier.call("POST", &path, Some(body.clone()), &key).await.expect("an answer");
         assert_eq!((status, &answer["data"]["credits_used"]), (201, &json!(240)), "{moment} ms: {answer}");
-        assert_eq!(ai.asked().await.len() - asked, usize::from(!answered), "an answered request is not repeated");
+        assert_eq!(
+            ai.request_bodies().await.len() - asked,
+            usize::from(!answered),
+            "an answered request is not repeated"
+        );
         assert_eq!((crier.number(HELD).await, crier.number(USED).await), (0, 240 * round));
         assert_eq!(crier.number("SELECT count(*) FROM media").await, round);
         every_file_has_its_row(&crier).await;
-        ai.forget();
+        ai.clear_responses();
     }
     assert!(killed_before_the_answer > 0, "the first kill comes before any answer can");
     crier.assert_all_run();

@@ -69,9 +69,9 @@ async fn split() {
         ))
         .await;
     let is_within_bounds = async || {
-        let rung: usize = redis.ask(&["LLEN", "crier:bell:noop"]).await;
-        assert!(rung <= room, "{rung}");
-        rung
+        let notified: usize = redis.ask(&["LLEN", "crier:bell:noop"]).await;
+        assert!(notified <= room, "{notified}");
+        notified
     };
     until("a full notifier", || async { (is_within_bounds().await == room).then_some(()) }).await;
     assert_eq!(crier.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, over, "they wait for room");

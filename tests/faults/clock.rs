@@ -2,13 +2,13 @@
 //! clock is published once; nothing is published early; a running job does not take effect twice; nothing is lost.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::post::TargetStatus;
 use crier_worker::heartbeat;
 use serde_json::json;
 
 use crate::support::app::{TestApp, on_both_apps};
-use crate::support::fake_platform::{Gate, Say, rate_limited, transient};
+use crate::support::fake_platform::{Gate, PublishStep, rate_limited, transient};
 use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
 use crate::support::scripted::start;
 
@@ -67,7 +67,7 @@ async fn posts_go_out_at_their_time_by_the_clock(w: TestWorker) {
     w.run_jobs().await;
     assert_eq!(due().await, 3);
     w.clock.set(-HOUR);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(due().await, 5);
     assert_eq!(w.fake.count("publish"), 5);
 }
@@ -82,10 +82,10 @@ struct InCall {
 
 async fn in_call(w: TestWorker) -> InCall {
     let gate = Gate::new();
-    w.fake.says([Say::Wait(gate.clone())]);
+    w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (_, target) = w.publish_one().await;
     w.scheduler.tick().await.unwrap();
-    let run = start(&w.engine, w.rung());
+    let run = start(&w.engine, w.notified_job());
     gate.entered().await;
     InCall { w, gate, target, run }
 }
@@ -94,10 +94,10 @@ impl InCall {
     /// Simulates time: the scheduler ticks each second, a heartbeat comes every eight. Another process runs the
     /// notified jobs.
     async fn lives_on(&self, seconds: i64) {
-        let other = self.w.engine_for(self.w.another().await, Kind::ALL);
+        let other = self.w.engine_for(self.w.another().await, JobKind::ALL);
         for second in 1..=seconds {
             self.w.scheduler.tick().await.unwrap();
-            for id in self.w.s.bell.take() {
+            for id in self.w.s.notifier.take() {
                 other.run(id).await;
             }
             self.w.advance(1);
@@ -112,7 +112,7 @@ impl InCall {
         gate.let_through();
         assert!(run.await.unwrap());
         let job = w.job_of(target).await;
-        assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+        assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, 1, 0));
         assert_eq!((w.target(target).await.status, w.target(target).await.attempts), (TargetStatus::Published, 1));
         assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 1));
     }
@@ -141,14 +141,14 @@ async fn who_died_is_rescued_however_the_clock_was_set(w: TestWorker) {
     for step in [HOUR, -HOUR] {
         let (_, target) = w.publish_one().await;
         w.scheduler.tick().await.unwrap();
-        w.claim(&[w.rung()], "gone").await;
+        w.claim(&[w.notified_job()], "gone").await;
         w.clock.set(step);
         w.scheduler.tick().await.unwrap();
         w.advance(LEASE_OVER);
         if step < TimeDelta::zero() {
             w.clock.advance(HOUR);
         }
-        w.run_to_the_end().await;
+        w.run_until_idle().await;
         assert_eq!((w.target(target).await.status, w.job_of(target).await.crashes), (TargetStatus::Published, 1));
     }
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (2, 2));
@@ -158,7 +158,7 @@ async fn who_died_is_rescued_however_the_clock_was_set(w: TestWorker) {
 /// before.
 async fn pauses_end_by_the_clock(w: TestWorker) {
     let until = w.later(1_800);
-    w.fake.says([Say::Refuse(rate_limited(until)), Say::Refuse(transient())]);
+    w.fake.script_publishes([PublishStep::Refuse(rate_limited(until)), PublishStep::Refuse(transient())]);
     let (_, limited) = w.publish_one().await;
     w.run_jobs().await;
     let other = w.another_account("b").await.id;

@@ -4,14 +4,14 @@
 use std::panic::AssertUnwindSafe;
 
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::store::jobs::dispatch;
 use crier_common::store::posts;
 use crier_worker::engine::Run;
 use futures::FutureExt;
 
-use crate::support::fake_platform::{Gate, Say};
+use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -45,58 +45,58 @@ async fn is_unknown(w: &TestWorker, post: i64, target: i64, sent: usize) {
 }
 
 /// Publishes with a worker that is killed at the gate; returns the post and its target.
-pub(super) async fn publish_to(w: &TestWorker, say: impl FnOnce(std::sync::Arc<Gate>) -> Say) -> (i64, i64) {
+pub(super) async fn publish_to(w: &TestWorker, say: impl FnOnce(std::sync::Arc<Gate>) -> PublishStep) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.says([say(gate.clone())]);
+    w.fake.script_publishes([say(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let doomed = w.doomed().await;
-    doomed.start(w.rung());
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job());
     gate.entered().await;
     doomed.kill().await;
-    assert_eq!(w.job_of(target).await.state, State::Running);
+    assert_eq!(w.job_of(target).await.state, JobState::Running);
     (post, target)
 }
 
 async fn between_commit_and_ring(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
-    w.s.bell.take();
+    w.s.notifier.take();
     w.run_jobs().await;
     assert_eq!(w.target(target).await.status, TargetStatus::Pending, "the notification may still arrive");
     w.advance(10);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     is_out_once(&w, post, target).await;
 }
 
 async fn before_the_call_is_marked(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.dies_at_the_marker();
+    w.fake.panic_at_marker();
     let (post, target) = w.publish_one().await;
-    let claimed = w.claim(&[w.rung()], "doomed").await.remove(0);
-    let (handler, run) = (w.handler(Kind::PublishTarget), Run::new(claimed));
+    let claimed = w.claim(&[w.notified_job()], "doomed").await.remove(0);
+    let (handler, run) = (w.handler(JobKind::PublishTarget), Run::new(claimed));
     let died = AssertUnwindSafe(handler.run(&run)).catch_unwind().await;
-    assert!(died.is_err() && w.job_of(target).await.state == State::Running);
+    assert!(died.is_err() && w.job_of(target).await.state == JobState::Running);
     let found = w.target(target).await;
     assert_eq!((found.status, found.call_started_at, found.marker), (TargetStatus::Pending, None, None));
     w.advance(LEASE_OVER);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.fake.count("reconcile"), 0, "no call was ever begun");
     is_out_once(&w, post, target).await;
 }
 
 async fn before_the_call_arrives(w: TestWorker) {
-    let (post, target) = publish_to(&w, Say::Hang).await;
+    let (post, target) = publish_to(&w, PublishStep::Hang).await;
     w.run_jobs().await;
-    assert_eq!(w.job_of(target).await.state, State::Running, "its lease still holds");
-    w.run_to_the_end().await;
+    assert_eq!(w.job_of(target).await.state, JobState::Running, "its lease still holds");
+    w.run_until_idle().await;
     assert_eq!((w.fake.count("publish"), w.job_of(target).await.crashes), (2, 1));
     is_out_once(&w, post, target).await;
 }
 
 async fn after_the_platform_took_it(w: TestWorker) {
-    let (post, target) = publish_to(&w, Say::AcceptAndHang).await;
-    w.run_to_the_end().await;
+    let (post, target) = publish_to(&w, PublishStep::AcceptAndHang).await;
+    w.run_until_idle().await;
     assert_eq!(w.fake.count("publish"), 1);
     is_out_once(&w, post, target).await;
 }
@@ -105,10 +105,10 @@ async fn after_the_platform_took_it(w: TestWorker) {
 async fn answered_and_died(w: &TestWorker) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.says([Say::Wait(gate.clone())]);
+    w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let doomed = w.doomed().await;
-    doomed.start(w.rung());
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job());
     gate.entered().await;
     // Blocks the write: on SQLite all writes, on Postgres those of this post.
     let mut tx = w.begin().await.unwrap();
@@ -117,28 +117,28 @@ async fn answered_and_died(w: &TestWorker) -> (i64, i64) {
     w.fake.published(1).await;
     doomed.kill().await;
     tx.rollback().await.unwrap();
-    assert_eq!((w.job_of(target).await.state, w.fake.posts().len()), (State::Running, 1));
+    assert_eq!((w.job_of(target).await.state, w.fake.posts().len()), (JobState::Running, 1));
     w.advance(LEASE_OVER);
     (post, target)
 }
 
 async fn before_the_end_is_stored(w: TestWorker) {
     let (post, target) = answered_and_died(&w).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     is_out_once(&w, post, target).await;
 }
 
 async fn before_the_end_is_stored_where_the_platform_cannot_tell(w: TestWorker) {
-    w.fake.cannot_tell();
+    w.fake.disable_reconcile();
     let (post, target) = answered_and_died(&w).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     is_unknown(&w, post, target, 1).await;
 }
 
 async fn in_the_call_where_the_platform_cannot_tell(w: TestWorker) {
-    w.fake.cannot_tell();
-    let (post, target) = publish_to(&w, Say::Hang).await;
-    w.run_to_the_end().await;
+    w.fake.disable_reconcile();
+    let (post, target) = publish_to(&w, PublishStep::Hang).await;
+    w.run_until_idle().await;
     is_unknown(&w, post, target, 1).await;
     // A user who found nothing there publishes it again.
     w.publish_again(post).await;
@@ -147,7 +147,7 @@ async fn in_the_call_where_the_platform_cannot_tell(w: TestWorker) {
 }
 
 async fn before_the_call_is_marked_where_the_platform_cannot_tell(w: TestWorker) {
-    w.fake.cannot_tell();
+    w.fake.disable_reconcile();
     before_the_call_is_marked(w).await;
 }
 
@@ -155,28 +155,28 @@ async fn before_the_call_is_marked_where_the_platform_cannot_tell(w: TestWorker)
 async fn a_scheduler_in_the_middle_of_ringing(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..20 {
-        ids.push(w.job_at(Kind::Noop, subject, None, w.later(10)).await);
+        ids.push(w.job_at(JobKind::Noop, subject, None, w.later(10)).await);
     }
     w.advance(10);
-    let doomed = w.doomed().await;
+    let doomed = w.killable_worker().await;
     let store = doomed.store.clone();
     let (held, reached) = tokio::sync::oneshot::channel();
     doomed.spawn(async move {
         let mut tx = store.begin().await.unwrap();
-        held.send(dispatch::ring_due(&mut tx, Kind::Noop, 1_000).await.unwrap()).unwrap();
+        held.send(dispatch::promote_due(&mut tx, JobKind::Noop, 1_000).await.unwrap()).unwrap();
         std::future::pending::<()>().await;
         drop(tx);
     });
     assert_eq!(reached.await.unwrap(), 20, "it holds all of them");
     doomed.kill().await;
     // The database detects the broken connection only after a while.
-    let mut rung = Vec::new();
-    while rung.len() < 20 {
+    let mut notified = Vec::new();
+    while notified.len() < 20 {
         w.scheduler.tick().await.unwrap();
-        rung.extend(w.s.bell.take());
+        notified.extend(w.s.notifier.take());
     }
-    rung.sort_unstable();
-    assert_eq!(rung, ids, "each once");
+    notified.sort_unstable();
+    assert_eq!(notified, ids, "each once");
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND attempt = 0").await, 20);
 }
 
@@ -186,15 +186,15 @@ async fn a_scheduler_in_the_middle_of_a_rescue(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, poisoned) = w.publish_one().await;
     let (_, fine) = w.publish_one().await;
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     w.claim(&ids, "gone").await;
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
     w.advance(LEASE_OVER);
     // The rescue reaches the subject's row (on SQLite the write lock) and waits there.
     let mut tx = w.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
-    let doomed = w.doomed().await;
-    let (store, transport, library) = (doomed.store.clone(), w.bell.clone(), w.scheduler.library.clone());
+    let doomed = w.killable_worker().await;
+    let (store, transport, library) = (doomed.store.clone(), w.notifier.clone(), w.scheduler.library.clone());
     doomed.spawn(async move {
         let _ = crier_scheduler::Scheduler { store, transport, library }.tick().await;
     });
@@ -209,10 +209,10 @@ async fn a_scheduler_in_the_middle_of_a_rescue(w: TestWorker) {
     while alive().await {
         w.scheduler.tick().await.unwrap();
     }
-    assert_eq!((w.state(ids[0]).await, w.show(ids[0]).await.crashes), (State::Dead, 3));
-    assert_eq!((w.state(ids[1]).await, w.show(ids[1]).await.crashes), (State::Ready, 1));
+    assert_eq!((w.state(ids[0]).await, w.show(ids[0]).await.crashes), (JobState::Dead, 3));
+    assert_eq!((w.state(ids[1]).await, w.show(ids[1]).await.crashes), (JobState::Ready, 1));
     assert_eq!(w.target(poisoned).await.error.unwrap().code, "internal");
     assert_eq!(w.events().await, ["post.failed"], "one event");
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(fine).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }

@@ -4,11 +4,11 @@
 
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::State;
+use crier_common::domain::job::JobState;
 use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_common::platforms::Reconciled;
 
-use crate::support::fake_platform::{Say, rate_limited, transient, unknown};
+use crate::support::fake_platform::{PublishStep, rate_limited, transient, unknown};
 use crate::support::jobs::{CALL_OVER, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -19,13 +19,13 @@ worker_on_both!(
     a_question_that_fails_is_asked_again,
     a_platform_that_cannot_tell_leaves_it_to_a_person,
     a_platform_that_cannot_tell_this_time_leaves_it_to_a_person,
-    a_person_s_wish_after_that_keeps_the_marker,
+    publishing_again_keeps_the_marker,
     an_unknown_end_with_no_try_left_is_asked_about_when_published_again,
 );
 
 async fn what_was_taken_is_found_and_not_sent_again(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says([Say::AcceptAnd(unknown())]);
+    w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
     let begun = w.clock.now();
     w.run_jobs().await;
@@ -33,7 +33,7 @@ async fn what_was_taken_is_found_and_not_sent_again(w: TestWorker) {
     assert_eq!((waiting.status, waiting.call_started_at), (TargetStatus::Publishing, Some(begun)));
     let over = begun + TimeDelta::seconds(CALL_OVER);
     assert_eq!(w.job_of(target).await.run_at, over, "asked only when the call must be over");
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.external_id.as_deref()), (TargetStatus::Published, Some("post-1")));
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile"), w.fake.posts().len()), (1, 1, 1));
@@ -43,9 +43,9 @@ async fn what_was_taken_is_found_and_not_sent_again(w: TestWorker) {
 }
 
 async fn what_is_not_there_is_sent_again_with_the_same_marker(w: TestWorker) {
-    w.fake.says([Say::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
     let (_, target) = w.publish_one().await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     let calls = w.fake.calls();
     assert_eq!(calls.iter().map(|call| call.what).collect::<Vec<_>>(), ["publish", "reconcile", "publish"]);
     assert!(calls.iter().all(|call| call.marker == calls[0].marker && !call.marker.is_empty()));
@@ -54,7 +54,7 @@ async fn what_is_not_there_is_sent_again_with_the_same_marker(w: TestWorker) {
 }
 
 async fn not_there_counts_only_when_the_call_is_over(w: TestWorker) {
-    w.fake.says([Say::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     // The job runs earlier than scheduled.
@@ -64,12 +64,12 @@ async fn not_there_counts_only_when_the_call_is_over(w: TestWorker) {
     let waiting = w.target(target).await;
     assert!(waiting.status == TargetStatus::Publishing && waiting.call_started_at.is_some());
     assert_eq!(waiting.next_attempt_at, Some(w.later(CALL_OVER)));
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.count("publish")), (TargetStatus::Published, 2));
 }
 
 async fn a_second_call_of_unknown_end_is_waited_for_as_the_first(w: TestWorker) {
-    w.fake.says([Say::Refuse(unknown()), Say::AcceptAnd(unknown())]);
+    w.fake.script_publishes([PublishStep::Refuse(unknown()), PublishStep::AcceptAnd(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(500);
@@ -77,16 +77,16 @@ async fn a_second_call_of_unknown_end_is_waited_for_as_the_first(w: TestWorker) 
     let waiting = w.target(target).await;
     assert_eq!(waiting.call_started_at, Some(w.clock.now()), "the time is that of the second call");
     assert!(w.job_of(target).await.run_at >= w.later(CALL_OVER));
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
 async fn a_question_that_fails_is_asked_again(w: TestWorker) {
-    w.fake.says([Say::AcceptAnd(unknown())]);
+    w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let until = w.later(1_000);
     w.fake.answers([Err(transient()), Err(unknown()), Err(rate_limited(until))]);
     let (_, target) = w.publish_one().await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.fake.count("reconcile"), w.fake.count("publish"), w.fake.posts().len()), (4, 1, 1));
     let ended = w.target(target).await;
     assert_eq!(ended.status, TargetStatus::Published);
@@ -98,27 +98,27 @@ async fn ends_unknown(w: &TestWorker, post: i64, target: i64) {
     let error = ended.error.unwrap();
     assert_eq!((ended.status, error.category), (TargetStatus::Failed, Category::OutcomeUnknown));
     assert_eq!((error.code.as_str(), ended.next_attempt_at), ("outcome_unknown", None));
-    assert_eq!((w.post_status(post).await, w.job_of(target).await.state), (PostStatus::Failed, State::Done));
+    assert_eq!((w.post_status(post).await, w.job_of(target).await.state), (PostStatus::Failed, JobState::Done));
     assert_eq!(w.attempts(post).await.last().unwrap().outcome, AttemptOutcome::Unknown);
     assert_eq!((w.events().await, w.fake.count("publish")), (vec!["post.failed".to_owned()], 1));
 }
 
 async fn a_platform_that_cannot_tell_leaves_it_to_a_person(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.cannot_tell();
-    w.fake.says([Say::AcceptAnd(unknown())]);
+    w.fake.disable_reconcile();
+    w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     ends_unknown(&w, post, target).await;
     assert_eq!(w.fake.count("reconcile"), 0);
 }
 
 async fn a_platform_that_cannot_tell_this_time_leaves_it_to_a_person(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says([Say::AcceptAnd(unknown())]);
-    w.fake.answers([Ok(Reconciled::CannotTell)]);
+    w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
+    w.fake.answers([Ok(Reconciled::Unsupported)]);
     let (post, target) = w.publish_one().await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     ends_unknown(&w, post, target).await;
     // Published again by a user, it is sent without asking again.
     w.publish_again(post).await;
@@ -126,12 +126,12 @@ async fn a_platform_that_cannot_tell_this_time_leaves_it_to_a_person(w: TestWork
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (2, 1));
 }
 
-async fn a_person_s_wish_after_that_keeps_the_marker(w: TestWorker) {
+async fn publishing_again_keeps_the_marker(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.cannot_tell();
-    w.fake.says([Say::Refuse(unknown())]);
+    w.fake.disable_reconcile();
+    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
     let (post, target) = w.publish_one().await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     ends_unknown(&w, post, target).await;
     w.publish_again(post).await;
     w.run_jobs().await;
@@ -142,13 +142,13 @@ async fn a_person_s_wish_after_that_keeps_the_marker(w: TestWorker) {
 
 async fn an_unknown_end_with_no_try_left_is_asked_about_when_published_again(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says([Say::AcceptAnd(unknown())]);
+    w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
     w.sql("UPDATE jobs SET attempt = 7").await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     ends_unknown(&w, post, target).await;
     w.publish_again(post).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 1), "it was there all along");
 }

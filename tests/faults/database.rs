@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Kind, NewJob, State};
-use crier_common::domain::outside::MAX_MESSAGE;
+use crier_common::domain::job::{JobKind, JobState, NewJob};
 use crier_common::domain::post::{PostStatus, TargetStatus};
+use crier_common::domain::untrusted::MAX_MESSAGE;
 use crier_common::platforms::CallError;
 use crier_common::store::{Result, StoreError, Tx, jobs, posts, users};
 use crier_worker::heartbeat;
@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::support::app::TestApp;
-use crate::support::fake_platform::{Gate, Say};
+use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::scripted::{Act, noop, scripted, start};
 use crate::support::store::{TestStore, lock_table};
@@ -51,11 +51,11 @@ async fn cut(w: &TestWorker, count: i64) {
 
 async fn an_end_is_stored_once_the_database_is_back(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.cannot_tell();
+    w.fake.disable_reconcile();
     let gate = Gate::new();
-    w.fake.says([Say::Wait(gate.clone())]);
+    w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.rung());
+    let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
     gate.entered().await;
     let mut tx = w.another().await.begin().await.unwrap();
@@ -82,15 +82,15 @@ async fn a_claim_that_is_refused_is_made_later(w: TestWorker) {
     tx.rollback().await.unwrap();
     for id in ids {
         let job = w.show(id).await;
-        assert_eq!((job.state, job.attempt, job.crashes), (State::Ready, 0, 0));
+        assert_eq!((job.state, job.attempt, job.crashes), (JobState::Ready, 0, 0));
     }
     w.advance(10);
     w.scheduler.tick().await.unwrap();
-    let rung = w.s.bell.take();
-    assert_eq!(rung.len(), 2);
-    for id in rung {
+    let notified = w.s.notifier.take();
+    assert_eq!(notified.len(), 2);
+    for id in notified {
         assert!(engine.run(id).await);
-        assert_eq!((w.state(id).await, w.show(id).await.attempt), (State::Done, 1));
+        assert_eq!((w.state(id).await, w.show(id).await.attempt), (JobState::Done, 1));
     }
 }
 
@@ -115,7 +115,7 @@ async fn have_ended_once(w: &TestWorker, ids: &[i64], runs: Vec<JoinHandle<bool>
     }
     for id in ids {
         let job = w.show(*id).await;
-        assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+        assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, 1, 0));
     }
 }
 
@@ -138,7 +138,7 @@ async fn a_beat_that_is_refused_is_made_later(w: TestWorker) {
     let tx = locked(&w).await;
     for _ in 0..2 {
         let (beaten, ()) = tokio::join!(heartbeat::beat(&engine, &w.store), cut(&w, 1));
-        assert!(beaten.unwrap_err().is_passing());
+        assert!(beaten.unwrap_err().is_transient());
     }
     tx.rollback().await.unwrap();
     assert_eq!(beat_again(&w, &engine).await, 3);
@@ -153,7 +153,7 @@ async fn beat_again(w: &TestWorker, engine: &crier_worker::engine::Engine) -> u6
     for _ in 0..12 {
         match heartbeat::beat(engine, &w.store).await {
             Ok(renewed) => return renewed,
-            Err(error) => assert!(error.is_passing(), "{error}"),
+            Err(error) => assert!(error.is_transient(), "{error}"),
         }
     }
     panic!("the database does not recover")
@@ -174,7 +174,7 @@ const ENDPOINTS: usize = 100;
 /// A write that needs space, in the middle of a unit of work that needs little.
 async fn large_write(s: &TestStore, workspace: i64) -> Result<()> {
     let mut tx = s.begin().await?;
-    let job = NewJob::new(Kind::Noop, 77, tx.now);
+    let job = NewJob::new(JobKind::Noop, 77, tx.now);
     jobs::enqueue(&mut tx, &job).await?;
     users::create(&mut tx, workspace, &"x".repeat(LARGE), "Ann").await?;
     tx.commit().await
@@ -188,9 +188,9 @@ async fn a_full_disk_refuses_whole_units_of_work() {
     fill(&s).await;
     for _ in 0..3 {
         let error: StoreError = large_write(&s, workspace).await.unwrap_err();
-        assert!(error.is_unavailable() && error.is_passing(), "{error:?}");
+        assert!(error.is_unavailable() && error.is_transient(), "{error:?}");
         assert_eq!(s.number("SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM users)").await, 0);
-        assert_eq!(s.bell.take(), Vec::<i64>::new(), "no job is notified");
+        assert_eq!(s.notifier.take(), Vec::<i64>::new(), "no job is notified");
         s.db().ping().await.unwrap();
     }
     make_room(&s).await;
@@ -208,9 +208,9 @@ async fn an_end_that_finds_no_room_is_stored_later() {
     }
     let gate = Gate::new();
     let refusal = CallError::Permanent(Failure::of(Category::PlatformRejected, "x".repeat(LARGE)));
-    w.fake.says([Say::WaitAndRefuse(gate.clone(), refusal)]);
+    w.fake.script_publishes([PublishStep::WaitAndRefuse(gate.clone(), refusal)]);
     let (post, target) = w.publish_one().await;
-    let run = start(&w.engine, w.rung());
+    let run = start(&w.engine, w.notified_job());
     gate.entered().await;
     fill(&w).await;
     gate.let_through();

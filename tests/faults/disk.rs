@@ -2,13 +2,13 @@
 //! repeated; an import is retried; nothing partial is left, and no storage usage is counted; with free space there is
 //! no trace of it.
 
-use crier_common::http::Answer;
+use crier_common::http::HttpResponse;
 use serde_json::Value;
 
 use crate::support::client::until;
 use crate::support::picture;
 use crate::support::process::Installation;
-use crate::support::source::{Say, Source, ok};
+use crate::support::source::{Source, SourceResponse, ok};
 
 /// The maximum file size meanwhile, in bytes.
 const SPACE: u32 = 200_000;
@@ -27,7 +27,7 @@ fn larger() -> Vec<u8> {
     larger
 }
 
-fn is_away(answer: &Answer) {
+fn is_away(answer: &HttpResponse) {
     let body: Value = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!((answer.status.as_u16(), &body["error"]["code"]), (503, &"service_unavailable".into()), "{body}");
     assert!(answer.headers.contains_key("retry-after"));
@@ -59,7 +59,7 @@ async fn a_full_disk_refuses_uploads_and_puts_imports_off() {
     holds(&crier, 1).await;
 
     let source = Source::start().await;
-    source.rule(|path| Say::This(ok(&if path == "/large.png" { large() } else { larger() })));
+    source.rule(|path| SourceResponse::This(ok(&if path == "/large.png" { large() } else { larger() })));
     let mut imports = Vec::new();
     for name in ["large", "larger"] {
         imports.push(crier.import(brand, &source.url(&format!("/{name}.png"))).await);

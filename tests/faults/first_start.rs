@@ -20,7 +20,7 @@ use crate::support::process::{Installation, program};
 use crate::support::servers::{self, free_port};
 
 /// An empty directory to start in.
-struct Place {
+struct TestDirectory {
     dir: tempfile::TempDir,
     port: u16,
 }
@@ -39,7 +39,7 @@ impl Drop for Start {
     }
 }
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a directory"), port: free_port() }
     }
@@ -125,7 +125,7 @@ impl Place {
     }
 }
 
-async fn until_counts(place: &Place, counts: &[i64]) {
+async fn until_counts(place: &TestDirectory, counts: &[i64]) {
     until("each thing once", || async { (place.counts().await == counts).then_some(()) }).await;
 }
 
@@ -176,7 +176,7 @@ fn set_mode(path: &Path, mode: u32) {
 /// Limits the file size, as if the disk were full at that byte: in the key, the database, or its log.
 #[tokio::test]
 async fn a_disk_that_is_full_at_any_byte_is_made_up_for() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     for bytes in [0, 1, 20, 45, 100, 4_096, 20_000, 70_000, 200_000] {
         let how = format!("trap '' XFSZ; exec prlimit --fsize={bytes}:unlimited setpriv --pdeathsig KILL \"$0\"");
         let mut start = place.start(&how);
@@ -196,7 +196,7 @@ async fn a_disk_that_is_full_at_any_byte_is_made_up_for() {
 
 #[tokio::test]
 async fn a_start_that_is_killed_at_any_step_is_made_up_for() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     for step in ["data", "data/secret.key", "data/crier.db", "data/crier.db-wal", "data/files"] {
         let start = place.start_now();
         until_true(step, || place.dir.path().join(step).exists()).await;
@@ -222,7 +222,7 @@ async fn a_start_that_is_killed_at_any_step_is_made_up_for() {
 
 #[tokio::test]
 async fn what_stands_in_the_way_can_be_taken_away() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     std::fs::write(place.data(), b"no directory").unwrap();
     assert_eq!(place.start_now().end_or_key().await, Err(Some(1)));
     std::fs::remove_file(place.data()).unwrap();
@@ -240,7 +240,7 @@ async fn what_stands_in_the_way_can_be_taken_away() {
 /// The key was created in the start that never listened, and not shown.
 #[tokio::test]
 async fn the_key_is_shown_by_the_first_start_that_can_show_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let taken = TcpListener::bind(("127.0.0.1", place.port)).unwrap();
     assert_eq!(place.start_now().end_or_key().await, Err(Some(1)));
     drop(taken);
@@ -257,7 +257,7 @@ async fn the_key_is_shown_by_the_first_start_that_can_show_it() {
 
 #[tokio::test]
 async fn what_is_kept_is_closed_to_other_users() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     std::fs::create_dir(place.data()).unwrap();
     set_mode(&place.data(), 0o755);
     place.starts_in_the_end().await;

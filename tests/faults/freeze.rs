@@ -4,7 +4,7 @@
 use crate::support::client::{texts, until, until_true};
 use crate::support::process::Installation;
 use crate::support::receiver::Receiver;
-use crate::support::sites::{Sites, Then};
+use crate::support::sites::{PostBehavior, Sites};
 
 const LOST: &str = "crier_jobs_finished_total{kind=\"publish_target\",outcome=\"lost_lease\"}";
 
@@ -17,11 +17,11 @@ async fn a_worker_sleeps_past_its_lease() {
     crier.listen(&receiver.url()).await;
     // Accepted before the freeze; accepted during the freeze; never accepted, so that another worker has to send it
     // again.
-    sites.say(|text, times| match times {
-        1 if text.contains("number 000") || text.contains("number 001") => Then::TakeAndHold,
-        1 if text.contains("number 002") || text.contains("number 003") => Then::Hold,
-        1 => Then::Lose,
-        _ => Then::Take,
+    sites.set_behavior(|text, times| match times {
+        1 if text.contains("number 000") || text.contains("number 001") => PostBehavior::TakeAndHold,
+        1 if text.contains("number 002") || text.contains("number 003") => PostBehavior::Hold,
+        1 => PostBehavior::Lose,
+        _ => PostBehavior::Take,
     });
     let texts = texts("post", 6);
     let posts = crier.post_all(brand, &accounts, &texts).await;
@@ -30,7 +30,7 @@ async fn a_worker_sleeps_past_its_lease() {
     sites.release();
     crier.start_one("crier-worker#2").await;
     crier.all_published(brand, &posts).await;
-    sites.each_once(&texts);
+    sites.assert_each_once(&texts);
 
     crier.thaw("crier-worker");
     until("the sleeper's six ends", || async { (crier.metric("crier-worker", LOST).await? >= 6.0).then_some(()) })
@@ -42,8 +42,8 @@ async fn a_worker_sleeps_past_its_lease() {
     let late = crier.post(brand, accounts[0], "after all of that").await;
     crier.all_published(brand, &[late]).await;
     crier.all_published(brand, &posts).await;
-    sites.each_once(&texts);
-    receiver.heard_once("post.published", &[posts, vec![late]].concat()).await;
+    sites.assert_each_once(&texts);
+    receiver.assert_received_once("post.published", &[posts, vec![late]].concat()).await;
     assert_eq!(crier.number("SELECT count(*) FROM events").await, 7);
     crier.assert_all_run();
 }

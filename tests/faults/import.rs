@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::client::until_true;
 use crate::support::picture;
 use crate::support::process::Installation;
-use crate::support::source::{Say, cut_off, ok};
+use crate::support::source::{SourceResponse, cut_off, ok};
 
 const BRANDS: usize = 3;
 /// Imports per brand, at each of two kills. A brand's lane runs four at once.
@@ -29,8 +29,8 @@ async fn every_import_ends_once(mut crier: Installation) {
     }
     // Every second import is in the middle of its download, the others are finished or nearly so.
     source.rule(|path| match path.len() % 2 {
-        0 => Say::Stall(cut_off(&answer(path))),
-        _ => Say::This(answer(path)),
+        0 => SourceResponse::Stall(cut_off(&answer(path))),
+        _ => SourceResponse::This(answer(path)),
     });
     let mut imports = Vec::new();
     for number in 0..BRANDS * IMPORTS {
@@ -41,7 +41,7 @@ async fn every_import_ends_once(mut crier: Installation) {
     until_true("every import under way", || source.paths().len() == BRANDS * IMPORTS).await;
     let worker = crier.of("worker");
     crier.kill(&worker);
-    source.rule(|path| Say::This(answer(path)));
+    source.rule(|path| SourceResponse::This(answer(path)));
     crier.start_all().await;
     // The moment of the second kill is the fault itself: it hits whatever step each of these has reached.
     for number in BRANDS * IMPORTS..2 * BRANDS * IMPORTS {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::client::{texts, until_true};
 use crate::support::process::Installation;
 use crate::support::receiver::Receiver;
-use crate::support::sites::{Sites, Then};
+use crate::support::sites::{PostBehavior, Sites};
 
 const POSTS: usize = 60;
 
@@ -45,10 +45,10 @@ async fn a_hundred_calls(mut crier: Installation) {
     // An account runs at most four jobs at once.
     let accounts = crier.connect(brand, &sites, 26).await;
     crier.listen(&receiver.url()).await;
-    sites.say(|text, _| match ["0 ends", "2 ends", "4 ends", "6 ends", "8 ends"] {
-        _ if text.contains("sibling") => Then::Take,
-        even if even.iter().any(|end| text.contains(end)) => Then::TakeAndHold,
-        _ => Then::Lose,
+    sites.set_behavior(|text, _| match ["0 ends", "2 ends", "4 ends", "6 ends", "8 ends"] {
+        _ if text.contains("sibling") => PostBehavior::Take,
+        even if even.iter().any(|end| text.contains(end)) => PostBehavior::TakeAndHold,
+        _ => PostBehavior::Lose,
     });
     // Released all at once, however slowly the machine accepts them.
     crier.command(&["jobs", "pause", "publish_target"]);
@@ -73,9 +73,9 @@ async fn a_hundred_calls(mut crier: Installation) {
         crier.all_published(brand, &posts[100..]).await;
     }
     crier.all_published(brand, &posts).await;
-    sites.each_once(&[in_flight, others].concat());
+    sites.assert_each_once(&[in_flight, others].concat());
     assert_eq!(sites.posts().len(), 120);
-    receiver.heard_once("post.published", &posts).await;
+    receiver.assert_received_once("post.published", &posts).await;
     assert_eq!(crier.number("SELECT count(*) FROM events").await, 120);
     crier.assert_all_run();
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::client::{texts, until, until_true};
 use crate::support::process::Installation;
 use crate::support::receiver::Receiver;
-use crate::support::sites::{Sites, Then};
+use crate::support::sites::{PostBehavior, Sites};
 
 const KILLER: &str = "the killer";
 const LEFT: &str = "SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready', 'running')";
@@ -18,10 +18,10 @@ async fn kills_three_times(mut crier: Installation) {
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 5).await;
     crier.listen(&receiver.url()).await;
-    sites.say(|text, times| match times {
-        _ if text.contains(KILLER) => Then::Lose,
-        1 if !text.contains("round 3") => Then::TakeAndHold,
-        _ => Then::Take,
+    sites.set_behavior(|text, times| match times {
+        _ if text.contains(KILLER) => PostBehavior::Lose,
+        1 if !text.contains("round 3") => PostBehavior::TakeAndHold,
+        _ => PostBehavior::Take,
     });
     let killer = crier.post(brand, accounts[0], KILLER).await;
     let (mut siblings, mut posts) = (Vec::new(), Vec::new());
@@ -46,14 +46,14 @@ async fn kills_three_times(mut crier: Installation) {
     let target = crier.end_of(brand, killer).await;
     assert_eq!((&target["status"], &target["error"]["category"]), (&"failed".into(), &"internal".into()), "{target}");
     crier.all_published(brand, &posts).await;
-    sites.each_once(&siblings);
+    sites.assert_each_once(&siblings);
     assert_eq!((sites.calls(KILLER).len(), sites.count(KILLER)), (3, 0));
     let dead: Value =
         serde_json::from_str(&crier.command(&["jobs", "list", "--state", "dead", "--json"])).expect("JSON");
     assert_eq!(dead.as_array().map(Vec::len), Some(1), "{dead}");
     assert_eq!((&dead[0]["kind"], &dead[0]["last_error"]), (&"publish_target".into(), &"poison".into()));
-    receiver.heard_once("post.failed", &[killer]).await;
-    receiver.heard_once("post.published", &posts).await;
+    receiver.assert_received_once("post.failed", &[killer]).await;
+    receiver.assert_received_once("post.published", &posts).await;
     assert_eq!(crier.number("SELECT count(*) FROM events").await, 13);
     // No job is revived.
     until("the end of all jobs", || async { (crier.number(LEFT).await == 0).then_some(()) }).await;

@@ -18,18 +18,18 @@ async fn webhooks_wait_for_their_worker_and_posts_do_not() {
     let first = texts("first", 6);
     let mut posts = crier.post_all(brand, &accounts, &first).await;
     crier.all_published(brand, &posts).await;
-    receiver.heard_once("post.published", &posts).await;
+    receiver.assert_received_once("post.published", &posts).await;
 
     assert_eq!(crier.terminate("crier-worker#2").await, Some(0));
     let second = texts("second", 12);
     let later = crier.post_all(brand, &accounts, &second).await;
     crier.all_published(brand, &later).await;
-    let received = receiver.heard().await;
+    let received = receiver.received().await;
     assert!(later.iter().all(|post| !received.contains_key(post)), "{received:?}");
 
     crier.start_one_with("crier-worker#2", &webhooks).await;
     posts.extend(later);
-    receiver.heard_once("post.published", &posts).await;
-    sites.each_once(&[first, second].concat());
+    receiver.assert_received_once("post.published", &posts).await;
+    sites.assert_each_once(&[first, second].concat());
     crier.assert_all_run();
 }

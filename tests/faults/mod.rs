@@ -5,7 +5,6 @@
 
 mod ai;
 mod backlog;
-mod bell;
 mod clock;
 mod connections;
 mod crash;
@@ -18,6 +17,7 @@ mod import;
 mod kill;
 mod killer;
 mod kinds;
+mod notifier;
 mod operator;
 mod panics;
 mod poison;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::support::client::{id, texts, until};
 use crate::support::process::Installation;
 use crate::support::receiver::Receiver;
-use crate::support::sites::{Sites, Then};
+use crate::support::sites::{PostBehavior, Sites};
 
 const RUNNING: &str = "SELECT count(*) FROM jobs WHERE kind = 'publish_target' AND state = 'running'";
 
@@ -20,7 +20,7 @@ async fn commands_under_load(mut crier: Installation) {
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 8).await;
     crier.listen(&receiver.url()).await;
-    sites.say(|_, _| Then::Slowly);
+    sites.set_behavior(|_, _| PostBehavior::Slowly);
     let (early, paused, late) = (texts("early", 30), texts("paused", 10), texts("late", 10));
     let mut posts = crier.post_all(brand, &accounts, &early).await;
     crier.command(&["jobs", "pause", "publish_target"]);
@@ -38,7 +38,7 @@ async fn commands_under_load(mut crier: Installation) {
         assert_eq!((&target["status"], &target["error"]["code"]), (&"failed".into(), &"cancelled".into()), "{target}");
         cancelled.push(job);
     }
-    receiver.heard_once("post.failed", &waiting[..2]).await;
+    receiver.assert_received_once("post.failed", &waiting[..2]).await;
     assert!(paused.iter().all(|text| sites.calls(text).is_empty()), "a paused kind was run");
     assert_eq!(jobs(&crier, "cancelled").len(), 2);
 
@@ -49,9 +49,9 @@ async fn commands_under_load(mut crier: Installation) {
     posts.extend(&waiting[2..]);
     crier.all_published(brand, &posts).await;
     crier.all_published(brand, &waiting[..1]).await;
-    receiver.heard_once("post.published", &posts).await;
+    receiver.assert_received_once("post.published", &posts).await;
     assert_eq!(crier.end_of(brand, waiting[1]).await["status"], "failed");
-    sites.each_once(&[&early, &paused[..1], &paused[2..], &late].concat());
+    sites.assert_each_once(&[&early, &paused[..1], &paused[2..], &late].concat());
     assert_eq!(sites.calls(&paused[1]).len(), 0);
     assert_eq!(sites.posts().len(), 49);
     crier.assert_all_run();

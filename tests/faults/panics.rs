@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::{Claimed, Kind, Outcome, State};
+use crier_common::domain::job::{Claimed, JobKind, JobState, Outcome};
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Ending, Job, Registry};
+use crier_worker::jobs::{Job, Registry, RunResult};
 
-use crate::support::fake_platform::Say;
+use crate::support::fake_platform::PublishStep;
 use crate::support::jobs::{TestWorker, worker_on_both};
-use crate::support::scripted::{Refusal, three_with_a_bad_one};
+use crate::support::scripted::{Refusal, run_three_with_failing_middle};
 
 worker_on_both!(
     a_panic_is_tried_again_and_told_when_no_try_is_left,
@@ -44,11 +44,11 @@ struct Panics {
 
 #[async_trait]
 impl Job for Panics {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> JobKind {
         self.kind.kind()
     }
 
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let hit = run.job.subject_id == self.subject;
         assert!(!(hit && matches!(self.at, Where::Run | Where::Pause)), "the run panics, as the test wants");
         let ending = self.kind.run(run).await?;
@@ -64,10 +64,10 @@ impl Job for Panics {
     }
 }
 
-struct PanickingEnd(Box<dyn Ending>, Where);
+struct PanickingEnd(Box<dyn RunResult>, Where);
 
 #[async_trait]
-impl Ending for PanickingEnd {
+impl RunResult for PanickingEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let outcome = self.0.write(tx, job).await?;
         assert!(self.1 != Where::End, "the end panics, as the test wants");
@@ -85,10 +85,10 @@ impl Ending for PanickingEnd {
 }
 
 /// Fails the shared transaction, so that each result is stored alone.
-struct SpoilsOnce(Box<dyn Ending>, AtomicBool);
+struct SpoilsOnce(Box<dyn RunResult>, AtomicBool);
 
 #[async_trait]
-impl Ending for SpoilsOnce {
+impl RunResult for SpoilsOnce {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         if self.1.swap(false, Ordering::SeqCst) {
             return Err(StoreError::Database(sqlx::Error::PoolTimedOut));
@@ -111,17 +111,17 @@ async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
     let (post, targets) = w.publish(&accounts).await;
-    let mut kinds: Vec<Arc<dyn Job>> = [Kind::DeliverWebhook, Kind::Noop].map(|kind| w.handler(kind)).into();
-    kinds.push(Arc::new(Panics { kind: w.handler(Kind::PublishTarget), at, subject: targets[1] }));
+    let mut kinds: Vec<Arc<dyn Job>> = [JobKind::DeliverWebhook, JobKind::Noop].map(|kind| w.handler(kind)).into();
+    kinds.push(Arc::new(Panics { kind: w.handler(JobKind::PublishTarget), at, subject: targets[1] }));
     w.engine = Engine::new(w.store.clone(), Registry::of(kinds), 64);
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
     for i in [0, 2] {
         assert_eq!(w.target(targets[i]).await.status, TargetStatus::Published);
         let job = w.show(ids[i]).await;
-        assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0), "it is unaffected");
+        assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, 1, 0), "it is unaffected");
     }
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert!(w.engine.held().is_empty());
     let mut markers: Vec<_> = w.fake.posts().into_iter().map(|posted| posted.marker).collect();
     markers.sort();
@@ -133,7 +133,7 @@ async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
 async fn is_told_as_failed(w: &TestWorker, post: i64, target: i64, why: &str) {
     let (ended, job) = (w.target(target).await, w.job_of(target).await);
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
-    assert_eq!((job.state, job.last_error.as_deref()), (State::Dead, Some(why)));
+    assert_eq!((job.state, job.last_error.as_deref()), (JobState::Dead, Some(why)));
     assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);
     let mut events = w.events().await;
     events.sort();
@@ -157,7 +157,7 @@ async fn in_the_end(w: TestWorker) {
 async fn in_what_counts_the_end(w: TestWorker) {
     let (w, post, targets) = story(w, Where::Observe).await;
     let job = w.job_of(targets[1]).await;
-    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+    assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, 1, 0));
     assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 3));
     assert_eq!(w.events().await, ["post.published", "post.published", "post.published"]);
 }
@@ -169,17 +169,17 @@ async fn in_what_says_when_to_try_again(w: TestWorker) {
 }
 
 async fn an_end_that_panics_stops_nothing(w: TestWorker) {
-    assert_eq!(three_with_a_bad_one(&w, 2, Refusal::Panic).await, [State::Done; 3]);
+    assert_eq!(run_three_with_failing_middle(&w, 2, Refusal::Panic).await, [JobState::Done; 3]);
 }
 
 async fn a_panic_is_tried_again_and_told_when_no_try_is_left(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says((0..8).map(|_| Say::Panic));
+    w.fake.script_publishes((0..8).map(|_| PublishStep::Panic));
     let (post, target) = w.publish_one().await;
-    let id = w.rung();
+    let id = w.notified_job();
     w.engine.run(id).await;
     let job = w.show(id).await;
-    assert_eq!((job.state, job.last_error.as_deref()), (State::Scheduled, Some("panicked")));
+    assert_eq!((job.state, job.last_error.as_deref()), (JobState::Scheduled, Some("panicked")));
     let milliseconds = (job.run_at - w.clock.now()).num_milliseconds();
     assert!((8_000..=12_000).contains(&milliseconds), "{milliseconds} ms");
 
@@ -188,7 +188,7 @@ async fn a_panic_is_tried_again_and_told_when_no_try_is_left(w: TestWorker) {
     w.advance(70);
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (2, 1));
-    assert_eq!(w.state(id).await, State::Dead);
+    assert_eq!(w.state(id).await, JobState::Dead);
     let ended = w.target(target).await;
     let error = ended.error.unwrap();
     assert_eq!(

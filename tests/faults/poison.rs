@@ -2,18 +2,18 @@
 //! that ran next to it run to their own end.
 
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::State;
+use crier_common::domain::job::JobState;
 use crier_common::domain::post::{PostStatus, TargetStatus};
 
 use super::crash::publish_to;
-use crate::support::fake_platform::{Gate, Say};
+use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
 use crate::support::scripted::{Act, noop, scripted, start};
 
 worker_on_both!(
     again_and_again_is_poison,
     poison_that_went_out_is_found_when_published_again,
-    who_ran_beside_a_killer_is_unharmed,
+    jobs_next_to_a_crashing_job_are_unaffected,
     a_suspect_runs_alone,
     a_suspect_that_is_rung_often_waits_once,
 );
@@ -25,17 +25,21 @@ async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
     for crash in 1..=3 {
         // The crash may come before or after the post was accepted; later reconciliations return `Absent`.
         let gate = Gate::new();
-        w.fake.says([if accepted { Say::AcceptAndHang(gate.clone()) } else { Say::Hang(gate.clone()) }]);
+        w.fake.script_publishes([if accepted {
+            PublishStep::AcceptAndHang(gate.clone())
+        } else {
+            PublishStep::Hang(gate.clone())
+        }]);
         if crash > 1 {
             w.fake.answers([Ok(crier_common::platforms::Reconciled::Absent)]);
         }
-        let doomed = w.doomed().await;
+        let doomed = w.killable_worker().await;
         let id = w.job_of(target).await.id;
-        w.s.bell.take();
+        w.s.notifier.take();
         doomed.start(id);
         gate.entered().await;
         doomed.kill().await;
-        assert_eq!(w.state(id).await, State::Running);
+        assert_eq!(w.state(id).await, JobState::Running);
         w.advance(CALL_OVER + LEASE_OVER);
         w.scheduler.tick().await.unwrap();
         assert_eq!(w.show(id).await.crashes, crash);
@@ -46,7 +50,7 @@ async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
 async fn again_and_again_is_poison(w: TestWorker) {
     let (post, target) = poisoned(&w, false).await;
     let job = w.job_of(target).await;
-    assert_eq!((job.state, job.last_error.as_deref(), job.attempt), (State::Dead, Some("poison"), 3));
+    assert_eq!((job.state, job.last_error.as_deref(), job.attempt), (JobState::Dead, Some("poison"), 3));
     let ended = w.target(target).await;
     let error = ended.error.unwrap();
     assert_eq!(
@@ -54,33 +58,37 @@ async fn again_and_again_is_poison(w: TestWorker) {
         (TargetStatus::Failed, "internal", Category::Internal)
     );
     assert_eq!((w.post_status(post).await, w.events().await), (PostStatus::Failed, vec!["post.failed".to_owned()]));
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.fake.count("publish"), 3, "it is not run again");
 }
 
 async fn poison_that_went_out_is_found_when_published_again(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    let (post, target) = publish_to(&w, Say::AcceptAndHang).await;
+    let (post, target) = publish_to(&w, PublishStep::AcceptAndHang).await;
     w.sql("UPDATE jobs SET crashes = 2 WHERE kind = 'publish_target'").await;
     w.advance(LEASE_OVER);
     w.scheduler.tick().await.unwrap();
     assert_eq!(w.target(target).await.error.unwrap().code, "internal");
     w.publish_again(post).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
 /// Invariant: of three jobs that ran in the processes that died, the one that killed them is dead; the others are
 /// published once each.
-async fn who_ran_beside_a_killer_is_unharmed(w: TestWorker) {
+async fn jobs_next_to_a_crashing_job_are_unaffected(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
     let (post, targets) = w.publish(&accounts).await;
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     for crash in 1..=3 {
         let gate = Gate::new();
-        w.fake.says([Say::Hang(gate.clone()), Say::Hang(gate.clone()), Say::Hang(gate.clone())]);
-        let doomed = w.doomed().await;
+        w.fake.script_publishes([
+            PublishStep::Hang(gate.clone()),
+            PublishStep::Hang(gate.clone()),
+            PublishStep::Hang(gate.clone()),
+        ]);
+        let doomed = w.killable_worker().await;
         doomed.start(ids[0]);
         gate.entered().await;
         doomed.start(ids[1]);
@@ -91,19 +99,19 @@ async fn who_ran_beside_a_killer_is_unharmed(w: TestWorker) {
             gate.entered().await;
         }
         doomed.kill().await;
-        w.fake.forget();
+        w.fake.clear_script();
         w.advance(CALL_OVER + LEASE_OVER);
         w.scheduler.tick().await.unwrap();
-        w.s.bell.take();
+        w.s.notifier.take();
         for (i, id) in ids.iter().enumerate() {
             assert_eq!(w.show(*id).await.crashes, if i == 0 { crash } else { crash.min(2) });
         }
     }
     let killer = w.show(ids[0]).await;
-    assert_eq!((killer.state, killer.last_error.as_deref()), (State::Dead, Some("poison")));
+    assert_eq!((killer.state, killer.last_error.as_deref()), (JobState::Dead, Some("poison")));
     let failed = w.target(targets[0]).await;
     assert_eq!((failed.status, failed.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     for target in &targets[1..] {
         assert_eq!(w.target(*target).await.status, TargetStatus::Published);
     }
@@ -125,14 +133,14 @@ async fn a_suspect_runs_alone(w: TestWorker) {
     runs.push(start(&engine, ids[1]));
     // It was claimed, recognized as a suspect, and released: a crash of the first job would not count against it.
     w.until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
-    w.until(async || w.state(ids[1]).await == State::Ready).await;
+    w.until(async || w.state(ids[1]).await == JobState::Ready).await;
     assert_eq!(w.show(ids[1]).await.attempt, 0);
     first.let_through();
     alone.entered().await;
     assert_eq!(engine.held(), [ids[1]]);
     runs.push(start(&engine, ids[2]));
     tokio::task::yield_now().await;
-    assert_eq!(w.state(ids[2]).await, State::Ready, "no job is claimed next to it");
+    assert_eq!(w.state(ids[2]).await, JobState::Ready, "no job is claimed next to it");
     alone.let_through();
     after.entered().await;
     after.let_through();
@@ -150,7 +158,7 @@ async fn a_suspect_that_is_rung_often_waits_once(w: TestWorker) {
     first.entered().await;
     let waits = start(&engine, ids[1]);
     w.until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
-    w.until(async || w.state(ids[1]).await == State::Ready).await;
+    w.until(async || w.state(ids[1]).await == JobState::Ready).await;
     let again = [start(&engine, ids[1]), start(&engine, ids[1])];
     first.let_through();
     run.await.unwrap();
@@ -160,5 +168,5 @@ async fn a_suspect_that_is_rung_often_waits_once(w: TestWorker) {
     for again in again {
         assert!(!again.await.unwrap());
     }
-    assert_eq!(w.state(ids[1]).await, State::Done);
+    assert_eq!(w.state(ids[1]).await, JobState::Done);
 }

@@ -28,19 +28,21 @@ async fn emptied() {
         last = Clock::system().now() + TimeDelta::seconds(5);
         posts.push(crier.schedule(brand, *account, text, last).await);
     }
-    let rung = async || redis.ask::<u64>(&["LLEN", "crier:bell:publish_target"]).await;
-    until("a notification for each ready job", || async { (rung().await >= 30).then_some(()) }).await;
+    let notified = async || redis.ask::<u64>(&["LLEN", "crier:bell:publish_target"]).await;
+    until("a notification for each ready job", || async { (notified().await >= 30).then_some(()) }).await;
     let () = redis.ask(&["FLUSHALL"]).await;
     // Jobs that become due are notified, and those notifications are lost as well.
-    until("the others are notified", || async { (Clock::system().now() > last && rung().await >= 20).then_some(()) })
-        .await;
+    until("the others are notified", || async {
+        (Clock::system().now() > last && notified().await >= 20).then_some(())
+    })
+    .await;
     let () = redis.ask(&["FLUSHALL"]).await;
     assert_eq!(sites.posts().len(), 0);
     crier.start_all().await;
     for target in crier.all_published(brand, &posts).await {
         assert_eq!(target["attempts"], 1, "{target}");
     }
-    sites.each_once(&[ready, due].concat());
+    sites.assert_each_once(&[ready, due].concat());
     crier.assert_all_run();
 }
 
@@ -97,6 +99,6 @@ async fn frozen_and_gone() {
     redis.restart();
     readiness_is(&crier, 200).await;
     crier.all_published(brand, &posts).await;
-    sites.each_once(&texts);
+    sites.assert_each_once(&texts);
     crier.assert_all_run();
 }

@@ -3,7 +3,7 @@
 
 use crate::support::client::{texts, until_true};
 use crate::support::process::Installation;
-use crate::support::sites::{Sites, Then};
+use crate::support::sites::{PostBehavior, Sites};
 
 #[tokio::test]
 async fn workers_and_schedulers_come_and_go() {
@@ -11,7 +11,7 @@ async fn workers_and_schedulers_come_and_go() {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 8).await;
-    sites.say(|_, _| Then::Slowly);
+    sites.set_behavior(|_, _| PostBehavior::Slowly);
     let (orderly, killed) = (texts("orderly", 200), texts("killed", 60));
     let client = crier.clone();
 
@@ -48,7 +48,7 @@ async fn workers_and_schedulers_come_and_go() {
         // The second attempt at posts of the dead worker reconciled the first.
         assert!(target["attempts"].as_i64().is_some_and(|attempts| attempts <= 3), "{target}");
     }
-    sites.each_once(&[orderly, killed].concat());
+    sites.assert_each_once(&[orderly, killed].concat());
     assert_eq!(sites.posts().len(), 260);
     crier.assert_all_run();
 }

@@ -6,7 +6,7 @@ use crier_common::clock::Clock;
 
 use crate::support::client::{texts, until_true};
 use crate::support::process::Installation;
-use crate::support::sites::{Sites, Then};
+use crate::support::sites::{PostBehavior, Sites};
 
 fn now() -> DateTime<Utc> {
     Clock::system().now()
@@ -53,9 +53,9 @@ async fn three_at_once() {
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 6).await;
     // One account gets a retry request, which the schedulers have to handle as well.
-    sites.say(|text, times| match times {
-        1 if text.contains("again") => Then::Later(2),
-        _ => Then::Take,
+    sites.set_behavior(|text, times| match times {
+        1 if text.contains("again") => PostBehavior::Later(2),
+        _ => PostBehavior::Take,
     });
     let (texts, again) = (texts("post", 36), texts("again", 4));
     let first = now().trunc_subsecs(0) + TimeDelta::seconds(12);
@@ -71,7 +71,7 @@ async fn three_at_once() {
 
     let all: Vec<i64> = posts.iter().chain(&repeated).map(|(post, _)| *post).collect();
     crier.all_published(brand, &all).await;
-    sites.each_once(&[texts.clone(), again.clone()].concat());
+    sites.assert_each_once(&[texts.clone(), again.clone()].concat());
     let late = lateness(&sites, &texts, &posts);
     // Jobs that the dead one promoted without notifying are notified ten seconds later; no other job waits.
     let hit = late.iter().filter(|late| **late > TimeDelta::seconds(8)).count();
@@ -101,7 +101,7 @@ async fn away(mut crier: Installation) {
     for target in crier.all_published(brand, &ids).await {
         assert_eq!(target["attempts"], 1, "{target}");
     }
-    sites.each_once(&texts);
+    sites.assert_each_once(&texts);
     lateness(&sites, &texts, &posts);
     crier.assert_all_run();
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::client::{texts, until_true};
 use crate::support::picture;
 use crate::support::process::Installation;
-use crate::support::sites::{PICTURE, Sites, Then};
+use crate::support::sites::{PICTURE, PostBehavior, Sites};
 
 async fn stops_in_order(mut crier: Installation) {
     let handle = "sigterm";
@@ -36,7 +36,7 @@ async fn drains_for_longer_than_a_lease(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let account = crier.connect(brand, &sites, 1).await[0];
-    sites.say(|_, _| Then::Hold);
+    sites.set_behavior(|_, _| PostBehavior::Hold);
     let post = crier.post(brand, account, "a long call").await;
     until_true("the call", || sites.held("a long call") == 1).await;
     let worker = crier.of("worker");
@@ -66,7 +66,7 @@ async fn hands_back_what_uploads(mut crier: Installation) {
     let path = format!("/brands/{brand}/posts");
     let post =
         json!({ "content": "a picture of bread", "schedule_type": "now", "accounts": [account], "media": [picture] });
-    sites.say(|_, _| Then::Hold);
+    sites.set_behavior(|_, _| PostBehavior::Hold);
     let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
     let worker = crier.of("worker");
     for stops in 1..=3 {

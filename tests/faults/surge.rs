@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Bell, Kind, Ring, State};
-use crier_common::queue::{Heard, Transport};
+use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, JobState};
+use crier_common::queue::{Notification, Transport};
 use crier_common::store::Store;
 use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::{dispatch, rescue};
@@ -29,7 +29,7 @@ worker_on_both!(
 /// A notifier with this capacity per kind, which keeps the ids until the test takes them.
 struct SmallBell {
     capacity: usize,
-    inside: Mutex<HashMap<Kind, Vec<i64>>>,
+    inside: Mutex<HashMap<JobKind, Vec<i64>>>,
 }
 
 impl SmallBell {
@@ -38,24 +38,24 @@ impl SmallBell {
     }
 
     /// Takes the oldest ids.
-    fn take(&self, kind: Kind, most: usize) -> Vec<i64> {
+    fn take(&self, kind: JobKind, most: usize) -> Vec<i64> {
         let mut inside = self.inside.lock().unwrap();
         let of_kind = inside.entry(kind).or_default();
         of_kind.drain(..most.min(of_kind.len())).collect()
     }
 
     /// Returns the stored ids after the first `from`.
-    fn after(&self, kind: Kind, from: usize) -> Vec<i64> {
+    fn after(&self, kind: JobKind, from: usize) -> Vec<i64> {
         self.inside.lock().unwrap().get(&kind).map(|ids| ids[from..].to_vec()).unwrap_or_default()
     }
 }
 
-impl Bell for SmallBell {
-    fn ring(&self, rings: &[Ring]) {
+impl JobNotifier for SmallBell {
+    fn notify(&self, notifications: &[JobNotification]) {
         let mut inside = self.inside.lock().unwrap();
-        for ring in rings {
-            let of_kind = inside.entry(ring.kind).or_default();
-            of_kind.push(ring.id);
+        for notification in notifications {
+            let of_kind = inside.entry(notification.kind).or_default();
+            of_kind.push(notification.id);
             assert!(of_kind.len() <= self.capacity, "more jobs are notified than there is capacity for");
         }
     }
@@ -63,7 +63,7 @@ impl Bell for SmallBell {
 
 #[async_trait]
 impl Transport for SmallBell {
-    fn listen(&self, _kind: Kind, _places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
+    fn listen(&self, _kind: JobKind, _places: Arc<Semaphore>) -> mpsc::Receiver<Notification> {
         mpsc::channel(1).1
     }
 
@@ -71,10 +71,10 @@ impl Transport for SmallBell {
         true
     }
 
-    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
+    async fn room(&self) -> Option<Vec<(JobKind, usize)>> {
         let inside = self.inside.lock().unwrap();
         let of = |kind| self.capacity - inside.get(kind).map_or(0, Vec::len);
-        Some(Kind::ALL.iter().map(|kind| (*kind, of(kind))).collect())
+        Some(JobKind::ALL.iter().map(|kind| (*kind, of(kind))).collect())
     }
 }
 
@@ -83,14 +83,14 @@ const SURGE: usize = 10_000;
 /// Invariant: each of 10,000 runs once, and jobs notified together are in priority order; a job of another kind that
 /// becomes due behind them is notified in the next tick.
 async fn ten_thousand_due_at_once_pass_through_a_small_bell(w: TestWorker) {
-    let bell = SmallBell::of(1_000);
-    let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), bell.clone());
+    let notifier = SmallBell::of(1_000);
+    let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), notifier.clone());
     let (engine, scheduler) = (
-        w.engine_for(store.clone(), Kind::ALL),
-        Scheduler { store: store.clone(), transport: bell.clone(), library: w.library(PUBLIC_URL) },
+        w.engine_for(store.clone(), JobKind::ALL),
+        Scheduler { store: store.clone(), transport: notifier.clone(), library: w.library(PUBLIC_URL) },
     );
-    let first = w.job_at(Kind::Noop, 0, None, w.later(1)).await;
-    let last = w.job_at(Kind::DeliverWebhook, 1, None, w.later(60)).await;
+    let first = w.job_at(JobKind::Noop, 0, None, w.later(1)).await;
+    let last = w.job_at(JobKind::DeliverWebhook, 1, None, w.later(60)).await;
     // Copies of the first job, due at the same time.
     w.sql(format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {SURGE}) \
@@ -99,27 +99,27 @@ async fn ten_thousand_due_at_once_pass_through_a_small_bell(w: TestWorker) {
     ))
     .await;
     w.advance(61);
-    let (mut rung, mut ticks) = (0, 0);
-    while rung < SURGE {
-        let before = bell.after(Kind::Noop, 0).len();
+    let (mut notified, mut ticks) = (0, 0);
+    while notified < SURGE {
+        let before = notifier.after(JobKind::Noop, 0).len();
         scheduler.tick().await.unwrap();
         ticks += 1;
-        let new = bell.after(Kind::Noop, before);
+        let new = notifier.after(JobKind::Noop, before);
         assert!(!new.is_empty() && ticks < 100, "it is topped up at each tick");
         in_order(&w, &new).await;
-        rung += new.len();
+        notified += new.len();
         if ticks == 2 {
-            assert_eq!(bell.take(Kind::DeliverWebhook, 9), [last], "another kind is not delayed");
+            assert_eq!(notifier.take(JobKind::DeliverWebhook, 9), [last], "another kind is not delayed");
         }
-        let taken = bell.take(Kind::Noop, 700);
+        let taken = notifier.take(JobKind::Noop, 700);
         let ran = futures::future::join_all(taken.iter().map(|id| engine.run(*id))).await;
         assert!(ran.iter().all(|ran| *ran), "each id leads to a run");
     }
-    for id in bell.take(Kind::Noop, SURGE) {
+    for id in notifier.take(JobKind::Noop, SURGE) {
         assert!(engine.run(id).await);
     }
     let done = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1";
-    assert_eq!((rung, w.number(done).await), (SURGE, i64::try_from(SURGE).unwrap()));
+    assert_eq!((notified, w.number(done).await), (SURGE, i64::try_from(SURGE).unwrap()));
 }
 
 /// Asserts that jobs notified together are in priority order.
@@ -138,8 +138,8 @@ async fn schedulers(w: &TestWorker, count: usize) -> Vec<Scheduler> {
     let mut all = Vec::new();
     for _ in 0..count {
         let db = w.another().await.db().clone();
-        let store = Store::new(db, w.clock.clone(), cipher(), w.s.bell.clone());
-        all.push(Scheduler { store, transport: w.bell.clone(), library: w.library(PUBLIC_URL) });
+        let store = Store::new(db, w.clock.clone(), cipher(), w.s.notifier.clone());
+        all.push(Scheduler { store, transport: w.notifier.clone(), library: w.library(PUBLIC_URL) });
     }
     all
 }
@@ -155,97 +155,97 @@ async fn tick_at_once(schedulers: &[Scheduler], times: usize) {
 async fn schedulers_at_once_ring_for_a_job_once(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..300 {
-        ids.push(w.job_at(Kind::Noop, subject, None, w.later(10)).await);
+        ids.push(w.job_at(JobKind::Noop, subject, None, w.later(10)).await);
     }
     w.advance(10);
     tick_at_once(&schedulers(&w, 3).await, 12).await;
-    let mut rung = w.s.bell.take();
-    rung.sort_unstable();
-    assert_eq!(rung, ids);
+    let mut notified = w.s.notifier.take();
+    notified.sort_unstable();
+    assert_eq!(notified, ids);
 }
 
 /// Invariant: one crash is counted once, whichever scheduler finds it.
 async fn schedulers_at_once_rescue_a_job_once(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..250 {
-        ids.push(w.job(Kind::Noop, subject, None).await);
+        ids.push(w.job(JobKind::Noop, subject, None).await);
     }
-    w.s.bell.take();
+    w.s.notifier.take();
     w.claim(&ids, "gone").await;
     w.advance(LEASE_OVER);
     tick_at_once(&schedulers(&w, 3).await, 12).await;
-    let mut rung = w.s.bell.take();
-    rung.sort_unstable();
-    assert_eq!(rung, ids, "each is notified once");
+    let mut notified = w.s.notifier.take();
+    notified.sort_unstable();
+    assert_eq!(notified, ids, "each is notified once");
     let once = "SELECT count(*) FROM jobs WHERE state = 'ready' AND crashes = 1 AND attempt = 1 AND fence = 2";
     assert_eq!(w.number(once).await, 250);
 }
 
-fn room(of: impl Fn(Kind) -> usize) -> Option<Vec<(Kind, usize)>> {
-    Some(Kind::ALL.iter().map(|kind| (*kind, of(*kind))).collect())
+fn room(of: impl Fn(JobKind) -> usize) -> Option<Vec<(JobKind, usize)>> {
+    Some(JobKind::ALL.iter().map(|kind| (*kind, of(*kind))).collect())
 }
 
 async fn no_more_is_made_ready_than_the_bell_takes(w: TestWorker) {
     for subject in 0..50 {
-        w.job_at(Kind::Noop, subject, None, w.later(1)).await;
+        w.job_at(JobKind::Noop, subject, None, w.later(1)).await;
     }
     w.advance(1);
-    w.bell.set(room(|_| 20));
+    w.notifier.set(room(|_| 20));
     dispatch::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.s.bell.take().len(), 20);
+    assert_eq!(w.s.notifier.take().len(), 20);
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 30);
-    w.bell.set(room(|_| 0));
+    w.notifier.set(room(|_| 0));
     dispatch::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.s.bell.take().len(), 0);
+    assert_eq!(w.s.notifier.take().len(), 0);
     w.advance(10);
     rescue::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.s.bell.take().len(), 0, "nothing is notified again either");
-    w.bell.set(room(|_| 1_000));
+    assert_eq!(w.s.notifier.take().len(), 0, "nothing is notified again either");
+    w.notifier.set(room(|_| 1_000));
     dispatch::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.s.bell.take().len(), 30);
-    w.bell.set(room(|_| 7));
+    assert_eq!(w.s.notifier.take().len(), 30);
+    w.notifier.set(room(|_| 7));
     w.advance(10);
     rescue::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.s.bell.take().len(), 7);
+    assert_eq!(w.s.notifier.take().len(), 7);
 }
 
 async fn a_kind_that_nobody_hears_holds_up_no_other(w: TestWorker) {
-    let lost = w.job_at(Kind::DeliverWebhook, 1, None, w.later(1)).await;
-    let unheard = w.job(Kind::DeliverWebhook, 2, None).await;
-    let heard = w.job(Kind::Noop, 1, None).await;
-    let due = w.job_at(Kind::Noop, 2, None, w.later(2)).await;
-    w.s.bell.take();
+    let lost = w.job_at(JobKind::DeliverWebhook, 1, None, w.later(1)).await;
+    let unheard = w.job(JobKind::DeliverWebhook, 2, None).await;
+    let received = w.job(JobKind::Noop, 1, None).await;
+    let due = w.job_at(JobKind::Noop, 2, None, w.later(2)).await;
+    w.s.notifier.take();
     w.advance(10);
-    w.bell.set(room(|kind| if kind == Kind::DeliverWebhook { 0 } else { 100 }));
+    w.notifier.set(room(|kind| if kind == JobKind::DeliverWebhook { 0 } else { 100 }));
     w.scheduler.tick().await.unwrap();
-    let mut rung = w.s.bell.take();
-    rung.sort_unstable();
-    assert_eq!(rung, [heard, due]);
-    assert_eq!((w.state(lost).await, w.state(unheard).await), (State::Scheduled, State::Ready));
-    w.bell.set(room(|_| 100));
+    let mut notified = w.s.notifier.take();
+    notified.sort_unstable();
+    assert_eq!(notified, [received, due]);
+    assert_eq!((w.state(lost).await, w.state(unheard).await), (JobState::Scheduled, JobState::Ready));
+    w.notifier.set(room(|_| 100));
     w.scheduler.tick().await.unwrap();
-    let mut rung = w.s.bell.take();
-    rung.sort_unstable();
-    assert_eq!(rung, [lost, unheard]);
+    let mut notified = w.s.notifier.take();
+    notified.sort_unstable();
+    assert_eq!(notified, [lost, unheard]);
 }
 
 async fn a_full_bell_is_not_looked_at_all_the_time(w: TestWorker) {
-    w.job_at(Kind::Noop, 1, None, w.later(1)).await;
+    w.job_at(JobKind::Noop, 1, None, w.later(1)).await;
     w.advance(2);
-    w.bell.set(room(|_| 0));
+    w.notifier.set(room(|_| 0));
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None);
 }
 
 async fn a_bell_that_is_away_holds_nothing_up(w: TestWorker) {
-    let id = w.job_at(Kind::Noop, 1, None, w.later(1)).await;
+    let id = w.job_at(JobKind::Noop, 1, None, w.later(1)).await;
     w.advance(1);
-    w.bell.set(None);
+    w.notifier.set(None);
     w.scheduler.tick().await.unwrap();
-    assert_eq!((w.state(id).await, w.s.bell.take()), (State::Ready, vec![id]));
+    assert_eq!((w.state(id).await, w.s.notifier.take()), (JobState::Ready, vec![id]));
     w.advance(10);
     w.scheduler.tick().await.unwrap();
-    assert!(w.s.bell.take().is_empty(), "it is notified again once the notifier is back");
-    w.bell.set(room(|_| 10));
+    assert!(w.s.notifier.take().is_empty(), "it is notified again once the notifier is back");
+    w.notifier.set(room(|_| 10));
     w.scheduler.tick().await.unwrap();
-    assert_eq!(w.s.bell.take(), [id]);
+    assert_eq!(w.s.notifier.take(), [id]);
 }

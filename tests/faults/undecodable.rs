@@ -1,9 +1,9 @@
 //! Unreadable data: a subject that is deleted, a kind of a newer version, invalid JSON, secrets that cannot be
 //! decrypted. Invariant: the job ends and is reported, or is left unchanged; everything else continues.
 
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::store::jobs::operate::{self, Filter};
+use crier_common::store::jobs::operate::{self, JobQuery};
 use crier_scheduler::tasks::{clean_up, dispatch, measure, rescue};
 
 use crate::support::jobs::{LEASE_OVER, TestWorker, worker_on_both};
@@ -26,11 +26,11 @@ async fn a_subject_that_is_gone(w: TestWorker) {
     let (_, fine) = w.publish_one().await;
     w.sql(format!("DELETE FROM post_targets WHERE id = {gone}")).await;
     w.sql(format!("DELETE FROM posts WHERE id = {whole}")).await;
-    let delivery = w.job(Kind::DeliverWebhook, 999, None).await;
-    let ids = w.s.bell.take();
+    let delivery = w.job(JobKind::DeliverWebhook, 999, None).await;
+    let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
-    assert_eq!((w.state(ids[0]).await, w.state(ids[1]).await), (State::Cancelled, State::Cancelled));
-    assert_eq!((w.state(ids[2]).await, w.state(delivery).await), (State::Done, State::Cancelled));
+    assert_eq!((w.state(ids[0]).await, w.state(ids[1]).await), (JobState::Cancelled, JobState::Cancelled));
+    assert_eq!((w.state(ids[2]).await, w.state(delivery).await), (JobState::Done, JobState::Cancelled));
     assert_eq!((w.target(fine).await.status, w.fake.count("publish")), (TargetStatus::Published, 1));
 }
 
@@ -65,24 +65,24 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     for _ in 0..6 {
         targets.push(w.publish_one().await.1);
     }
-    let vanished = w.job(Kind::Noop, 1, None).await;
+    let vanished = w.job(JobKind::Noop, 1, None).await;
     w.claim(&[vanished], "gone").await;
     w.advance(LEASE_OVER);
     // Claims that include them: ids of unknown kinds, next to others in one batch.
     let mut ids: Vec<i64> = vec![1, 2, 3, 4];
-    ids.extend(w.s.bell.take());
+    ids.extend(w.s.notifier.take());
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
     dispatch::run(&w.scheduler).await.unwrap();
     rescue::run(&w.scheduler).await.unwrap();
     measure::run(&w.scheduler).await.unwrap();
     clean_up::run(&w.scheduler).await.unwrap();
-    let listed = operate::list(&mut w.conn().await, &Filter::default(), 100).await.unwrap();
+    let listed = operate::list(&mut w.conn().await, &JobQuery::default(), 100).await.unwrap();
     assert_eq!(listed.len(), 8, "known kinds are listed");
     w.run_to_the_end_of_known_kinds().await;
     for target in targets {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
     }
-    assert_eq!((w.state(vanished).await, w.fake.posts().len()), (State::Done, 7));
+    assert_eq!((w.state(vanished).await, w.fake.posts().len()), (JobState::Done, 7));
     assert_eq!(unknown().await, before);
 }
 
@@ -107,7 +107,7 @@ async fn three_with_an_unreadable_one(w: &TestWorker) -> (i64, Vec<i64>) {
 
 /// Asserts the end of its post: the others are published, once each, and this one is reported.
 async fn ends_without_it(w: &TestWorker, post: i64, targets: &[i64]) {
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     let stored = format!("SELECT status || ' ' || attempts FROM post_targets WHERE id = {}", targets[1]);
     assert_eq!(w.value::<String>(stored).await, "failed 0");
     for target in [targets[0], targets[2]] {
@@ -123,7 +123,7 @@ async fn ends_without_it(w: &TestWorker, post: i64, targets: &[i64]) {
 
 async fn a_target_that_cannot_be_read_spoils_no_other(w: TestWorker) {
     let (post, targets) = three_with_an_unreadable_one(&w).await;
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
     ends_without_it(&w, post, &targets).await;
     assert_eq!(w.job_of(targets[1]).await.attempt, 8, "it may become readable");
@@ -131,7 +131,7 @@ async fn a_target_that_cannot_be_read_spoils_no_other(w: TestWorker) {
 
 async fn a_target_that_cannot_be_read_is_told_when_its_worker_died(w: TestWorker) {
     let (post, targets) = three_with_an_unreadable_one(&w).await;
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     w.claim(&ids[1..2], "gone").await;
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
     futures::future::join_all([ids[0], ids[2]].iter().map(|id| w.engine.run(*id))).await;
@@ -145,59 +145,59 @@ async fn sealed_for_another(w: &TestWorker) -> (i64, i64) {
     let (_, targets) = w.publish(&[other, w.account.id]).await;
     let swap = format!("(SELECT secrets FROM social_accounts WHERE id = {})", w.account.id);
     w.sql(format!("UPDATE social_accounts SET secrets = {swap} WHERE id = {other}")).await;
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
     (targets[0], targets[1])
 }
 
 async fn secrets_that_do_not_open_spoil_no_other_account(w: TestWorker) {
     let (closed, fine) = sealed_for_another(&w).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(fine).await.status, w.job_of(fine).await.attempt), (TargetStatus::Published, 1));
     let (failed, job) = (w.target(closed).await, w.job_of(closed).await);
     assert_eq!((failed.status, failed.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
-    assert_eq!((job.state, job.attempt, w.fake.count("publish")), (State::Dead, 8, 1));
+    assert_eq!((job.state, job.attempt, w.fake.count("publish")), (JobState::Dead, 8, 1));
     assert_eq!(w.events().await, ["post.published", "post.failed"]);
 }
 
 async fn secrets_that_open_again_are_used(w: TestWorker) {
     let (closed, _) = sealed_for_another(&w).await;
-    assert_eq!(w.job_of(closed).await.state, State::Scheduled);
+    assert_eq!(w.job_of(closed).await.state, JobState::Scheduled);
     w.another_account("b").await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(closed).await.status, w.fake.posts().len()), (TargetStatus::Published, 2));
 }
 
 async fn one_job_that_cannot_be_rescued_holds_up_no_other(w: TestWorker) {
     let (post, stuck) = w.publish_one().await;
     let (_, fine) = w.publish_one().await;
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     w.claim(&ids, "gone").await;
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
     // Its subject cannot be notified: the stored data of its post cannot be read.
     w.sql(format!("UPDATE posts SET media = '{{}}' WHERE id = {post}")).await;
     w.advance(LEASE_OVER);
     rescue::run(&w.scheduler).await.unwrap_err();
-    assert_eq!((w.state(ids[0]).await, w.state(ids[1]).await), (State::Running, State::Ready));
+    assert_eq!((w.state(ids[0]).await, w.state(ids[1]).await), (JobState::Running, JobState::Ready));
     w.engine.run(ids[1]).await;
     assert_eq!(w.target(fine).await.status, TargetStatus::Published);
     w.sql(format!("UPDATE posts SET media = '[]' WHERE id = {post}")).await;
     rescue::run(&w.scheduler).await.unwrap();
-    assert_eq!((w.state(ids[0]).await, w.target(stuck).await.status), (State::Dead, TargetStatus::Failed));
+    assert_eq!((w.state(ids[0]).await, w.target(stuck).await.status), (JobState::Dead, TargetStatus::Failed));
 }
 
 async fn an_error_of_the_database_is_told_when_no_try_is_left(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (_, target) = w.publish_one().await;
-    let id = w.rung();
+    let id = w.notified_job();
     // The account's secrets cannot be decrypted: no attempt gets further.
     w.sql("UPDATE social_accounts SET secrets = secrets || secrets").await;
     w.sql(format!("UPDATE jobs SET attempt = 6 WHERE id = {id}")).await;
     w.engine.run(id).await;
-    assert_eq!(w.state(id).await, State::Scheduled);
+    assert_eq!(w.state(id).await, JobState::Scheduled);
     assert!(w.target(target).await.call_started_at.is_none(), "no call was marked as begun");
-    w.run_to_the_end().await;
-    assert_eq!(w.state(id).await, State::Dead);
+    w.run_until_idle().await;
+    assert_eq!(w.state(id).await, JobState::Dead);
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
     assert_eq!((w.events().await, w.fake.calls().len()), (vec!["post.failed".to_owned()], 0));

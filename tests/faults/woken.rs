@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crier_common::domain::job::{Kind, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, Outcome};
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::posts;
@@ -12,7 +12,7 @@ use crier_worker::engine::Run;
 use crier_worker::heartbeat;
 
 use super::crash::{is_out_once, publish_to};
-use crate::support::fake_platform::{Gate, Say};
+use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
 use crate::support::scripted::{Act, noop, scripted, start};
 use crate::support::store::TestStore;
@@ -36,7 +36,7 @@ async fn who_sleeps_in_a_transaction_gives_back_what_it_holds() {
     posts::lock(&mut asleep, post).await.unwrap();
     let timeout = Duration::from_secs(60);
     tokio::time::timeout(timeout, w.run_jobs()).await.expect("the row is free long before it wakes");
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     is_out_once(&w, post, target).await;
     let error = asleep.commit().await.expect_err("its transaction is over");
     assert!(error.is_unavailable(), "{error}");
@@ -45,22 +45,22 @@ async fn who_sleeps_in_a_transaction_gives_back_what_it_holds() {
 async fn a_frozen_worker_writes_nothing(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.says([Say::Wait(gate.clone())]);
+    w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let (frozen, id) = (w.engine.clone(), w.rung());
+    let (frozen, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { frozen.run(id).await });
     gate.entered().await;
     // Its heartbeat stops; another worker takes the job, and finds that it must wait until the call is over.
     w.advance(LEASE_OVER);
     w.run_jobs().await;
-    assert_eq!(w.job_of(target).await.state, State::Scheduled);
+    assert_eq!(w.job_of(target).await.state, JobState::Scheduled);
     let before = w.job_of(target).await;
     gate.let_through();
     run.await.unwrap();
     let after = w.job_of(target).await;
     assert_eq!((after.state, after.run_at, after.attempt), (before.state, before.run_at, before.attempt));
     assert_eq!((w.target(target).await.status, w.events().await.len()), (TargetStatus::Publishing, 0));
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.fake.count("publish"), 1);
     is_out_once(&w, post, target).await;
 }
@@ -68,10 +68,10 @@ async fn a_frozen_worker_writes_nothing(w: TestWorker) {
 async fn a_frozen_worker_calls_nobody_when_it_wakes(w: TestWorker) {
     // It claimed, and was frozen before it prepared; another worker has done the job meanwhile.
     let (post, target) = w.publish_one().await;
-    let frozen = w.claim(&[w.rung()], "frozen").await.remove(0);
+    let frozen = w.claim(&[w.notified_job()], "frozen").await.remove(0);
     w.advance(LEASE_OVER);
-    w.run_to_the_end().await;
-    let handler = w.handler(Kind::PublishTarget);
+    w.run_until_idle().await;
+    let handler = w.handler(JobKind::PublishTarget);
     let ending = handler.run(&Run::new(frozen.clone())).await.unwrap();
     let outcome = w.discard(async |tx| ending.write(tx, &frozen).await).await;
     assert!(matches!(outcome, Outcome::Cancelled(_)) && !w.settle(&frozen, outcome).await);
@@ -81,18 +81,18 @@ async fn a_frozen_worker_calls_nobody_when_it_wakes(w: TestWorker) {
 
 async fn a_frozen_worker_does_not_send_again_what_it_found_missing(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    let (post, target) = publish_to(&w, Say::Hang).await;
+    let (post, target) = publish_to(&w, PublishStep::Hang).await;
     w.advance(CALL_OVER);
     w.scheduler.tick().await.unwrap();
     // It asks, gets "not found", and is frozen before it sends again; another worker asks as well, and sends.
     let gate = Gate::new();
     w.fake.hold_answer(gate.clone());
     let (frozen, id) = (w.engine.clone(), w.job_of(target).await.id);
-    w.s.bell.take();
+    w.s.notifier.take();
     let run = tokio::spawn(async move { frozen.run(id).await });
     gate.entered().await;
     w.advance(LEASE_OVER);
-    let other = w.engine_for(w.another().await, Kind::ALL);
+    let other = w.engine_for(w.another().await, JobKind::ALL);
     w.scheduler.tick().await.unwrap();
     assert!(other.run(id).await);
     gate.let_through();
@@ -111,11 +111,11 @@ async fn is_out_once_but_for_deliveries(w: &TestWorker, post: i64, target: i64) 
 async fn a_frozen_worker_stores_no_second_end(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
-    let frozen = w.claim(&[w.rung()], "frozen").await.remove(0);
+    let frozen = w.claim(&[w.notified_job()], "frozen").await.remove(0);
     // It called, and the platform accepted the post; it is frozen before it stores the response.
-    let ending = w.handler(Kind::PublishTarget).run(&Run::new(frozen.clone())).await.unwrap();
+    let ending = w.handler(JobKind::PublishTarget).run(&Run::new(frozen.clone())).await.unwrap();
     w.advance(LEASE_OVER);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     is_out_once(&w, post, target).await;
     let facts = async || {
         let of = async |table: &str| w.number(format!("SELECT count(*) FROM {table}")).await;
@@ -144,32 +144,32 @@ async fn a_frozen_run_that_ends_leaves_its_successor_held(w: TestWorker) {
     run.await.unwrap();
     assert_eq!(engine.held(), [id], "the run that was rescued goes on");
     let renewed = w.write(async |tx| rows::heartbeat(tx, &engine.held(), engine.worker()).await).await;
-    assert_eq!((renewed, w.state(id).await), (1, State::Running));
+    assert_eq!((renewed, w.state(id).await), (1, JobState::Running));
     second.let_through();
     again.await.unwrap();
-    assert_eq!((w.state(id).await, w.show(id).await.crashes), (State::Done, 1));
+    assert_eq!((w.state(id).await, w.show(id).await.crashes), (JobState::Done, 1));
 }
 
 /// Invariant: the jobs of a draining worker stay its own, however long that takes: they run once and count no crash.
 async fn a_drain_longer_than_the_lease_loses_nothing(w: TestWorker) {
     let gate = Gate::new();
-    w.fake.says([Say::Wait(gate.clone())]);
+    w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (_, target) = w.publish_one().await;
-    let id = w.rung();
+    let id = w.notified_job();
     let run = start(&w.engine, id);
     gate.entered().await;
     w.engine.drain();
-    let other = w.engine_for(w.another().await, Kind::ALL);
+    let other = w.engine_for(w.another().await, JobKind::ALL);
     for _ in 0..12 {
         w.advance(20);
         assert_eq!(heartbeat::beat(&w.engine, &w.store).await.unwrap(), 1);
         w.scheduler.tick().await.unwrap();
-        assert!(w.s.bell.take().is_empty() && !other.run(id).await, "no other worker can take it");
+        assert!(w.s.notifier.take().is_empty() && !other.run(id).await, "no other worker can take it");
     }
     gate.let_through();
     w.engine.idle().await;
     run.await.unwrap();
     let job = w.job_of(target).await;
-    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+    assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, 1, 0));
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }

@@ -6,12 +6,12 @@
 use std::fs;
 use std::path::Path;
 
-use crier_common::feeds::{self, Deadline, Format, NotAFeed, Parsed};
+use crier_common::feeds::{self, Deadline, FeedError, Format, Parsed};
 use insta::assert_json_snapshot;
 use serde_json::json;
 use url::Url;
 
-fn parse(bytes: &[u8]) -> Result<Parsed, NotAFeed> {
+fn parse(bytes: &[u8]) -> Result<Parsed, FeedError> {
     feeds::parse(bytes, None, &Url::parse("https://feeds.example/sub/feed.xml").unwrap(), &Deadline::none())
 }
 
@@ -67,11 +67,11 @@ fn a_document_that_is_to_do_harm_does_none() {
     let parsed = parse(feed(&many).as_bytes()).unwrap();
     assert_eq!((parsed.format, parsed.articles.len(), parsed.articles[0].guid.as_str()), (Format::Rss, 400, "0"));
     assert!(
-        matches!(parse(feed(&format!("<item>{deep}")).as_bytes()), Err(NotAFeed::Broken(why)) if why.contains("deep"))
+        matches!(parse(feed(&format!("<item>{deep}")).as_bytes()), Err(FeedError::Broken(why)) if why.contains("deep"))
     );
-    assert!(matches!(parse(feed(&spaces).as_bytes()), Err(NotAFeed::Broken(_))));
-    assert!(matches!(parse(feed(&format!("<item{attributes}/>")).as_bytes()), Err(NotAFeed::Broken(_))));
-    assert!(matches!(parse(feed(&sources).as_bytes()), Err(NotAFeed::Broken(why)) if why.contains("attributes")));
+    assert!(matches!(parse(feed(&spaces).as_bytes()), Err(FeedError::Broken(_))));
+    assert!(matches!(parse(feed(&format!("<item{attributes}/>")).as_bytes()), Err(FeedError::Broken(_))));
+    assert!(matches!(parse(feed(&sources).as_bytes()), Err(FeedError::Broken(why)) if why.contains("attributes")));
     assert!(parse(feed(&tree).as_bytes()).unwrap().articles.len() == 10);
     assert!(parse(feed("&a;".repeat(200_000).as_str()).as_bytes()).is_ok());
     for json in ["[".repeat(200_000), format!("{{\"a\":{}", "{\"a\":".repeat(100_000))] {

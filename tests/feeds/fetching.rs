@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::feed::{Feed, FeedStatus, FeedType};
-use crier_common::feeds::LARGEST;
+use crier_common::feeds::MAX_DOCUMENT_BYTES;
 use crier_common::http::Guard;
-use crier_worker::jobs::fetch_feed::{Document, Failure, Fetcher, Found};
+use crier_worker::jobs::fetch_feed::{Document, FetchError, FetchResult, Fetcher};
 
-use super::server::{Answer, Server, page, rss};
+use super::server::{FeedResponse, Server, page, rss};
 use crate::support::store::start;
 
 fn guard() -> Guard {
@@ -41,30 +41,30 @@ fn feed(url: impl Into<String>, kind: FeedType) -> Feed {
     }
 }
 
-async fn fetch(feed: &Feed) -> Result<Found, Failure> {
+async fn fetch(feed: &Feed) -> Result<FetchResult, FetchError> {
     Fetcher::with_deadline(guard(), Duration::from_secs(20)).fetch(feed, start()).await
 }
 
 async fn document(feed: &Feed) -> Document {
     match fetch(feed).await.unwrap() {
-        Found::Feed(document) => *document,
-        Found::Unchanged => panic!("unexpected 304"),
+        FetchResult::Feed(document) => *document,
+        FetchResult::Unchanged => panic!("unexpected 304"),
     }
 }
 
-async fn fails(feed: &Feed) -> Failure {
+async fn fails(feed: &Feed) -> FetchError {
     fetch(feed).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn a_request_says_who_asks_and_for_what() {
     let server = Server::start().await;
-    server.says("/feed", Answer::ok(rss(&[("1", "One")])));
+    server.set_response("/feed", FeedResponse::ok(rss(&[("1", "One")])));
     let found = document(&feed(server.url("/feed"), FeedType::Rss)).await;
     assert_eq!(found.parsed.articles[0].url.as_deref(), Some(server.url("/1").as_str()));
     assert_eq!((found.validator_url, found.etag, found.last_modified), (None, None, None));
     assert_eq!(found.found_url, server.url("/feed"));
-    let head = server.asked().remove(0).to_ascii_lowercase();
+    let head = server.take_requests().remove(0).to_ascii_lowercase();
     assert!(head.starts_with("get /feed http/1.1\r\n") && head.contains("\r\nuser-agent: crier-feeds/"), "{head}");
     assert!(head.contains("\r\naccept: application/rss+xml, ") && head.contains("\r\naccept-encoding: gzip"), "{head}");
     assert!(!head.contains("if-none-match") && !head.contains("if-modified-since"), "{head}");
@@ -73,25 +73,26 @@ async fn a_request_says_who_asks_and_for_what() {
 #[tokio::test]
 async fn conditions_go_to_the_address_that_gave_them_and_to_no_other() {
     let server = Server::start().await;
-    let good = Answer::ok(rss(&[])).with("ETag", "W/\"a\"").with("Last-Modified", "Mon, 04 May 2026 10:00:00 GMT");
-    server.says("/feed", Answer::redirect(302, "/real"));
-    server.says("/real", good);
+    let good =
+        FeedResponse::ok(rss(&[])).with("ETag", "W/\"a\"").with("Last-Modified", "Mon, 04 May 2026 10:00:00 GMT");
+    server.set_response("/feed", FeedResponse::redirect(302, "/real"));
+    server.set_response("/real", good);
     let mut f = feed(server.url("/feed"), FeedType::Rss);
     let found = document(&f).await;
     assert_eq!(found.validator_url, Some(server.url("/real")));
     (f.validator_url, f.etag, f.last_modified) = (found.validator_url, found.etag, found.last_modified);
-    server.asked();
-    server.says("/real", Answer::status(304));
-    assert!(matches!(fetch(&f).await, Ok(Found::Unchanged)));
-    let asked = server.asked();
+    server.take_requests();
+    server.set_response("/real", FeedResponse::status(304));
+    assert!(matches!(fetch(&f).await, Ok(FetchResult::Unchanged)));
+    let asked = server.take_requests();
     assert!(!asked[0].to_ascii_lowercase().contains("if-"), "{asked:?}");
     let second = asked[1].to_ascii_lowercase();
     assert!(
         second.contains("if-none-match: w/\"a\"")
             && second.contains("if-modified-since: mon, 04 may 2026 10:00:00 gmt")
     );
-    server.says("/feed", Answer::redirect(302, "/other"));
-    server.says("/other", Answer::status(304));
+    server.set_response("/feed", FeedResponse::redirect(302, "/other"));
+    server.set_response("/other", FeedResponse::status(304));
     assert_eq!(fails(&f).await.why, "The server answered 304.", "the request was not conditional");
 }
 
@@ -99,15 +100,15 @@ async fn conditions_go_to_the_address_that_gave_them_and_to_no_other() {
 async fn redirects_are_followed_but_not_for_ever() {
     let server = Server::start().await;
     for (n, status) in [301, 302, 303, 307, 308].iter().enumerate() {
-        server.says(&format!("/{n}"), Answer::redirect(*status, format!("/{}", n + 1)));
+        server.set_response(&format!("/{n}"), FeedResponse::redirect(*status, format!("/{}", n + 1)));
     }
-    server.says("/5", Answer::ok(rss(&[("x", "X")])));
+    server.set_response("/5", FeedResponse::ok(rss(&[("x", "X")])));
     assert_eq!(document(&feed(server.url("/0"), FeedType::Rss)).await.parsed.articles.len(), 1);
-    server.asked();
-    server.says("/5", Answer::redirect(302, "/6"));
+    server.take_requests();
+    server.set_response("/5", FeedResponse::redirect(302, "/6"));
     assert!(fails(&feed(server.url("/0"), FeedType::Rss)).await.why.contains("more than 5 redirects"));
     assert_eq!(server.paths().len(), 6);
-    server.says("/0", Answer::status(301));
+    server.set_response("/0", FeedResponse::status(301));
     assert_eq!(
         fails(&feed(server.url("/0"), FeedType::Rss)).await.why,
         "The server answered 301 and did not say where to."
@@ -127,24 +128,25 @@ async fn no_redirect_leads_past_the_guard() {
         "http://10.0.0.1/",
     ];
     for to in private {
-        server.says("/feed", Answer::redirect(302, to.replace("PORT", &port)));
+        server.set_response("/feed", FeedResponse::redirect(302, to.replace("PORT", &port)));
         let why = fails(&feed(server.url("/feed"), FeedType::Rss)).await.why;
         assert!(why.ends_with("must lead to a public address."), "{to}: {why}");
-        server.says("/page", Answer::ok(page(&to.replace("PORT", &port))));
+        server.set_response("/page", FeedResponse::ok(page(&to.replace("PORT", &port))));
         let why = fails(&feed(server.url("/page"), FeedType::Rss)).await.why;
         assert!(why.ends_with("must lead to a public address."), "{to}: {why}");
     }
     for to in ["file:///etc/passwd", "ftp://example.com/", "gopher://127.0.0.1/"] {
-        server.says("/feed", Answer::redirect(302, to));
+        server.set_response("/feed", FeedResponse::redirect(302, to));
         assert!(
             fails(&feed(server.url("/feed"), FeedType::Rss)).await.why.contains("must begin with https:// or http://")
         );
     }
     // Error messages contain no secrets of an address.
-    server.says("/feed", Answer::redirect(302, "http://ann:s3cret@10.0.0.1/feed.xml?token=s3cret#s3cret"));
+    server
+        .set_response("/feed", FeedResponse::redirect(302, "http://ann:s3cret@10.0.0.1/feed.xml?token=s3cret#s3cret"));
     let why = fails(&feed(server.url("/feed"), FeedType::Rss)).await.why;
     assert!(why.contains("http://10.0.0.1/feed.xml?…") && !why.contains("s3cret") && !why.contains("ann"), "{why}");
-    assert!(inside.asked().is_empty());
+    assert!(inside.take_requests().is_empty());
 }
 
 #[tokio::test]
@@ -156,28 +158,28 @@ async fn an_answer_has_a_size_before_and_after_it_is_unpacked() {
         body
     };
     let f = feed(server.url("/feed"), FeedType::Rss);
-    server.says("/feed", Answer::ok(padded(LARGEST)));
+    server.set_response("/feed", FeedResponse::ok(padded(MAX_DOCUMENT_BYTES)));
     assert_eq!(document(&f).await.parsed.articles.len(), 1);
-    server.says("/feed", Answer::ok(padded(LARGEST + 1)));
+    server.set_response("/feed", FeedResponse::ok(padded(MAX_DOCUMENT_BYTES + 1)));
     assert_eq!(fails(&f).await.why, "The feed is larger than 5 MiB.");
     let zipped = |bytes: &[u8]| {
         let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         zip.write_all(bytes).unwrap();
-        Answer::ok(zip.finish().unwrap()).with("Content-Encoding", "gzip")
+        FeedResponse::ok(zip.finish().unwrap()).with("Content-Encoding", "gzip")
     };
-    server.says("/feed", zipped(rss(&[("1", "One"), ("2", "Two")]).as_bytes()));
+    server.set_response("/feed", zipped(rss(&[("1", "One"), ("2", "Two")]).as_bytes()));
     assert_eq!(document(&f).await.parsed.articles.len(), 2);
     // 64 MiB compressed to 64 KiB.
-    server.says("/feed", zipped(&padded(64 << 20)));
+    server.set_response("/feed", zipped(&padded(64 << 20)));
     assert_eq!(fails(&f).await.why, "The feed is larger than 5 MiB.");
 }
 
 #[tokio::test]
 async fn one_deadline_is_for_all_of_it() {
     let server = Server::start().await;
-    server.says("/slow", Answer::Never);
-    server.says("/to-slow", Answer::redirect(302, "/slow"));
-    server.says("/page", Answer::ok(page("/slow")));
+    server.set_response("/slow", FeedResponse::Never);
+    server.set_response("/to-slow", FeedResponse::redirect(302, "/slow"));
+    server.set_response("/page", FeedResponse::ok(page("/slow")));
     let fetcher = Fetcher::with_deadline(guard(), Duration::from_millis(200));
     for path in ["/slow", "/to-slow", "/page"] {
         let failure = fetcher.fetch(&feed(server.url(path), FeedType::Rss), start()).await.unwrap_err();
@@ -191,27 +193,32 @@ async fn what_a_server_says_is_told_and_heeded() {
     let f = feed(server.url("/feed"), FeedType::Rss);
     let later = |seconds: i64| -> Option<DateTime<Utc>> { Some(start() + TimeDelta::seconds(seconds)) };
     for (answer, why, nothing_there, retry_after) in [
-        (Answer::status(404), "The server answered 404.", true, None),
-        (Answer::status(410), "The server answered 410.", true, None),
-        (Answer::status(403).with("Retry-After", "60"), "The server answered 403.", false, None),
-        (Answer::status(429).with("Retry-After", "7200"), "The server answered 429.", false, later(7_200)),
-        (Answer::status(503).with("Retry-After", "soon"), "The server answered 503.", false, None),
-        (Answer::status(500), "The server answered 500.", false, None),
-        (Answer::ok("<!doctype html><p>Hello"), "What is at this address is a web page, and no feed.", true, None),
-        (Answer::ok(""), "What is at this address could not be read as a feed: it is empty.", true, None),
+        (FeedResponse::status(404), "The server answered 404.", true, None),
+        (FeedResponse::status(410), "The server answered 410.", true, None),
+        (FeedResponse::status(403).with("Retry-After", "60"), "The server answered 403.", false, None),
+        (FeedResponse::status(429).with("Retry-After", "7200"), "The server answered 429.", false, later(7_200)),
+        (FeedResponse::status(503).with("Retry-After", "soon"), "The server answered 503.", false, None),
+        (FeedResponse::status(500), "The server answered 500.", false, None),
         (
-            Answer::ok("pong"),
+            FeedResponse::ok("<!doctype html><p>Hello"),
+            "What is at this address is a web page, and no feed.",
+            true,
+            None,
+        ),
+        (FeedResponse::ok(""), "What is at this address could not be read as a feed: it is empty.", true, None),
+        (
+            FeedResponse::ok("pong"),
             "What is at this address could not be read as a feed: it is neither RSS nor Atom nor JSON Feed.",
             true,
             None,
         ),
     ] {
-        server.says("/feed", answer);
-        assert_eq!(fails(&f).await, Failure { why: why.to_owned(), nothing_there, retry_after });
+        server.set_response("/feed", answer);
+        assert_eq!(fails(&f).await, FetchError { why: why.to_owned(), nothing_there, retry_after });
     }
     let nobody = fails(&feed("http://127.0.0.1:9/", FeedType::Rss)).await;
     assert_eq!(nobody.why, "The feed could not be fetched: no connection could be made.");
-    server.says("/feed", Answer::ok(&rss(&[("1", "One")])[..150]));
+    server.set_response("/feed", FeedResponse::ok(&rss(&[("1", "One")])[..150]));
     let cut = fails(&f).await.why;
     assert!(cut.starts_with("What is at this address could not be read as a feed: it is no valid XML"), "{cut}");
 }
@@ -219,9 +226,9 @@ async fn what_a_server_says_is_told_and_heeded() {
 #[tokio::test]
 async fn a_page_leads_to_its_feed() {
     let server = Server::start().await;
-    server.says("/blog", Answer::redirect(301, "/blog/"));
-    server.says("/blog/", Answer::ok(page("posts.xml")));
-    server.says("/blog/posts.xml", Answer::ok(rss(&[("1", "One")])).with("ETag", "\"x\""));
+    server.set_response("/blog", FeedResponse::redirect(301, "/blog/"));
+    server.set_response("/blog/", FeedResponse::ok(page("posts.xml")));
+    server.set_response("/blog/posts.xml", FeedResponse::ok(rss(&[("1", "One")])).with("ETag", "\"x\""));
     let f = feed(server.url("/blog"), FeedType::Atom);
     let found = document(&f).await;
     assert_eq!(found.found_url, server.url("/blog/posts.xml"));
@@ -232,18 +239,18 @@ async fn a_page_leads_to_its_feed() {
     assert_eq!(Some(document(&f).await.found_url), f.found_url);
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
     // A page that replaces the found feed does not lead to another page.
-    server.says("/blog/posts.xml", Answer::ok(page("/blog/")));
+    server.set_response("/blog/posts.xml", FeedResponse::ok(page("/blog/")));
     assert!(fails(&f).await.nothing_there);
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
     // Neither does a page that replaces a feed's own URL: the site may be under maintenance or check for bots.
     let f = feed(server.url("/category.xml"), FeedType::Rss);
-    server.says("/category.xml", Answer::ok(rss(&[("1", "One")])));
+    server.set_response("/category.xml", FeedResponse::ok(rss(&[("1", "One")])));
     let f = Feed { found_url: Some(document(&f).await.found_url), ..f };
-    server.says("/category.xml", Answer::ok(page("/all.xml")));
-    server.says("/all.xml", Answer::ok(rss(&[("2", "Of another feed")])));
+    server.set_response("/category.xml", FeedResponse::ok(page("/all.xml")));
+    server.set_response("/all.xml", FeedResponse::ok(rss(&[("2", "Of another feed")])));
     assert!(fails(&f).await.why.contains("is a web page"));
-    server.asked();
-    server.says("/loop", Answer::ok(page("/loop")));
+    server.take_requests();
+    server.set_response("/loop", FeedResponse::ok(page("/loop")));
     assert!(fails(&feed(server.url("/loop"), FeedType::Rss)).await.why.contains("is a web page"));
     assert_eq!(server.paths(), ["/loop", "/loop"]);
 }
@@ -252,25 +259,25 @@ async fn a_page_leads_to_its_feed() {
 async fn a_site_of_wordpress_has_its_feed_where_all_have() {
     let server = Server::start().await;
     let site = |path| feed(server.url(path), FeedType::Wordpress);
-    server.says("/blog", Answer::ok("<!doctype html><html><p>No link to be seen"));
-    server.says("/blog/feed/", Answer::ok(rss(&[("1", "One")])));
+    server.set_response("/blog", FeedResponse::ok("<!doctype html><html><p>No link to be seen"));
+    server.set_response("/blog/feed/", FeedResponse::ok(rss(&[("1", "One")])));
     assert_eq!(document(&site("/blog")).await.found_url, server.url("/blog/feed/"));
-    server.says("/blog/feed/", Answer::status(404));
-    server.says("/blog?feed=rss2", Answer::status(404));
-    server.says("/blog/?feed=rss2", Answer::ok(rss(&[("1", "One")])));
+    server.set_response("/blog/feed/", FeedResponse::status(404));
+    server.set_response("/blog?feed=rss2", FeedResponse::status(404));
+    server.set_response("/blog/?feed=rss2", FeedResponse::ok(rss(&[("1", "One")])));
     let found = fetch(&site("/blog")).await;
     assert!(found.is_err(), "only `/blog` itself is queried");
-    server.says("/blog?feed=rss2", Answer::ok(rss(&[("1", "One")])));
+    server.set_response("/blog?feed=rss2", FeedResponse::ok(rss(&[("1", "One")])));
     assert_eq!(document(&site("/blog")).await.found_url, server.url("/blog?feed=rss2"));
     // A feed that the page names comes first.
-    server.says("/blog", Answer::ok(page("/named")));
-    server.says("/named", Answer::ok(rss(&[("1", "One")])));
+    server.set_response("/blog", FeedResponse::ok(page("/named")));
+    server.set_response("/named", FeedResponse::ok(rss(&[("1", "One")])));
     assert_eq!(document(&site("/blog")).await.found_url, server.url("/named"));
     // A URL that is a feed itself is used as it is.
     assert_eq!(document(&site("/named")).await.found_url, server.url("/named"));
     // For feeds of other types no URL is guessed.
-    server.says("/blog", Answer::ok("<!doctype html><html>"));
-    server.asked();
+    server.set_response("/blog", FeedResponse::ok("<!doctype html><html>"));
+    server.take_requests();
     fails(&feed(server.url("/blog"), FeedType::Rss)).await;
     assert_eq!(server.paths(), ["/blog"]);
 }

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
-use crier_common::domain::feed::{Article, EVERY, Feed, FeedStatus, FeedType};
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::feed::{Article, FETCH_INTERVAL, Feed, FeedStatus, FeedType};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::store::feeds::{self, NewFeed};
 use crier_common::store::{articles, jobs};
 use crier_common::subjects;
 use crier_scheduler::tasks;
 use tokio::sync::Semaphore;
 
-use super::server::{Answer, Server, page, rss};
+use super::server::{FeedResponse, Server, page, rss};
 use crate::support::client::until_true;
 use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::store::at_once;
@@ -53,7 +53,7 @@ async fn titles(w: &TestWorker, id: i64) -> Vec<String> {
 }
 
 /// Advances the clock until the feed is due, and runs the due jobs.
-async fn next(w: &TestWorker, id: i64) {
+async fn run_next_fetch(w: &TestWorker, id: i64) {
     let at = feed(w, id).await.next_fetch_at;
     w.clock.advance(at - w.clock.now());
     tasks::feeds::run(&w.scheduler).await.unwrap();
@@ -67,8 +67,8 @@ async fn wait(w: &TestWorker, id: i64) -> i64 {
 
 async fn a_feed_is_read_and_then_asked_for_what_is_new(w: TestWorker) {
     let server = Server::start().await;
-    let good = Answer::ok(rss(&[("a", "First"), ("b", "Second")])).with("ETag", "\"1\"");
-    server.says("/feed", good);
+    let good = FeedResponse::ok(rss(&[("a", "First"), ("b", "Second")])).with("ETag", "\"1\"");
+    server.set_response("/feed", good);
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     let made = feed(&w, id).await;
     assert_eq!((made.status, made.name.as_str(), made.last_fetched_at), (FeedStatus::Pending, "the host", None));
@@ -84,10 +84,10 @@ async fn a_feed_is_read_and_then_asked_for_what_is_new(w: TestWorker) {
     let before = all(&w, id).await;
     assert_eq!((before[0].published_at, before[0].url.as_deref()), (w.now(), Some(server.url("/a").as_str())));
 
-    server.asked();
-    server.says("/feed", Answer::status(304));
-    next(&w, id).await;
-    assert!(server.asked()[0].to_ascii_lowercase().contains("if-none-match: \"1\""));
+    server.take_requests();
+    server.set_response("/feed", FeedResponse::status(304));
+    run_next_fetch(&w, id).await;
+    assert!(server.take_requests()[0].to_ascii_lowercase().contains("if-none-match: \"1\""));
     let read = feed(&w, id).await;
     assert_eq!((read.status, read.last_fetched_at, read.articles_count), (FeedStatus::Active, Some(w.now()), 2));
     assert_eq!(read.etag.as_deref(), Some("\"1\""), "its ETag is kept");
@@ -100,20 +100,20 @@ async fn a_feed_is_read_and_then_asked_for_what_is_new(w: TestWorker) {
 
 async fn what_changes_in_a_feed_changes_here(w: TestWorker) {
     let server = Server::start().await;
-    server.says("/feed", Answer::ok(rss(&[("a", "First"), ("b", "Second")])));
+    server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First"), ("b", "Second")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     w.run_jobs().await;
     let before = all(&w, id).await;
-    server.says("/feed", Answer::ok(rss(&[("c", "Third"), ("a", "First, mended"), ("b", "Second")])));
-    next(&w, id).await;
+    server.set_response("/feed", FeedResponse::ok(rss(&[("c", "Third"), ("a", "First, mended"), ("b", "Second")])));
+    run_next_fetch(&w, id).await;
     let after = all(&w, id).await;
     assert_eq!(titles(&w, id).await, ["Third", "First, mended", "Second"]);
     assert_eq!((after[1].id, after[1].published_at), (before[0].id, before[0].published_at), "it is the same article");
     assert_eq!((after[1].updated_at, after[1].created_at), (w.now(), before[0].created_at));
     assert_eq!(after[2].updated_at, before[1].updated_at, "unchanged articles are not updated");
     // Articles that a feed no longer contains are kept.
-    server.says("/feed", Answer::ok(rss(&[])));
-    next(&w, id).await;
+    server.set_response("/feed", FeedResponse::ok(rss(&[])));
+    run_next_fetch(&w, id).await;
     assert_eq!((feed(&w, id).await.articles_count, all(&w, id).await.len()), (3, 3));
 }
 
@@ -125,15 +125,15 @@ async fn the_newest_two_hundred_are_kept(w: TestWorker) {
             format!("<item><guid>{n}</guid><title>Story {n}</title><pubDate>{at}</pubDate></item>")
         };
         let items: String = (from..to).map(item).collect();
-        Answer::ok(format!("<rss version=\"2.0\"><channel><title>F</title>{items}</channel></rss>"))
+        FeedResponse::ok(format!("<rss version=\"2.0\"><channel><title>F</title>{items}</channel></rss>"))
     };
-    server.says("/feed", dated(0, 230));
+    server.set_response("/feed", dated(0, 230));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     w.run_jobs().await;
     let kept = titles(&w, id).await;
     assert_eq!((kept.len(), kept[0].as_str(), kept[199].as_str()), (200, "Story 229", "Story 30"));
-    server.says("/feed", dated(0, 233));
-    next(&w, id).await;
+    server.set_response("/feed", dated(0, 233));
+    run_next_fetch(&w, id).await;
     let kept = titles(&w, id).await;
     assert_eq!((kept.len(), kept[0].as_str(), kept[199].as_str()), (200, "Story 232", "Story 33"));
     assert_eq!(feed(&w, id).await.articles_count, 200);
@@ -142,20 +142,20 @@ async fn the_newest_two_hundred_are_kept(w: TestWorker) {
 
 async fn a_failing_feed_is_asked_less_and_less_often_until_it_is_well(w: TestWorker) {
     let server = Server::start().await;
-    server.says("/feed", Answer::ok(rss(&[("a", "First")])));
+    server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     w.run_jobs().await;
-    server.says("/feed", Answer::status(500));
+    server.set_response("/feed", FeedResponse::status(500));
     for minutes in [15, 30, 60, 120, 240, 480, 960, 1_440, 1_440] {
-        next(&w, id).await;
+        run_next_fetch(&w, id).await;
         let f = feed(&w, id).await;
         assert_eq!((f.status, f.last_error.as_deref()), (FeedStatus::Failing, Some("The server answered 500.")));
         assert_eq!((f.articles_count, f.last_fetched_at), (1, Some(w.now())), "existing articles are kept");
         let waits = wait(&w, id).await;
         assert!((minutes * 9 / 10 - 1..=minutes * 11 / 10).contains(&waits), "{minutes}: {waits}");
     }
-    server.says("/feed", Answer::ok(rss(&[("a", "First")])));
-    next(&w, id).await;
+    server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First")])));
+    run_next_fetch(&w, id).await;
     let f = feed(&w, id).await;
     assert_eq!((f.status, f.last_error, f.failures), (FeedStatus::Active, None, 0));
     assert!((13..=16).contains(&wait(&w, id).await));
@@ -165,15 +165,15 @@ async fn a_failing_feed_is_asked_less_and_less_often_until_it_is_well(w: TestWor
 
 async fn a_server_that_asks_for_patience_is_given_it(w: TestWorker) {
     let server = Server::start().await;
-    server.says("/feed", Answer::status(429).with("Retry-After", "10800"));
+    server.set_response("/feed", FeedResponse::status(429).with("Retry-After", "10800"));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     w.run_jobs().await;
     assert_eq!(wait(&w, id).await, 180);
-    server.says("/feed", Answer::status(503).with("Retry-After", "1"));
-    next(&w, id).await;
+    server.set_response("/feed", FeedResponse::status(503).with("Retry-After", "1"));
+    run_next_fetch(&w, id).await;
     assert!((27..=33).contains(&wait(&w, id).await), "not before the usual time");
-    server.says("/feed", Answer::status(429).with("Retry-After", "9999999999"));
-    next(&w, id).await;
+    server.set_response("/feed", FeedResponse::status(429).with("Retry-After", "9999999999"));
+    run_next_fetch(&w, id).await;
     assert_eq!(wait(&w, id).await, 1_440);
 }
 
@@ -181,9 +181,9 @@ async fn a_type_is_corrected_and_a_given_name_stays(w: TestWorker) {
     let server = Server::start().await;
     let json = r#"{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[]}"#;
     let atom = r#"<feed xmlns="http://www.w3.org/2005/Atom"><title/><id>x</id></feed>"#;
-    server.says("/json", Answer::ok(json));
-    server.says("/atom", Answer::ok(atom));
-    server.says("/rss", Answer::ok(rss(&[])));
+    server.set_response("/json", FeedResponse::ok(json));
+    server.set_response("/atom", FeedResponse::ok(atom));
+    server.set_response("/rss", FeedResponse::ok(rss(&[])));
     for (path, given, name, kind, named) in [
         ("/json", FeedType::Rss, None, FeedType::Json, "J"),
         ("/json", FeedType::Wordpress, Some("Mine"), FeedType::Json, "Mine"),
@@ -200,20 +200,20 @@ async fn a_type_is_corrected_and_a_given_name_stays(w: TestWorker) {
 
 async fn a_feed_that_a_page_named_is_looked_for_again_when_it_is_lost(w: TestWorker) {
     let server = Server::start().await;
-    server.says("/", Answer::ok(page("/old.xml")));
-    server.says("/old.xml", Answer::ok(rss(&[("a", "First")])));
+    server.set_response("/", FeedResponse::ok(page("/old.xml")));
+    server.set_response("/old.xml", FeedResponse::ok(rss(&[("a", "First")])));
     let id = add(&w, &server.url("/"), FeedType::Rss, None).await;
     w.run_jobs().await;
     let f = feed(&w, id).await;
     assert_eq!((f.url, f.found_url), (server.url("/"), Some(server.url("/old.xml"))));
-    server.says("/", Answer::ok(page("/new.xml")));
-    server.says("/new.xml", Answer::ok(rss(&[("a", "First"), ("b", "Second")])));
+    server.set_response("/", FeedResponse::ok(page("/new.xml")));
+    server.set_response("/new.xml", FeedResponse::ok(rss(&[("a", "First"), ("b", "Second")])));
     for status in [500, 404] {
-        server.says("/old.xml", Answer::status(status));
-        next(&w, id).await;
+        server.set_response("/old.xml", FeedResponse::status(status));
+        run_next_fetch(&w, id).await;
         assert_eq!(feed(&w, id).await.found_url.is_none(), status == 404, "{status}");
     }
-    next(&w, id).await;
+    run_next_fetch(&w, id).await;
     let f = feed(&w, id).await;
     assert_eq!((f.status, f.found_url, f.articles_count), (FeedStatus::Active, Some(server.url("/new.xml")), 2));
 }
@@ -221,18 +221,21 @@ async fn a_feed_that_a_page_named_is_looked_for_again_when_it_is_lost(w: TestWor
 /// A fetch that has sent its request and gets the response when the gate is opened.
 async fn in_flight(w: &TestWorker, server: &Server, id: i64) -> (Arc<Semaphore>, tokio::task::JoinHandle<bool>) {
     let gate = Arc::new(Semaphore::new(0));
-    server.says("/feed", Answer::Held(gate.clone(), Box::new(Answer::ok(rss(&[("old", "Of the old URL")])))));
+    server.set_response(
+        "/feed",
+        FeedResponse::Held(gate.clone(), Box::new(FeedResponse::ok(rss(&[("old", "Of the old URL")])))),
+    );
     let job = w.number(format!("SELECT id FROM jobs WHERE subject_id = {id} AND kind = 'fetch_feed'")).await;
-    w.s.bell.take();
+    w.s.notifier.take();
     let engine = w.engine.clone();
     let run = tokio::spawn(async move { engine.run(job).await });
-    until_true("it has asked", || !server.asked().is_empty()).await;
+    until_true("it has asked", || !server.take_requests().is_empty()).await;
     (gate, run)
 }
 
 async fn a_url_that_changes_during_the_fetch_leaves_nothing_of_the_old_one(w: TestWorker) {
     let server = Server::start().await;
-    server.says("/new", Answer::ok(rss(&[("new", "Of the new URL")])));
+    server.set_response("/new", FeedResponse::ok(rss(&[("new", "Of the new URL")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     let (gate, run) = in_flight(&w, &server, id).await;
     let url = server.url("/new");
@@ -272,12 +275,12 @@ async fn a_feed_that_is_deleted_during_the_fetch_is_gone(w: TestWorker) {
     w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await;
     w.run_jobs().await;
     assert_eq!(w.value::<String>("SELECT last_error FROM jobs ORDER BY id DESC LIMIT 1").await, "the feed is gone");
-    assert!(server.asked().is_empty());
+    assert!(server.take_requests().is_empty());
 }
 
 /// Advances past the running job's lease, and checks that the rescued job does the work.
 async fn rescued(w: &TestWorker, server: &Server, id: i64) {
-    server.says("/feed", Answer::ok(rss(&[("a", "First"), ("b", "Second")])));
+    server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First"), ("b", "Second")])));
     w.clock.advance(TimeDelta::minutes(10));
     w.run_jobs().await;
     let f = feed(w, id).await;
@@ -290,10 +293,13 @@ async fn rescued(w: &TestWorker, server: &Server, id: i64) {
 async fn a_fetch_whose_worker_dies_is_made_again(w: TestWorker) {
     let server = Server::start().await;
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
-    server.says("/feed", Answer::Held(Arc::new(Semaphore::new(0)), Box::new(Answer::ok(rss(&[("a", "First")])))));
-    let doomed = w.doomed().await;
-    doomed.start(w.rung());
-    until_true("it has asked", || !server.asked().is_empty()).await;
+    server.set_response(
+        "/feed",
+        FeedResponse::Held(Arc::new(Semaphore::new(0)), Box::new(FeedResponse::ok(rss(&[("a", "First")])))),
+    );
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job());
+    until_true("it has asked", || !server.take_requests().is_empty()).await;
     doomed.kill().await;
     assert_eq!((feed(&w, id).await.status, all(&w, id).await.len()), (FeedStatus::Pending, 0));
     rescued(&w, &server, id).await;
@@ -312,24 +318,24 @@ async fn a_fetch_that_lost_its_lease_writes_nothing(w: TestWorker) {
 
 async fn a_page_for_a_while_leads_to_no_other_feed(w: TestWorker) {
     let server = Server::start().await;
-    server.says("/feed", Answer::ok(rss(&[("a", "First")])));
-    server.says("/all.xml", Answer::ok(rss(&[("x", "Of another feed")])));
+    server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First")])));
+    server.set_response("/all.xml", FeedResponse::ok(rss(&[("x", "Of another feed")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     w.run_jobs().await;
-    server.says("/feed", Answer::ok(page("/all.xml")));
+    server.set_response("/feed", FeedResponse::ok(page("/all.xml")));
     for _ in 0..3 {
-        next(&w, id).await;
+        run_next_fetch(&w, id).await;
         let f = feed(&w, id).await;
         assert_eq!((f.status, f.last_error.unwrap().contains("is a web page")), (FeedStatus::Failing, true));
     }
-    server.says("/feed", Answer::ok(rss(&[("a", "First"), ("b", "Second")])));
-    next(&w, id).await;
+    server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First"), ("b", "Second")])));
+    run_next_fetch(&w, id).await;
     assert_eq!((titles(&w, id).await.len(), feed(&w, id).await.status), (2, FeedStatus::Active));
 }
 
 async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker) {
     let server = Server::start().await;
-    server.says("/feed", Answer::ok(rss(&[])));
+    server.set_response("/feed", FeedResponse::ok(rss(&[])));
     let mut ids = Vec::new();
     for n in 0..250 {
         ids.push(add(&w, &format!("http://host{n}.invalid/feed"), FeedType::Rss, None).await);
@@ -341,7 +347,7 @@ async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker)
     // Nine hours without a scheduler.
     w.clock.advance(TimeDelta::hours(9));
     let kept = ids[7];
-    w.job(Kind::FetchFeed, kept, None).await;
+    w.job(JobKind::FetchFeed, kept, None).await;
     at_once(4, |_| {
         let scheduler = w.scheduler.clone();
         async move { tasks::feeds::run(&scheduler).await.unwrap() }
@@ -349,7 +355,7 @@ async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker)
     .await;
     assert_eq!(w.number(waiting).await, 250, "one job each; an existing job is kept");
     assert_eq!(w.number("SELECT count(DISTINCT subject_id) FROM jobs WHERE state = 'ready'").await, 250);
-    assert_eq!(feed(&w, ids[0]).await.next_fetch_at, w.now() + EVERY);
+    assert_eq!(feed(&w, ids[0]).await.next_fetch_at, w.now() + FETCH_INTERVAL);
     let lanes = w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND lane = 'host:host3.invalid'").await;
     assert_eq!(lanes, 1);
     tasks::feeds::run(&w.scheduler).await.unwrap();
@@ -359,8 +365,8 @@ async fn what_is_due_is_enqueued_once_by_any_number_of_schedulers(w: TestWorker)
 async fn one_slow_host_holds_up_no_other(w: TestWorker) {
     let (slow, quick) = (Server::start().await, Server::start().await);
     let gate = Arc::new(Semaphore::new(0));
-    slow.says("/feed", Answer::Held(gate.clone(), Box::new(Answer::ok(rss(&[("a", "Slow")])))));
-    quick.says("/feed", Answer::ok(rss(&[("a", "Quick")])));
+    slow.set_response("/feed", FeedResponse::Held(gate.clone(), Box::new(FeedResponse::ok(rss(&[("a", "Slow")])))));
+    quick.set_response("/feed", FeedResponse::ok(rss(&[("a", "Quick")])));
     for _ in 0..6 {
         add(&w, &slow.url("/feed"), FeedType::Rss, None).await;
     }
@@ -369,14 +375,14 @@ async fn one_slow_host_holds_up_no_other(w: TestWorker) {
         let engine = w.engine.clone();
         tokio::spawn(async move { engine.run(id).await })
     };
-    w.s.bell.take().into_iter().for_each(|id| drop(start(id)));
+    w.s.notifier.take().into_iter().for_each(|id| drop(start(id)));
     let active = "SELECT count(*) FROM feeds WHERE status = 'active'";
     let waiting = "SELECT count(*) FROM jobs WHERE waiting";
     w.until(async || (w.number(active).await, w.number(waiting).await) == (1, 2)).await;
     until_true("four have asked", || slow.requests() == 4).await;
     gate.add_permits(6);
     w.until(async || {
-        w.s.bell.take().into_iter().for_each(|id| drop(start(id)));
+        w.s.notifier.take().into_iter().for_each(|id| drop(start(id)));
         w.number(active).await == 7
     })
     .await;
@@ -385,27 +391,27 @@ async fn one_slow_host_holds_up_no_other(w: TestWorker) {
 
 async fn a_dead_fetch_is_told_and_comes_again(w: TestWorker) {
     let server = Server::start().await;
-    server.says("/feed", Answer::ok(rss(&[("a", "First")])));
+    server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First")])));
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     let job = w.number("SELECT id FROM jobs").await;
-    w.s.bell.take();
-    w.write(async |tx| subjects::job_died(tx, Kind::FetchFeed, id, None).await).await;
+    w.s.notifier.take();
+    w.write(async |tx| subjects::on_dead(tx, JobKind::FetchFeed, id, None).await).await;
     let f = feed(&w, id).await;
     assert_eq!((f.status, f.failures), (FeedStatus::Failing, 1));
     assert!(f.last_error.unwrap().contains("tried again later"));
     assert!((13..=16).contains(&wait(&w, id).await));
     w.sql("UPDATE jobs SET state = 'dead', finished_at = created_at").await;
-    next(&w, id).await;
+    run_next_fetch(&w, id).await;
     assert_eq!(feed(&w, id).await.status, FeedStatus::Active);
-    assert_eq!(w.state(job).await, State::Dead);
-    let described = subjects::describe(&mut w.conn().await, Kind::FetchFeed, id).await.unwrap().unwrap();
+    assert_eq!(w.state(job).await, JobState::Dead);
+    let described = subjects::describe(&mut w.conn().await, JobKind::FetchFeed, id).await.unwrap().unwrap();
     assert_eq!(described.words, format!("feed {id} of brand {}, active", w.world.brand));
-    assert!(w.write(async |tx| subjects::job_revived(tx, Kind::FetchFeed, id).await).await);
-    w.write(async |tx| subjects::job_cancelled(tx, Kind::FetchFeed, id).await).await;
-    w.write(async |tx| subjects::hold(tx, Kind::FetchFeed, id).await).await;
+    assert!(w.write(async |tx| subjects::on_retry(tx, JobKind::FetchFeed, id).await).await);
+    w.write(async |tx| subjects::on_cancelled(tx, JobKind::FetchFeed, id).await).await;
+    w.write(async |tx| subjects::lock(tx, JobKind::FetchFeed, id).await).await;
     w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await;
-    assert!(!w.write(async |tx| subjects::job_revived(tx, Kind::FetchFeed, id).await).await);
-    w.write(async |tx| subjects::job_died(tx, Kind::FetchFeed, id, None).await).await;
-    assert!(subjects::describe(&mut w.conn().await, Kind::FetchFeed, id).await.unwrap().is_none());
-    assert!(!jobs::is_running(&mut w.conn().await, Kind::FetchFeed, id).await.unwrap());
+    assert!(!w.write(async |tx| subjects::on_retry(tx, JobKind::FetchFeed, id).await).await);
+    w.write(async |tx| subjects::on_dead(tx, JobKind::FetchFeed, id, None).await).await;
+    assert!(subjects::describe(&mut w.conn().await, JobKind::FetchFeed, id).await.unwrap().is_none());
+    assert!(!jobs::is_running(&mut w.conn().await, JobKind::FetchFeed, id).await.unwrap());
 }

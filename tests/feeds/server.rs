@@ -9,16 +9,16 @@ use tokio::sync::Semaphore;
 
 /// The response of a path.
 #[derive(Clone)]
-pub enum Answer {
+pub enum FeedResponse {
     /// Status, headers and body.
     Full(u16, Vec<(&'static str, String)>, Vec<u8>),
     /// Never responds.
     Never,
     /// Sends another response once the gate has a permit.
-    Held(Arc<Semaphore>, Box<Answer>),
+    Held(Arc<Semaphore>, Box<FeedResponse>),
 }
 
-impl Answer {
+impl FeedResponse {
     pub fn ok(body: impl Into<Vec<u8>>) -> Self {
         Self::Full(200, Vec::new(), body.into())
     }
@@ -41,7 +41,7 @@ impl Answer {
 
 #[derive(Default)]
 struct State {
-    answers: HashMap<String, Answer>,
+    answers: HashMap<String, FeedResponse>,
     /// The raw head of each request.
     asked: Vec<String>,
 }
@@ -71,12 +71,12 @@ impl Server {
     }
 
     /// Sets the response of a path; all other paths return 404.
-    pub fn says(&self, path: &str, answer: Answer) {
+    pub fn set_response(&self, path: &str, answer: FeedResponse) {
         self.state.lock().unwrap().answers.insert(path.to_owned(), answer);
     }
 
     /// Returns the heads of the requests since the last call.
-    pub fn asked(&self) -> Vec<String> {
+    pub fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().unwrap().asked)
     }
 
@@ -87,7 +87,7 @@ impl Server {
 
     /// Returns the paths requested since the last call.
     pub fn paths(&self) -> Vec<String> {
-        self.asked().iter().map(|head| head.split(' ').nth(1).unwrap_or_default().to_owned()).collect()
+        self.take_requests().iter().map(|head| head.split(' ').nth(1).unwrap_or_default().to_owned()).collect()
     }
 }
 
@@ -102,13 +102,13 @@ async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
     let mut response = {
         let mut state = state.lock().unwrap();
         state.asked.push(head);
-        state.answers.get(&path).cloned().unwrap_or_else(|| Answer::status(404))
+        state.answers.get(&path).cloned().unwrap_or_else(|| FeedResponse::status(404))
     };
-    while let Answer::Held(gate, then) = response {
+    while let FeedResponse::Held(gate, then) = response {
         gate.acquire().await.ok()?.forget();
         response = *then;
     }
-    let Answer::Full(status, headers, body) = response else { return std::future::pending().await };
+    let FeedResponse::Full(status, headers, body) = response else { return std::future::pending().await };
     let mut out = format!("HTTP/1.1 {status} x\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {
         out += &format!("{name}: {value}\r\n");

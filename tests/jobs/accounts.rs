@@ -8,7 +8,7 @@ use crier_common::platforms::{CallError, Refreshed};
 use crier_common::store::accounts;
 use secrecy::ExposeSecret;
 
-use crate::support::fake_platform::{Gate, Say, auth_expired, reauth, secrets, transient, unknown};
+use crate::support::fake_platform::{Gate, PublishStep, auth_expired, reauth, secrets, transient, unknown};
 use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -50,7 +50,7 @@ async fn an_expired_token_is_renewed_once_and_stored_sealed(w: TestWorker) {
 
 async fn a_second_refusal_expires_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says([Say::Refuse(auth_expired()), Say::Refuse(auth_expired())]);
+    w.fake.script_publishes([PublishStep::Refuse(auth_expired()), PublishStep::Refuse(auth_expired())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (2, 1));
@@ -81,14 +81,14 @@ async fn a_refresh_that_is_refused_expires_the_account(w: TestWorker) {
 
 async fn a_passing_failure_of_a_refresh_expires_nothing(w: TestWorker) {
     // Also one with unknown outcome: a refresh publishes nothing.
-    w.fake.cannot_tell();
+    w.fake.disable_reconcile();
     w.fake.wants_token("token-1");
     w.fake.refreshes([Err(transient()), Err(unknown()), Err(CallError::network("No connection."))]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!(w.account_status().await, AccountStatus::Active);
     assert_eq!(w.target(target).await.status, TargetStatus::Publishing);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.account_status().await, AccountStatus::Active);
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
     let outcomes: Vec<_> = w.attempts(post).await.iter().map(|a| a.outcome).collect();
@@ -97,7 +97,7 @@ async fn a_passing_failure_of_a_refresh_expires_nothing(w: TestWorker) {
 }
 
 async fn credentials_found_good_are_tried_once_more(w: TestWorker) {
-    w.fake.says([Say::Refuse(auth_expired())]);
+    w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
     w.fake.refreshes([Ok(Refreshed { secrets: None, token_expires_at: None })]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -106,10 +106,10 @@ async fn credentials_found_good_are_tried_once_more(w: TestWorker) {
 
 async fn a_refusal_of_the_credentials_expires_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says([Say::Refuse(reauth())]);
+    w.fake.script_publishes([PublishStep::Refuse(reauth())]);
     let (post, target) = w.publish_one().await;
     let (_, other) = w.publish_one().await;
-    for id in w.s.bell.take() {
+    for id in w.s.notifier.take() {
         w.engine.run(id).await;
     }
     assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (1, 0), "the second post makes no call");
@@ -126,7 +126,7 @@ async fn two_posts_renew_the_token_once(w: TestWorker) {
     for _ in 0..4 {
         made.push(w.publish_one().await.1);
     }
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
     for target in made {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
@@ -157,9 +157,9 @@ async fn a_refresh_whose_worker_died_is_taken_over(w: TestWorker) {
 async fn connected_again_in_the_call(w: &TestWorker) -> i64 {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.says([Say::WaitAndRefuse(gate.clone(), reauth())]);
+    w.fake.script_publishes([PublishStep::WaitAndRefuse(gate.clone(), reauth())]);
     let (_, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.rung());
+    let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
     gate.entered().await;
     w.s.account(w.world, "demo", "token-9").await;
@@ -185,7 +185,7 @@ async fn a_refusal_of_earlier_credentials_expires_nothing(w: TestWorker) {
 
 async fn a_refusal_of_the_new_credentials_expires_the_account(w: TestWorker) {
     let target = connected_again_in_the_call(&w).await;
-    w.fake.says([Say::Refuse(reauth())]);
+    w.fake.script_publishes([PublishStep::Refuse(reauth())]);
     w.run_jobs().await;
     expired(&w, target).await;
 }
@@ -196,7 +196,7 @@ async fn tokens_got_with_earlier_credentials_are_not_stored(w: TestWorker) {
     w.fake.refreshes([Ok(Refreshed { secrets: Some(secrets("token-1")), token_expires_at: None })]);
     w.fake.wants_token("token-9");
     let (post, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.rung());
+    let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
     gate.entered().await;
     w.s.account(w.world, "demo", "token-9").await;
@@ -212,10 +212,10 @@ async fn tokens_got_with_earlier_credentials_are_not_stored(w: TestWorker) {
 /// Publishes with a worker that dies after the platform accepted the post.
 async fn accepted_and_died(w: &TestWorker) -> i64 {
     let gate = Gate::new();
-    w.fake.says([Say::AcceptAndHang(gate.clone())]);
+    w.fake.script_publishes([PublishStep::AcceptAndHang(gate.clone())]);
     let (_, target) = w.publish_one().await;
-    let doomed = w.doomed().await;
-    doomed.start(w.rung());
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job());
     gate.entered().await;
     doomed.kill().await;
     w.advance(LEASE_OVER);
@@ -243,18 +243,21 @@ async fn a_refusal_while_asking_keeps_the_call_open(w: TestWorker) {
     // Reconnected, and published again by a user: the platform is asked first, and has the post.
     w.s.account(w.world, "demo", "token-2").await;
     w.publish_again(failed.post_id).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
 async fn a_crash_in_the_second_call_counts_from_its_own_beginning(w: TestWorker) {
     // The first call takes long before the token is rejected; the worker dies in the second.
     let (first, second) = (Gate::new(), Gate::new());
-    w.fake.says([Say::WaitAndRefuse(first.clone(), auth_expired()), Say::Hang(second.clone())]);
+    w.fake.script_publishes([
+        PublishStep::WaitAndRefuse(first.clone(), auth_expired()),
+        PublishStep::Hang(second.clone()),
+    ]);
     let (_, target) = w.publish_one().await;
-    let doomed = w.doomed().await;
+    let doomed = w.killable_worker().await;
     let begun = w.clock.now();
-    doomed.start(w.rung());
+    doomed.start(w.notified_job());
     first.entered().await;
     w.advance(20);
     first.let_through();
@@ -266,6 +269,6 @@ async fn a_crash_in_the_second_call_counts_from_its_own_beginning(w: TestWorker)
     w.clock.advance(begun + TimeDelta::seconds(CALL_OVER + 19) - w.clock.now());
     w.run_jobs().await;
     assert_eq!(w.fake.count("publish"), 2, "the second call may still be under way");
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (3, 1));
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crier_common::config::Concurrency;
-use crier_common::domain::circuit::{OPENS_AT, PLACES};
+use crier_common::domain::circuit::{MAX_OPEN_ATTEMPTS, OPENS_AT};
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::domain::webhook::{DeliveryStatus, Webhook};
-use crier_common::queue::memory::MemoryBell;
+use crier_common::queue::memory::MemoryNotifier;
 use crier_common::store::jobs::{dispatch, operate};
 use crier_common::store::{Store, events, webhooks};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::webhooks::{Receiver, advance_to, attempt, replay, tell, told};
+use super::webhooks::{Receiver, advance_to, attempt, emit_event, endpoint_with_delivery, replay};
 use crate::support::client::until;
 use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::store::cipher;
@@ -42,15 +42,15 @@ const BACKLOG: i64 = 40;
 
 /// Creates an endpoint with a backlog whose failures have opened its circuit.
 async fn opened(w: &TestWorker) -> (Receiver, Webhook) {
-    let (receiver, webhook, _) = told(w).await;
+    let (receiver, webhook, _) = endpoint_with_delivery(w).await;
     for _ in 1..BACKLOG {
-        tell(w).await;
+        emit_event(w).await;
     }
     receiver.answers(std::iter::repeat_n(500, usize::try_from(OPENS_AT).unwrap()));
-    for id in w.s.bell.take() {
+    for id in w.s.notifier.take() {
         w.engine.run(id).await;
     }
-    assert_eq!(places(w, &webhook).await, Some(PLACES));
+    assert_eq!(places(w, &webhook).await, Some(MAX_OPEN_ATTEMPTS));
     (receiver, webhook)
 }
 
@@ -66,13 +66,17 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
     receiver.answers(std::iter::repeat_n(500, 4));
     w.advance(1);
     w.scheduler.tick().await.unwrap();
-    let tried = w.s.bell.take();
-    assert_eq!(tried.len(), usize::try_from(PLACES).unwrap());
+    let tried = w.s.notifier.take();
+    assert_eq!(tried.len(), usize::try_from(MAX_OPEN_ATTEMPTS).unwrap());
     for id in tried {
         w.engine.run(id).await;
     }
     let requests = receiver.requests().await.len();
-    assert_eq!((requests, places(&w, &webhook).await), (failed + 1, Some(PLACES)), "the first failure pauses it again");
+    assert_eq!(
+        (requests, places(&w, &webhook).await),
+        (failed + 1, Some(MAX_OPEN_ATTEMPTS)),
+        "the first failure pauses it again"
+    );
     // Healthy again: the next attempt releases the others, and failed deliveries follow at their own times.
     receiver.forget_answers();
     w.advance(30);
@@ -89,7 +93,7 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
 /// Invariant: the documented retry times hold for an endpoint with few deliveries: eight failures do not open the
 /// circuit.
 async fn one_delivery_alone_keeps_its_times(w: TestWorker) {
-    let (receiver, webhook, id) = told(&w).await;
+    let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     receiver.answers([500; 8]);
     for _ in 0..7 {
         attempt(&w).await;
@@ -103,7 +107,7 @@ async fn what_a_person_asks_for_passes_an_open_circuit(w: TestWorker) {
     let (receiver, webhook) = opened(&w).await;
     let last = w.number("SELECT max(id) FROM webhook_deliveries").await;
     replay(&w, &webhook, last).await;
-    assert!(w.engine.run(w.rung()).await);
+    assert!(w.engine.run(w.notified_job()).await);
     assert_eq!(w.delivery(last).await.status, DeliveryStatus::Succeeded);
     assert_eq!(receiver.requests().await.len(), usize::try_from(OPENS_AT).unwrap() + 1);
     assert_eq!(places(&w, &webhook).await, None, "and its success closes the circuit");
@@ -116,7 +120,7 @@ async fn an_endpoint_switched_off_and_on_starts_with_a_closed_circuit(w: TestWor
     w.run_jobs().await;
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await, 0, "waiting deliveries have failed");
     w.write(async |tx| webhooks::update(tx, &webhook).await).await;
-    let id = tell(&w).await;
+    let id = emit_event(&w).await;
     w.run_jobs().await;
     assert_eq!(w.delivery(id).await.status, DeliveryStatus::Succeeded);
 }
@@ -140,12 +144,12 @@ async fn hanging_endpoints_give_their_places_back(w: TestWorker) {
     for _ in 0..2 {
         w.listen_at(&url).await;
     }
-    let bell = Arc::new(MemoryBell::default());
-    let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), bell.clone());
+    let notifier = Arc::new(MemoryNotifier::default());
+    let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), notifier.clone());
     let stop = CancellationToken::new();
-    let engine = w.engine_for(store.clone(), &[Kind::DeliverWebhook]);
+    let engine = w.engine_for(store.clone(), &[JobKind::DeliverWebhook]);
     let worker =
-        tokio::spawn(crier_worker::run(engine.clone(), bell, Concurrency::each(4), Duration::ZERO, stop.clone()));
+        tokio::spawn(crier_worker::run(engine.clone(), notifier, Concurrency::each(4), Duration::ZERO, stop.clone()));
     let emit = async || {
         let mut tx = store.begin().await.unwrap();
         let data = serde_json::json!({});
@@ -158,7 +162,7 @@ async fn hanging_endpoints_give_their_places_back(w: TestWorker) {
     let all_hang = || async {
         // Renotifies like the scheduler: the database may have been too busy for a claim.
         let mut tx = store.begin().await.unwrap();
-        dispatch::ring_unheard(&mut tx, Kind::DeliverWebhook, w.later(1), 100).await.unwrap();
+        dispatch::renotify_stale(&mut tx, JobKind::DeliverWebhook, w.later(1), 100).await.unwrap();
         tx.commit().await.unwrap();
         (engine.held().len() == 12).then_some(())
     };

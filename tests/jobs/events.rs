@@ -5,7 +5,7 @@ use crier_common::domain::access::Role;
 use crier_common::domain::event::EventName;
 use crier_common::store::{PageOf, brands, deliveries, webhooks};
 
-use crate::support::fake_platform::{Say, permanent};
+use crate::support::fake_platform::{PublishStep, permanent};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -22,7 +22,7 @@ async fn listening(w: &TestWorker, user: i64, events: &[EventName]) -> i64 {
 }
 
 /// Returns the payloads of an endpoint's deliveries, exactly as sent, oldest first.
-async fn heard(w: &TestWorker, webhook: i64) -> Vec<String> {
+async fn received(w: &TestWorker, webhook: i64) -> Vec<String> {
     let page = PageOf { page: 1, per_page: 100 };
     let found = deliveries::list(&mut w.conn().await, webhook, Default::default(), page).await.unwrap();
     found.rows.into_iter().rev().map(|delivery| delivery.payload).collect()
@@ -30,9 +30,9 @@ async fn heard(w: &TestWorker, webhook: i64) -> Vec<String> {
 
 /// Runs the due publish, and no delivery.
 async fn publish(w: &TestWorker, target: i64) {
-    let id = w.rung_for_target(target).await;
+    let id = w.notified_job_of_target(target).await;
     assert!(w.engine.run(id).await);
-    w.s.bell.take();
+    w.s.notifier.take();
 }
 
 fn published(w: &TestWorker, post: i64, account: i64, external_id: &str) -> String {
@@ -72,27 +72,27 @@ async fn how_a_post_ended_is_told_to_the_members_and_to_nobody_else(w: TestWorke
     w.write(async |tx| brands::remove_member(tx, brand, left).await).await;
 
     let second = w.another_account("second").await.id;
-    w.fake.says([Say::Publish, Say::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
     let (post, targets) = w.publish(&[w.account.id, second]).await;
-    let rung: Vec<i64> = w.s.bell.take();
-    assert_eq!(rung.len(), targets.len());
-    for id in rung {
+    let notified: Vec<i64> = w.s.notifier.take();
+    assert_eq!(notified.len(), targets.len());
+    for id in notified {
         assert!(w.engine.run(id).await);
     }
     let ends = [published(&w, post, w.account.id, "post-1"), failed(&w, post, second)];
     for hook in all {
-        assert_eq!(heard(&w, hook).await, ends);
+        assert_eq!(received(&w, hook).await, ends);
     }
-    assert_eq!(heard(&w, of_failures).await, ends[1..]);
+    assert_eq!(received(&w, of_failures).await, ends[1..]);
     for hook in nobody.into_iter().chain([off]) {
-        assert!(heard(&w, hook).await.is_empty(), "endpoint {hook}");
+        assert!(received(&w, hook).await.is_empty(), "endpoint {hook}");
     }
     assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
 }
 
 async fn each_time_a_target_ends_is_told(w: TestWorker) {
     let hook = listening(&w, w.world.user, &POSTS).await;
-    w.fake.says([Say::Refuse(permanent()), Say::Refuse(permanent()), Say::Publish]);
+    w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent()), PublishStep::Publish]);
     let (post, target) = w.publish_one().await;
     publish(&w, target).await;
     for _ in 0..2 {
@@ -101,7 +101,7 @@ async fn each_time_a_target_ends_is_told(w: TestWorker) {
     }
     let account = w.account.id;
     let refused = failed(&w, post, account);
-    assert_eq!(heard(&w, hook).await, [refused.clone(), refused, published(&w, post, account, "post-1")]);
+    assert_eq!(received(&w, hook).await, [refused.clone(), refused, published(&w, post, account, "post-1")]);
 }
 
 async fn a_sample_is_sent_and_tried_again_like_any_event(w: TestWorker) {
@@ -116,7 +116,7 @@ async fn a_sample_is_sent_and_tried_again_like_any_event(w: TestWorker) {
     let hook = w.listen_at(&server.uri()).await.id;
     let send = async |name| w.write(async |tx| events::emit_sample(tx, hook, name, Some("request-1")).await).await;
     let id = send(EventName::BrandCreated).await;
-    assert!(w.engine.run(w.rung()).await);
+    assert!(w.engine.run(w.notified_job()).await);
     assert_eq!(w.delivery(id).await.status, DeliveryStatus::Retrying);
     w.clock.advance(w.delivery(id).await.next_attempt_at.unwrap() - w.clock.now());
     w.run_jobs().await;

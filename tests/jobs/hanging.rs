@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use crier_common::config::Concurrency;
 use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::domain::post::TargetStatus;
 use crier_common::platforms::CallError;
-use crier_common::queue::memory::MemoryBell;
+use crier_common::queue::memory::MemoryNotifier;
 use crier_common::store::Store;
 use crier_common::store::jobs::dispatch;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::client::until;
-use crate::support::fake_platform::{Gate, Say};
+use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::store::cipher;
 
@@ -24,16 +24,16 @@ worker_on_both!(hanging_sites_give_their_places_back, a_run_that_fails_after_a_r
 /// published.
 async fn hanging_sites_give_their_places_back(w: TestWorker) {
     let gate = Gate::new();
-    w.fake.says((0..8).map(|_| Say::Hang(gate.clone())));
-    let bell = Arc::new(MemoryBell::default());
-    let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), bell.clone());
+    w.fake.script_publishes((0..8).map(|_| PublishStep::Hang(gate.clone())));
+    let notifier = Arc::new(MemoryNotifier::default());
+    let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), notifier.clone());
     let stop = CancellationToken::new();
-    let engine = w.engine_for(store.clone(), &[Kind::PublishTarget]);
+    let engine = w.engine_for(store.clone(), &[JobKind::PublishTarget]);
     let worker =
-        tokio::spawn(crier_worker::run(engine.clone(), bell, Concurrency::each(4), Duration::ZERO, stop.clone()));
+        tokio::spawn(crier_worker::run(engine.clone(), notifier, Concurrency::each(4), Duration::ZERO, stop.clone()));
     let notify = async || {
         let mut tx = store.begin().await.unwrap();
-        dispatch::ring_unheard(&mut tx, Kind::PublishTarget, w.later(1), 100).await.unwrap();
+        dispatch::renotify_stale(&mut tx, JobKind::PublishTarget, w.later(1), 100).await.unwrap();
         tx.commit().await.unwrap();
     };
     let other = w.another_account("hangs-too").await;
@@ -59,16 +59,16 @@ async fn hanging_sites_give_their_places_back(w: TestWorker) {
 /// The platform rejected the call, and the database fails before the run has refreshed the token. The outcome is known,
 /// so the next run calls again, although this platform cannot be reconciled.
 async fn a_run_that_fails_after_a_refusal_leaves_no_call_open(w: TestWorker) {
-    w.fake.cannot_tell();
+    w.fake.disable_reconcile();
     let refused = Failure::of(Category::AuthExpired, "The token is not valid.");
-    w.fake.says([Say::Refuse(CallError::AuthExpired(refused))]);
+    w.fake.script_publishes([PublishStep::Refuse(CallError::AuthExpired(refused))]);
     let (_, target) = w.publish_one().await;
     refuse_updates_of_accounts(&w).await;
-    assert!(w.engine.run(w.rung()).await);
+    assert!(w.engine.run(w.notified_job()).await);
     let after = w.target(target).await;
     assert_eq!((after.status, after.call_started_at, after.attempts), (TargetStatus::Publishing, None, 1));
     w.sql(if w.is_postgres() { "DROP TRIGGER refuse ON social_accounts" } else { "DROP TRIGGER refuse" }).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 

@@ -2,12 +2,12 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::{Kind, Lane, NewJob, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
 use crier_common::domain::post::TargetStatus;
 use crier_common::store::jobs;
 use crier_common::store::jobs::holds;
 
-use crate::support::fake_platform::{Say, rate_limited};
+use crate::support::fake_platform::{PublishStep, rate_limited};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -29,7 +29,7 @@ async fn missed(w: &TestWorker, target: i64) -> bool {
 
 /// Creates a post whose platform requests a pause of `hours` hours, and one that waits behind it.
 async fn behind_a_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
-    w.fake.says([Say::Refuse(rate_limited(w.later(hours * HOUR)))]);
+    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(hours * HOUR)))]);
     let first = w.publish_one().await.1;
     let second = w.publish_one().await.1;
     w.run_jobs().await;
@@ -43,8 +43,8 @@ async fn a_wait_for_a_long_rate_limit_never_ends_in_missed(w: TestWorker) {
     w.advance(20 * HOUR);
     made.push(w.publish_one().await.1);
     w.advance(10 * HOUR);
-    w.fake.says([Say::Publish, Say::Refuse(rate_limited(w.later(48 * HOUR)))]);
-    w.run_to_the_end().await;
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(rate_limited(w.later(48 * HOUR)))]);
+    w.run_until_idle().await;
     for target in made {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
     }
@@ -54,27 +54,27 @@ async fn a_wait_for_a_long_rate_limit_never_ends_in_missed(w: TestWorker) {
 async fn a_pause_that_ends_while_nothing_runs_counts_to_its_end(w: TestWorker) {
     let [_, second] = behind_a_rate_limit(&w, 30).await;
     w.advance(53 * HOUR);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.target(second).await.status, TargetStatus::Published);
 }
 
 async fn what_is_late_after_a_pause_is_missed(w: TestWorker) {
     let [first, second] = behind_a_rate_limit(&w, 30).await;
     w.advance(54 * HOUR + 1);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert!(missed(&w, first).await && missed(&w, second).await);
     assert_eq!(w.fake.count("publish"), 1);
 }
 
 async fn what_is_late_before_a_pause_stays_so(w: TestWorker) {
     let late = w.publish_one().await.1;
-    w.s.bell.take();
+    w.s.notifier.take();
     // Nothing runs for a day; then another post of the account is rate limited.
     w.advance(24 * HOUR + 1);
-    w.fake.says([Say::Refuse(rate_limited(w.later(30 * HOUR)))]);
+    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(30 * HOUR)))]);
     w.publish_one().await;
-    w.engine.run(w.rung()).await;
-    w.run_to_the_end().await;
+    w.engine.run(w.notified_job()).await;
+    w.run_until_idle().await;
     assert!(missed(&w, late).await);
 }
 
@@ -83,12 +83,12 @@ async fn behind_a_full_lane(w: &TestWorker) -> (Vec<i64>, i64) {
     let mut queue = Vec::new();
     for subject in 0..130 {
         let job =
-            NewJob::new(Kind::PublishTarget, 1_000_000 + subject, w.clock.now()).lane(Lane::Account(w.account.id));
+            NewJob::new(JobKind::PublishTarget, 1_000_000 + subject, w.clock.now()).lane(Lane::Account(w.account.id));
         queue.extend(w.write(async |tx| jobs::enqueue(tx, &job).await).await);
     }
     w.advance(1);
     let last = w.publish_one().await.1;
-    w.s.bell.take();
+    w.s.notifier.take();
     (queue, last)
 }
 
@@ -102,7 +102,7 @@ async fn a_wait_in_a_full_lane_is_no_lateness(w: TestWorker) {
         w.advance(14 * 60);
         let job = running.remove(0);
         assert!(w.settle(&job, Outcome::Done).await);
-        running.extend(w.claim(&w.s.bell.take(), "w").await);
+        running.extend(w.claim(&w.s.notifier.take(), "w").await);
         assert_eq!(running.len(), 4);
     }
     // Then the rest is cancelled, and the post has its turn.
@@ -110,7 +110,7 @@ async fn a_wait_in_a_full_lane_is_no_lateness(w: TestWorker) {
         assert!(w.settle(&job, Outcome::Done).await);
     }
     w.sql("UPDATE jobs SET state = 'cancelled' WHERE subject_id >= 1000000").await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.target(last).await.status, TargetStatus::Published);
 }
 
@@ -123,14 +123,14 @@ async fn a_full_lane_is_no_excuse_while_nothing_runs(w: TestWorker) {
     // The workers die, and others start a day later.
     w.advance(24 * HOUR + 1);
     w.sql("UPDATE jobs SET state = 'cancelled' WHERE subject_id >= 1000000 AND state = 'ready'").await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert!(missed(&w, last).await);
-    assert_eq!((w.job_of(last).await.state, w.fake.count("publish")), (State::Done, 0));
+    assert_eq!((w.job_of(last).await.state, w.fake.count("publish")), (JobState::Done, 0));
 }
 
 async fn no_moment_counts_twice(w: TestWorker) {
     let at = |hours: i64| -> DateTime<Utc> { w.later(hours * HOUR) };
-    let id = w.job(Kind::PublishTarget, 1, Some("account:1")).await;
+    let id = w.job(JobKind::PublishTarget, 1, Some("account:1")).await;
     let job = w.claim(&[id], "w").await.remove(0);
     for (since, until) in [(-9, -5), (-2, 3), (1, 4), (2, 3), (10, 12), (19, 30)] {
         let (since, until) = (at(since).to_rfc3339(), at(until).to_rfc3339());

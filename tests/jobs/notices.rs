@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::domain::webhook::Webhook;
 use crier_common::store::{events, jobs, webhooks};
 use crier_worker::engine::Run;
@@ -31,7 +31,7 @@ async fn receiver(status: u16) -> MockServer {
     server
 }
 
-async fn tell(w: &TestWorker) {
+async fn emit_event(w: &TestWorker) {
     let data = json!({ "post_id": 1 });
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, Some("request-1")).await).await;
 }
@@ -42,7 +42,7 @@ async fn failing(s: TestStore, status: u16) -> (TestWorker, MailServer, MockServ
     let w = TestWorker::with_mailer(s, mails.mailer()).await;
     let receiver = receiver(status).await;
     let webhook = w.listen_at(&receiver.uri()).await;
-    tell(&w).await;
+    emit_event(&w).await;
     (w, mails, receiver, webhook)
 }
 
@@ -62,7 +62,7 @@ fn shown(time: chrono::DateTime<chrono::Utc>) -> String {
 
 async fn an_endpoint_that_answers_410_is_told_of_once(s: TestStore) {
     let (w, server, receiver, webhook) = failing(s, 410).await;
-    tell(&w).await;
+    emit_event(&w).await;
     w.run_jobs().await;
     assert!(!is_active(&w, &webhook).await);
     let now = w.now();
@@ -86,7 +86,7 @@ async fn an_endpoint_that_answers_410_is_told_of_once(s: TestStore) {
     assert!(mail.contains("\nTo: ann@example.com\n") && !mail.contains("whsec"), "{mail}");
     let traced = "SELECT count(*) FROM jobs WHERE kind = 'send_mail' AND state = 'done' AND trace = 'request-1'";
     assert_eq!(w.number(traced).await, 1);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((server.mails().len(), w.number("SELECT count(*) FROM mails").await), (1, 1));
 }
 
@@ -103,8 +103,8 @@ async fn an_endpoint_without_a_success_for_five_days_is_told_of_once(s: TestStor
         assert!(is_active(&w, &webhook).await && server.mails().is_empty(), "not yet");
     }
     w.clock.advance(begun + TimeDelta::days(5) - w.now());
-    tell(&w).await;
-    tell(&w).await;
+    emit_event(&w).await;
+    emit_event(&w).await;
     w.run_jobs().await;
     assert!(!is_active(&w, &webhook).await);
     let text = text(&server);
@@ -118,17 +118,17 @@ async fn an_endpoint_without_a_success_for_five_days_is_told_of_once(s: TestStor
     ] {
         assert!(text.contains(wanted), "{wanted} in {text}");
     }
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(server.mails().len(), 1);
 }
 
 async fn two_attempts_that_end_together_tell_once(s: TestStore) {
     let (w, server, _receiver, webhook) = failing(s, 410).await;
-    tell(&w).await;
-    let claimed = w.claim(&w.s.bell.take(), "w").await;
+    emit_event(&w).await;
+    let claimed = w.claim(&w.s.notifier.take(), "w").await;
     let mut endings = Vec::new();
     for job in &claimed {
-        endings.push(w.handler(Kind::DeliverWebhook).run(&Run::new(job.clone())).await.unwrap());
+        endings.push(w.handler(JobKind::DeliverWebhook).run(&Run::new(job.clone())).await.unwrap());
     }
     // Both attempts were in flight when the first one got 410.
     for (job, ending) in claimed.iter().zip(&endings) {
@@ -145,8 +145,8 @@ async fn two_attempts_that_end_together_tell_once(s: TestStore) {
 
 async fn an_endpoint_that_is_off_already_is_not_told_of(s: TestStore) {
     let (w, server, _receiver, webhook) = failing(s, 410).await;
-    let claimed = w.claim(&[w.rung()], "w").await.remove(0);
-    let ending = w.handler(Kind::DeliverWebhook).run(&Run::new(claimed.clone())).await.unwrap();
+    let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
+    let ending = w.handler(JobKind::DeliverWebhook).run(&Run::new(claimed.clone())).await.unwrap();
     // Its owner disables it first.
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     let mut tx = w.begin().await.unwrap();
@@ -161,7 +161,7 @@ async fn where_no_mail_server_is_configured_nothing_is_kept(s: TestStore) {
     let w = TestWorker::over(s).await;
     let receiver = receiver(410).await;
     let webhook = w.listen_at(&receiver.uri()).await;
-    tell(&w).await;
+    emit_event(&w).await;
     w.run_jobs().await;
     assert!(!is_active(&w, &webhook).await);
     assert_eq!(w.number("SELECT count(*) FROM mails").await, 0);
@@ -175,7 +175,7 @@ async fn an_endpoint_s_own_words_stay_in_their_line(s: TestStore) {
     w.run_jobs().await;
     let line = "\nDescription    orders  Bcc: eve@example.com    {{ name }} <b>\nWhy";
     assert!(text(&server).contains(line), "{}", text(&server));
-    assert!(server.heard().iter().all(|heard| !heard.line.contains("eve")));
+    assert!(server.received_lines().iter().all(|received| !received.line.contains("eve")));
 }
 
 async fn an_endpoint_that_is_switched_on_and_fails_again_is_told_of_again(s: TestStore) {
@@ -183,7 +183,7 @@ async fn an_endpoint_that_is_switched_on_and_fails_again_is_told_of_again(s: Tes
     w.run_jobs().await;
     w.write(async |tx| webhooks::update(tx, &Webhook { disabled_reason: None, ..webhook.clone() }).await).await;
     w.advance(60);
-    tell(&w).await;
+    emit_event(&w).await;
     w.run_jobs().await;
     let mails = server.mails();
     assert_eq!(mails.len(), 2);

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Claimed, Kind, Outcome, State};
+use crier_common::domain::job::{Claimed, JobKind, JobState, Outcome};
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::platforms::{CallError, Published, Reconciled};
 use crier_common::store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Ending, Job, Registry};
+use crier_worker::jobs::{Job, Registry, RunResult};
 
-use crate::support::fake_platform::{Say, rate_limited, reauth, unknown};
+use crate::support::fake_platform::{PublishStep, rate_limited, reauth, unknown};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -35,7 +35,7 @@ async fn is_out(w: &TestWorker, target: i64, attempts: i32) {
     let (ended, job) = (w.target(target).await, w.job_of(target).await);
     assert_eq!((ended.status, ended.url), (TargetStatus::Published, None));
     assert_eq!(ended.external_id, Some(format!("post {}", "9".repeat(507))));
-    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, attempts, 0));
+    assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, attempts, 0));
     let payload: String = w.value("SELECT payload FROM events").await;
     assert!(
         payload.len() < 2_000 && payload.contains("post.published") && !payload.contains("javascript"),
@@ -45,7 +45,7 @@ async fn is_out(w: &TestWorker, target: i64, attempts: i32) {
 
 async fn an_odd_answer_to_a_publish_is_stored_as_far_as_it_can_be(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says([Say::PublishAs(odd())]);
+    w.fake.script_publishes([PublishStep::PublishAs(odd())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     is_out(&w, target, 1).await;
@@ -53,10 +53,10 @@ async fn an_odd_answer_to_a_publish_is_stored_as_far_as_it_can_be(w: TestWorker)
 
 async fn an_odd_answer_to_a_question_is_stored_as_far_as_it_can_be(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says([Say::AcceptAnd(unknown())]);
+    w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     w.fake.answers([Ok(Reconciled::Found(odd()))]);
     let (_, target) = w.publish_one().await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     is_out(&w, target, 2).await;
 }
 
@@ -68,23 +68,23 @@ async fn an_odd_failure_is_stored_as_far_as_it_can_be(w: TestWorker) {
         category,
         platform_code: Some("\u{1b}[31m\0".repeat(100)),
     };
-    w.fake.says([
-        Say::Refuse(CallError::Transient(failure(Category::PlatformError))),
-        Say::Refuse(CallError::Permanent(failure(Category::PlatformRejected))),
+    w.fake.script_publishes([
+        PublishStep::Refuse(CallError::Transient(failure(Category::PlatformError))),
+        PublishStep::Refuse(CallError::Permanent(failure(Category::PlatformRejected))),
     ]);
     let (_, target) = w.publish_one().await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     let (ended, job) = (w.target(target).await, w.job_of(target).await);
     let error = ended.error.unwrap();
     assert_eq!(
         (ended.status, error.code.as_str(), job.state, job.attempt),
-        (TargetStatus::Failed, "n", State::Done, 2)
+        (TargetStatus::Failed, "n", JobState::Done, 2)
     );
     assert!(error.message.starts_with("No Bcc: xxx") && error.message.len() == 1_000, "{}", error.message.len());
     assert_eq!(error.platform_code.unwrap().chars().filter(|c| c.is_control()).count(), 0);
     assert_eq!((job.crashes, w.events().await), (0, vec!["post.failed".to_owned()]));
     // The account stores the error as well.
-    w.fake.says([Say::Refuse(CallError::Reauth(failure(Category::AuthExpired)))]);
+    w.fake.script_publishes([PublishStep::Refuse(CallError::Reauth(failure(Category::AuthExpired)))]);
     w.publish_one().await;
     w.run_jobs().await;
     let last_error: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
@@ -96,19 +96,19 @@ struct Unstorable(Arc<dyn Job>);
 
 #[async_trait]
 impl Job for Unstorable {
-    fn kind(&self) -> Kind {
-        Kind::PublishTarget
+    fn kind(&self) -> JobKind {
+        JobKind::PublishTarget
     }
 
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         Ok(Box::new(UnstorableEnd(self.0.run(run).await?)))
     }
 }
 
-struct UnstorableEnd(Box<dyn Ending>);
+struct UnstorableEnd(Box<dyn RunResult>);
 
 #[async_trait]
-impl Ending for UnstorableEnd {
+impl RunResult for UnstorableEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         self.0.write(tx, job).await?;
         Err(StoreError::Database(sqlx::Error::Encode("the test refuses this end".into())))
@@ -118,15 +118,15 @@ impl Ending for UnstorableEnd {
         self.0.order()
     }
 
-    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         self.0.reduced()
     }
 }
 
 async fn unstorable(mut w: TestWorker) -> TestWorker {
     w.listen_at("http://127.0.0.1:1/").await;
-    let publishing = Arc::new(Unstorable(w.handler(Kind::PublishTarget))) as Arc<dyn Job>;
-    w.engine = Engine::new(w.store.clone(), Registry::of([publishing, w.handler(Kind::DeliverWebhook)]), 64);
+    let publishing = Arc::new(Unstorable(w.handler(JobKind::PublishTarget))) as Arc<dyn Job>;
+    w.engine = Engine::new(w.store.clone(), Registry::of([publishing, w.handler(JobKind::DeliverWebhook)]), 64);
     w
 }
 
@@ -137,14 +137,19 @@ async fn an_end_that_the_database_refuses_is_stored_in_part(w: TestWorker) {
     let (ended, job) = (w.target(target).await, w.job_of(target).await);
     assert_eq!((ended.status, ended.external_id.as_deref()), (TargetStatus::Published, Some("post-1")));
     assert_eq!((w.post_status(post).await, ended.url), (PostStatus::Published, None));
-    assert_eq!((job.state, job.attempt, job.crashes), (State::Done, 1, 0));
+    assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, 1, 0));
     assert_eq!((w.fake.count("publish"), w.events().await), (1, vec!["post.published".to_owned()]));
 }
 
 async fn every_end_can_be_stored_in_part(w: TestWorker) {
     let w = unstorable(w).await;
     let permanent = CallError::Permanent(Failure::of(Category::PlatformRejected, "It says: no.").from_platform("422"));
-    w.fake.says([Say::Refuse(permanent), Say::Refuse(rate_limited(w.later(60))), Say::Refuse(unknown()), Say::Publish]);
+    w.fake.script_publishes([
+        PublishStep::Refuse(permanent),
+        PublishStep::Refuse(rate_limited(w.later(60))),
+        PublishStep::Refuse(unknown()),
+        PublishStep::Publish,
+    ]);
     let failed = w.publish_one().await.1;
     w.run_jobs().await;
     let error = w.target(failed).await.error.unwrap();
@@ -154,9 +159,9 @@ async fn every_end_can_be_stored_in_part(w: TestWorker) {
     let again = w.publish_one().await.1;
     w.run_jobs().await;
     assert_eq!(w.job_of(again).await.run_at, w.later(60));
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(again).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
-    w.fake.says([Say::Refuse(reauth())]);
+    w.fake.script_publishes([PublishStep::Refuse(reauth())]);
     let expired = w.publish_one().await.1;
     w.run_jobs().await;
     assert_eq!(w.target(expired).await.error.unwrap().code, "account_expired");

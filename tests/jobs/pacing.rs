@@ -2,12 +2,12 @@
 
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::post::{PostStatus, TargetStatus};
-use crier_common::platforms::{Pictures, Reconciled};
+use crier_common::platforms::{ImageTransfer, Reconciled};
 use crier_common::store::calls;
 
-use crate::support::fake_platform::{Say, auth_expired, secrets, transient, unknown};
+use crate::support::fake_platform::{PublishStep, auth_expired, secrets, transient, unknown};
 use crate::support::jobs::{CALL_OVER, TestWorker};
 use crate::support::picture;
 use crate::support::store::{TestStore, at_once, on_both};
@@ -56,7 +56,7 @@ async fn what_is_over_the_cap_waits_until_there_is_room(s: TestStore) {
         assert_eq!(target.next_attempt_at, Some(began + TimeDelta::seconds(DAY)));
         assert_eq!((error.category, error.code.as_str()), (Category::RateLimited, "rate_limited"));
         assert!(error.message.starts_with("Crier paces itself: 3 posts within 24 hours"), "{}", error.message);
-        assert_eq!((job.state, job.attempt, job.run_at), (State::Scheduled, 0, began + TimeDelta::seconds(DAY)));
+        assert_eq!((job.state, job.attempt, job.run_at), (JobState::Scheduled, 0, began + TimeDelta::seconds(DAY)));
         assert_eq!(job.last_error, Some(error.message));
         assert_eq!(w.post_status(*post).await, PostStatus::Publishing);
         assert!(w.attempts(*post).await.is_empty(), "nothing was tried");
@@ -81,7 +81,7 @@ async fn a_wait_for_the_cap_never_ends_in_missed(s: TestStore) {
     w.run_jobs().await;
     w.advance(1);
     let late = publish(&w, 2).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(out(&w, &[made, late].concat()).await, 7);
     assert!(w.now() - crate::support::store::start() > TimeDelta::days(3));
 }
@@ -100,7 +100,7 @@ async fn what_is_late_by_itself_is_missed_all_the_same(s: TestStore) {
 async fn every_try_counts_and_a_renewed_token_does_not(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
     // The first call is rejected for its token and repeated at once: it counts once.
-    w.fake.says([Say::Refuse(auth_expired())]);
+    w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
     w.fake.refreshes([Ok(crier_common::platforms::Refreshed {
         secrets: Some(secrets("token-1")),
         token_expires_at: None,
@@ -110,7 +110,7 @@ async fn every_try_counts_and_a_renewed_token_does_not(s: TestStore) {
     assert_eq!((w.post_status(first).await, w.fake.count("publish")), (PostStatus::Published, 2));
     assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1);
     // A failed attempt is the second call; its retry waits, and is no attempt.
-    w.fake.says([Say::Refuse(transient())]);
+    w.fake.script_publishes([PublishStep::Refuse(transient())]);
     let (second, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(20);
@@ -118,13 +118,13 @@ async fn every_try_counts_and_a_renewed_token_does_not(s: TestStore) {
     let held = w.target(target).await;
     assert_eq!((held.status, held.attempts), (TargetStatus::Publishing, 1));
     assert_eq!(w.job_of(target).await.attempt, 1);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.post_status(second).await, w.target(target).await.attempts), (PostStatus::Published, 2));
 }
 
 async fn a_call_after_an_open_one_counts_too(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
-    w.fake.says([Say::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(CALL_OVER + 1);
@@ -133,7 +133,7 @@ async fn a_call_after_an_open_one_counts_too(s: TestStore) {
     let held = w.target(target).await;
     assert_eq!((held.status, held.attempts, held.call_started_at), (TargetStatus::Publishing, 1, None));
     assert_eq!((w.fake.count("publish"), w.job_of(target).await.attempt), (1, 1));
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 1));
 }
 
@@ -162,14 +162,14 @@ async fn workers_at_once_never_exceed_it(s: TestStore) {
     let made = publish(&w, 30).await;
     let mut engines = Vec::new();
     for _ in 0..3 {
-        engines.push(w.engine_for(w.another().await, &[Kind::PublishTarget]));
+        engines.push(w.engine_for(w.another().await, &[JobKind::PublishTarget]));
     }
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     // A lane runs four jobs at once: those that wait are notified again.
-    let mut rung = ids;
-    while !rung.is_empty() {
-        let (engines, ids) = (engines.clone(), rung.clone());
-        at_once(rung.len(), |n| {
+    let mut notified = ids;
+    while !notified.is_empty() {
+        let (engines, ids) = (engines.clone(), notified.clone());
+        at_once(notified.len(), |n| {
             let (engine, id) = (engines[n % engines.len()].clone(), ids[n]);
             async move { engine.run(id).await }
         })
@@ -177,7 +177,7 @@ async fn workers_at_once_never_exceed_it(s: TestStore) {
         w.scheduler.tick().await.unwrap();
         w.advance(11);
         w.scheduler.tick().await.unwrap();
-        rung = w.s.bell.take();
+        notified = w.s.notifier.take();
     }
     assert_eq!((out(&w, &made).await, w.fake.count("publish")), (7, 7));
     // The same, with the counter alone.
@@ -197,12 +197,12 @@ async fn workers_at_once_never_exceed_it(s: TestStore) {
 
 async fn the_pictures_of_a_post_over_the_cap_are_not_uploaded(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
-    w.fake.wants(Pictures::Uploaded);
+    w.fake.wants(ImageTransfer::Uploaded);
     let picture = w.picture("one.png", picture::png(20, 20), None).await;
     let made = [w.publish_pictures(w.account.id, &[picture]).await, w.publish_pictures(w.account.id, &[picture]).await];
     w.run_jobs().await;
     assert_eq!((out(&w, &made).await, w.fake.count("upload"), w.fake.count("publish")), (1, 1, 1));
     assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1, "one call, one count");
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((out(&w, &made).await, w.fake.count("upload")), (2, 2));
 }

@@ -133,7 +133,7 @@ async fn bluesky_gets_each_blob_once(s: TestStore) {
     let (w, account) = bluesky(s, &server).await;
     let ids = pictures(&w, 4).await;
     let (post, _) = w.publish_pictures(account, &ids).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let sent = server.asked(UPLOAD);
     assert_eq!(sent.len(), 4);
@@ -184,7 +184,7 @@ async fn a_blob_that_bluesky_dropped_is_uploaded_again(s: TestStore) {
     let (w, account) = bluesky(s, &server).await;
     let ids = pictures(&w, 2).await;
     let (post, target) = w.publish_pictures(account, &ids).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((server.asked(UPLOAD).len(), w.target(target).await.attempts), (4, 2), "in the same try");
     let last = server.bodies(PUT).pop().unwrap();
@@ -221,7 +221,7 @@ async fn wordpress_gets_twenty_pictures_once(s: TestStore) {
     let (w, account) = wordpress(s, &server).await;
     let ids = pictures(&w, 20).await;
     let (post, target) = w.publish_pictures(account, &ids).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let marker = w.target(target).await.marker.unwrap();
     let names: Vec<String> = server
@@ -260,7 +260,7 @@ async fn an_upload_that_wordpress_has_is_found_by_its_name(s: TestStore) {
     w.run_jobs().await;
     // The process died after the upload, before it stored the result.
     w.sql(format!("UPDATE post_targets SET uploads = NULL WHERE id = {target}")).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(server.asked("POST media").len(), 2, "not again");
     assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(55));
@@ -271,7 +271,7 @@ async fn a_picture_that_was_deleted_at_wordpress_is_uploaded_again(s: TestStore)
     let (w, account) = wordpress(s, &server).await;
     let ids = pictures(&w, 2).await;
     let (post, target) = w.publish_pictures(account, &ids).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((server.asked("POST media").len(), w.target(target).await.attempts), (4, 2));
     assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(103));
@@ -291,7 +291,7 @@ async fn an_album_goes_to_telegram_in_one_call(s: TestStore) {
     let account = connected(&w, Platform::Telegram, json!({ "bot_token": "1:a", "chat_id": "-1001" })).await;
     let ids = pictures(&w, 10).await;
     let (post, target) = w.publish_pictures(account, &ids).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(w.target(target).await.external_id.as_deref(), Some("1,2,3,4,5,6,7,8,9,10"));
     let sent = server.asked("POST sendMediaGroup");
@@ -320,7 +320,7 @@ async fn woocommerce_is_told_where_the_pictures_are(s: TestStore) {
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.error.unwrap().category), (TargetStatus::Publishing, Category::Media));
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let images = server.bodies("POST products")[1]["images"].clone();
     assert_eq!((&images[0]["alt"], &images[1]["alt"]), (&json!("Picture 1"), &json!("Picture 2")));
@@ -346,7 +346,7 @@ async fn what_bluesky_does_not_take_is_converted_and_shrunk(s: TestStore) {
         w.picture("moving.gif", picture::gif(40, 30), Some("A still")).await,
     ];
     let (post, _) = w.publish_pictures(account, &ids).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let sent = server.asked(UPLOAD);
     assert_eq!(sent.len(), 2);

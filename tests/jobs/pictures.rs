@@ -1,13 +1,13 @@
 //! `publish_target` with pictures: loaded, converted, uploaded once, and only then the call.
 
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_common::platforms::{CallError, Image, Pictures};
+use crier_common::platforms::{CallError, Image, ImageTransfer};
 use crier_common::store::{media, post_media};
 
 use crate::support::fake_platform::{
-    Gate, Say, Upload, auth_expired, permanent, rate_limited, reauth, transient, unknown,
+    Gate, PublishStep, Upload, auth_expired, permanent, rate_limited, reauth, transient, unknown,
 };
 use crate::support::jobs::{CALL_OVER, TestWorker, worker_on_both};
 use crate::support::picture;
@@ -60,7 +60,7 @@ async fn uploads(w: &TestWorker, target: i64) -> serde_json::Value {
 
 async fn pictures_are_uploaded_in_order_and_then_published(w: TestWorker) {
     let [one, two, three] = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
+    w.fake.wants(ImageTransfer::Uploaded);
     let (post, target) = w.publish_pictures(w.account.id, &[two, one, three]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -93,10 +93,10 @@ async fn pictures_that_are_fetched_are_not_loaded(w: TestWorker) {
 
 async fn pictures_that_go_along_are_loaded_for_the_call(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Inline);
-    w.fake.says([Say::Refuse(transient())]);
+    w.fake.wants(ImageTransfer::Inline);
+    w.fake.script_publishes([PublishStep::Refuse(transient())]);
     let (post, _) = w.publish_pictures(w.account.id, &all).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("upload"), w.fake.count("publish")), (0, 2));
     for shown in w.fake.shown() {
@@ -107,10 +107,10 @@ async fn pictures_that_go_along_are_loaded_for_the_call(w: TestWorker) {
 
 async fn a_further_try_uploads_nothing_again(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
-    w.fake.says([Say::Refuse(transient()), Say::AcceptAnd(unknown())]);
+    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.script_publishes([PublishStep::Refuse(transient()), PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("upload"), w.fake.count("publish"), w.fake.posts().len()), (3, 2, 1));
     assert_eq!(names(&w.fake.shown()[1]), ["upload-1", "upload-2", "upload-3"]);
@@ -119,9 +119,9 @@ async fn a_further_try_uploads_nothing_again(w: TestWorker) {
 
 async fn uploads_that_were_stored_before_a_rate_limit_are_kept(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
+    w.fake.wants(ImageTransfer::Uploaded);
     let until = w.later(3_600);
-    w.fake.says_of_uploads([Upload::Take, Upload::Refuse(rate_limited(until))]);
+    w.fake.script_uploads([Upload::Take, Upload::Refuse(rate_limited(until))]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -131,24 +131,24 @@ async fn uploads_that_were_stored_before_a_rate_limit_are_kept(w: TestWorker) {
     assert_eq!(uploads(&w, target).await, serde_json::json!({ all[0].to_string(): "upload-1" }));
     assert_eq!(w.attempts(post).await[0].outcome, AttemptOutcome::Retried);
 
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(ids(&w.fake.uploads()), all, "each once");
     let first = w.fake.shown()[0][0].uploaded.clone().unwrap();
-    assert!(!first.fresh && w.fake.shown()[0][2].uploaded.clone().unwrap().fresh);
+    assert!(!first.uploaded_in_this_run && w.fake.shown()[0][2].uploaded.clone().unwrap().uploaded_in_this_run);
 }
 
 async fn an_upload_that_dies_before_it_is_stored_is_made_again(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
+    w.fake.wants(ImageTransfer::Uploaded);
     let gate = Gate::new();
-    w.fake.says_of_uploads([Upload::Take, Upload::TakeAndHang(gate.clone())]);
+    w.fake.script_uploads([Upload::Take, Upload::TakeAndHang(gate.clone())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
-    let doomed = w.doomed().await;
-    doomed.start(w.rung_for_target(target).await);
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job_of_target(target).await);
     gate.entered().await;
     doomed.kill().await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(ids(&w.fake.uploads()), [all[0], all[1], all[1], all[2]], "stored uploads are not repeated");
     assert_eq!((w.fake.count("reconcile"), w.fake.posts().len()), (0, 1), "no call has an unknown outcome");
@@ -156,8 +156,8 @@ async fn an_upload_that_dies_before_it_is_stored_is_made_again(w: TestWorker) {
 
 async fn a_token_that_runs_out_in_the_middle_is_renewed_once(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
-    w.fake.says_of_uploads([Upload::Take, Upload::Refuse(auth_expired())]);
+    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.script_uploads([Upload::Take, Upload::Refuse(auth_expired())]);
     let (post, _) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -165,7 +165,7 @@ async fn a_token_that_runs_out_in_the_middle_is_renewed_once(w: TestWorker) {
     assert_eq!(w.attempts(post).await.len(), 1);
 
     // A second expiry in one run counts as rejected credentials.
-    w.fake.says_of_uploads([Upload::Refuse(auth_expired()), Upload::Refuse(auth_expired())]);
+    w.fake.script_uploads([Upload::Refuse(auth_expired()), Upload::Refuse(auth_expired())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -176,11 +176,11 @@ async fn a_token_that_runs_out_in_the_middle_is_renewed_once(w: TestWorker) {
 async fn an_upload_that_is_refused_ends_the_target(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
+    w.fake.wants(ImageTransfer::Uploaded);
     for (error, category) in [(permanent(), Category::PlatformRejected), (reauth(), Category::AuthExpired)] {
-        w.fake.says_of_uploads([Upload::Refuse(error)]);
+        w.fake.script_uploads([Upload::Refuse(error)]);
         let (post, target) = w.publish_pictures(w.account.id, &all).await;
-        w.engine.run(w.rung_for_target(target).await).await;
+        w.engine.run(w.notified_job_of_target(target).await).await;
         assert_eq!(w.post_status(post).await, PostStatus::Failed);
         assert_eq!(w.target(target).await.error.unwrap().category, category);
         assert_eq!(w.attempts(post).await[0].outcome, AttemptOutcome::Failed);
@@ -190,36 +190,36 @@ async fn an_upload_that_is_refused_ends_the_target(w: TestWorker) {
 
 async fn an_upload_of_unknown_end_is_tried_again(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
-    w.fake.cannot_tell();
-    w.fake.says_of_uploads([Upload::Refuse(unknown())]);
+    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.disable_reconcile();
+    w.fake.script_uploads([Upload::Refuse(unknown())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.error.unwrap().category), (TargetStatus::Publishing, Category::Network));
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
 }
 
 async fn a_post_of_unknown_end_is_asked_for_before_anything_is_uploaded(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
-    w.fake.says([Say::AcceptAnd(unknown())]);
+    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     w.sql(format!("UPDATE post_targets SET uploads = NULL WHERE id = {target}")).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("upload"), w.fake.posts().len()), (3, 1));
 }
 
 async fn uploads_that_are_gone_are_made_anew_once_in_a_run(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
-    let gone = || Say::Refuse(CallError::UploadsGone(transient().failure().clone()));
-    w.fake.says([Say::Refuse(transient()), gone()]);
+    w.fake.wants(ImageTransfer::Uploaded);
+    let gone = || PublishStep::Refuse(CallError::UploadsMissing(transient().failure().clone()));
+    w.fake.script_publishes([PublishStep::Refuse(transient()), gone()]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(ids(&w.fake.uploads()), [all, all].concat());
     assert_eq!(names(&w.fake.shown()[2]), ["upload-4", "upload-5", "upload-6"]);
@@ -227,7 +227,7 @@ async fn uploads_that_are_gone_are_made_anew_once_in_a_run(w: TestWorker) {
     assert_eq!(w.target(target).await.attempts, 2);
 
     // A platform that keeps reporting this is not retried forever.
-    w.fake.says([gone(), gone()]);
+    w.fake.script_publishes([gone(), gone()]);
     let (_, target) = w.publish_pictures(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -240,7 +240,7 @@ async fn delete_asset(w: &TestWorker, id: i64) {
 }
 
 async fn a_picture_that_was_deleted_is_final(w: TestWorker) {
-    for wanted in [Pictures::Uploaded, Pictures::Inline, Pictures::Fetched] {
+    for wanted in [ImageTransfer::Uploaded, ImageTransfer::Inline, ImageTransfer::Fetched] {
         let all = three(&w).await;
         w.fake.wants(wanted);
         let (post, target) = w.publish_pictures(w.account.id, &all).await;
@@ -255,7 +255,7 @@ async fn a_picture_that_was_deleted_is_final(w: TestWorker) {
 }
 
 async fn a_file_that_is_gone_is_final(w: TestWorker) {
-    for wanted in [Pictures::Uploaded, Pictures::Inline] {
+    for wanted in [ImageTransfer::Uploaded, ImageTransfer::Inline] {
         let picture = w.picture("one.png", picture::png(40, 30), None).await;
         w.fake.wants(wanted);
         let (post, target) = w.publish_pictures(w.account.id, &[picture]).await;
@@ -271,7 +271,7 @@ async fn a_file_that_is_gone_is_final(w: TestWorker) {
 
 async fn a_storage_that_is_away_is_tried_again(w: TestWorker) {
     let picture = w.picture("one.png", picture::png(40, 30), None).await;
-    w.fake.wants(Pictures::Uploaded);
+    w.fake.wants(ImageTransfer::Uploaded);
     let (post, target) = w.publish_pictures(w.account.id, &[picture]).await;
     let (files, aside) = (w.files().join("media"), w.files().join("aside"));
     std::fs::rename(&files, &aside).unwrap();
@@ -281,13 +281,13 @@ async fn a_storage_that_is_away_is_tried_again(w: TestWorker) {
     let waiting = w.target(target).await;
     let error = waiting.error.unwrap();
     assert_eq!(
-        (waiting.status, error.category, error.category.retryable()),
+        (waiting.status, error.category, error.category.is_retryable()),
         (TargetStatus::Publishing, Category::Media, true)
     );
     assert!(!error.message.contains("directory"), "the cause is not exposed: {}", error.message);
     std::fs::remove_file(&files).unwrap();
     std::fs::rename(&aside, &files).unwrap();
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
 }
 
@@ -301,8 +301,8 @@ async fn a_target_s_own_pictures_go_out(w: TestWorker) {
 
 async fn other_pictures_on_a_failed_post_are_uploaded_beside_those_that_are_there(w: TestWorker) {
     let [one, two, three] = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
-    w.fake.says([Say::Refuse(permanent())]);
+    w.fake.wants(ImageTransfer::Uploaded);
+    w.fake.script_publishes([PublishStep::Refuse(permanent())]);
     let (post, target) = w.publish_pictures(w.account.id, &[one, two]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -311,19 +311,19 @@ async fn other_pictures_on_a_failed_post_are_uploaded_beside_those_that_are_ther
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(names(&w.fake.shown()[1]), ["upload-3", "upload-1"]);
-    assert_eq!(w.state(w.job_of(target).await.id).await, State::Done);
+    assert_eq!(w.state(w.job_of(target).await.id).await, JobState::Done);
 }
 
 async fn a_lost_lease_stores_no_upload(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
+    w.fake.wants(ImageTransfer::Uploaded);
     let (_, target) = w.publish_pictures(w.account.id, &all).await;
-    let id = w.rung_for_target(target).await;
-    let handler = w.handler(Kind::PublishTarget);
+    let id = w.notified_job_of_target(target).await;
+    let handler = w.handler(JobKind::PublishTarget);
     let job = w.claim(&[id], "frozen").await.remove(0);
     let run = crier_worker::engine::Run::new(job);
     let gate = Gate::new();
-    w.fake.says_of_uploads([Upload::Wait(gate.clone())]);
+    w.fake.script_uploads([Upload::Wait(gate.clone())]);
     // Another worker has the job by the time the first upload is to be stored.
     let meanwhile = async {
         gate.entered().await;
@@ -338,8 +338,8 @@ async fn a_lost_lease_stores_no_upload(w: TestWorker) {
 
 /// Runs the target's job, and stops its worker when the run reaches the gate.
 async fn stopped_at(w: &TestWorker, target: i64, gate: &Gate, meanwhile: impl AsyncFnOnce()) {
-    let stopping = w.engine_for(w.store.clone(), Kind::ALL);
-    let (engine, id) = (stopping.clone(), w.rung_for_target(target).await);
+    let stopping = w.engine_for(w.store.clone(), JobKind::ALL);
+    let (engine, id) = (stopping.clone(), w.notified_job_of_target(target).await);
     let running = tokio::spawn(async move { engine.run(id).await });
     gate.entered().await;
     meanwhile().await;
@@ -350,13 +350,13 @@ async fn stopped_at(w: &TestWorker, target: i64, gate: &Gate, meanwhile: impl As
 
 async fn a_stop_in_the_middle_of_an_upload_counts_for_nothing(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
+    w.fake.wants(ImageTransfer::Uploaded);
     let gate = Gate::new();
-    w.fake.says_of_uploads([Upload::Take, Upload::TakeAndHang(gate.clone())]);
+    w.fake.script_uploads([Upload::Take, Upload::TakeAndHang(gate.clone())]);
     let (post, target) = w.publish_pictures(w.account.id, &all).await;
     stopped_at(&w, target, &gate, async || {}).await;
     let job = w.job_of(target).await;
-    assert_eq!((job.state, job.attempt, job.crashes, job.lease_until), (State::Ready, 0, 0, None));
+    assert_eq!((job.state, job.attempt, job.crashes, job.lease_until), (JobState::Ready, 0, 0, None));
     assert_eq!(w.target(target).await.attempts, 0);
     w.run_jobs().await;
     assert_eq!((w.post_status(post).await, w.target(target).await.attempts), (PostStatus::Published, 1));
@@ -367,7 +367,7 @@ async fn a_stop_in_the_middle_of_an_upload_counts_for_nothing(w: TestWorker) {
 /// The earlier call stays open, whatever the outcome of the reconciliation.
 async fn a_stop_in_the_middle_of_a_question_counts_for_nothing(w: TestWorker) {
     let gate = Gate::new();
-    w.fake.says([Say::AcceptAnd(unknown())]);
+    w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(CALL_OVER);
@@ -382,13 +382,13 @@ async fn a_stop_in_the_middle_of_a_question_counts_for_nothing(w: TestWorker) {
 
 async fn a_stop_after_the_lease_was_lost_takes_nothing_back(w: TestWorker) {
     let all = three(&w).await;
-    w.fake.wants(Pictures::Uploaded);
+    w.fake.wants(ImageTransfer::Uploaded);
     let gate = Gate::new();
-    w.fake.says_of_uploads([Upload::TakeAndHang(gate.clone())]);
+    w.fake.script_uploads([Upload::TakeAndHang(gate.clone())]);
     let (_, target) = w.publish_pictures(w.account.id, &all).await;
     let other = format!("UPDATE jobs SET fence = fence + 1 WHERE subject_id = {target} AND kind = 'publish_target'");
     stopped_at(&w, target, &gate, async || w.sql(other).await).await;
-    assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (State::Running, 1));
+    assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (JobState::Running, 1));
 }
 
 /// The grace period ends while the run still waits for the database.
@@ -400,13 +400,13 @@ async fn a_stop_before_the_run_was_counted_takes_nothing_back(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     let mut tx = w.begin().await.unwrap();
     lock_table(&mut tx, "posts").await;
-    let stopping = w.engine_for(w.store.clone(), Kind::ALL);
-    let (engine, id) = (stopping.clone(), w.rung_for_target(target).await);
+    let stopping = w.engine_for(w.store.clone(), JobKind::ALL);
+    let (engine, id) = (stopping.clone(), w.notified_job_of_target(target).await);
     let running = tokio::spawn(async move { engine.run(id).await });
-    w.until(async || w.job_of(target).await.state == State::Running).await;
+    w.until(async || w.job_of(target).await.state == JobState::Running).await;
     stopping.drain();
     stopping.abort();
     running.await.unwrap();
     tx.rollback().await.unwrap();
-    assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (State::Ready, 0));
+    assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (JobState::Ready, 0));
 }

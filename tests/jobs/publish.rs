@@ -1,10 +1,10 @@
 //! `publish_target` with known outcomes: published, or rejected.
 
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::State;
+use crier_common::domain::job::JobState;
 use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 
-use crate::support::fake_platform::{Say, permanent};
+use crate::support::fake_platform::{PublishStep, permanent};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -20,7 +20,7 @@ worker_on_both!(
 async fn a_post_is_published(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
-    let id = w.rung();
+    let id = w.notified_job();
     assert!(w.engine.run(id).await);
 
     let ended = w.target(target).await;
@@ -32,7 +32,7 @@ async fn a_post_is_published(w: TestWorker) {
     assert_eq!((ended.published_at, ended.attempts, ended.call_started_at), (Some(w.clock.now()), 1, None));
     assert!(ended.error.is_none() && ended.next_attempt_at.is_none());
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!(w.state(id).await, State::Done);
+    assert_eq!(w.state(id).await, JobState::Done);
     let attempts = w.attempts(post).await;
     assert_eq!((attempts.len(), attempts[0].number, attempts[0].outcome), (1, 1, AttemptOutcome::Published));
     assert_eq!(w.fake.posts().len(), 1);
@@ -49,21 +49,21 @@ async fn a_post_is_published(w: TestWorker) {
             "external_id": "post-1", "url": "https://fake.example/post-1",
         }})
     );
-    let delivery = w.rung();
+    let delivery = w.notified_job();
     assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 1);
     let job = w.show(delivery).await;
     assert_eq!(
         (job.kind.as_str(), job.state, job.trace.as_deref()),
-        ("deliver_webhook", State::Ready, Some("request-1"))
+        ("deliver_webhook", JobState::Ready, Some("request-1"))
     );
 }
 
 async fn one_of_two_targets_is_refused(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let other = w.another_account("other").await;
-    w.fake.says([Say::Publish, Say::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
     let (post, made) = w.publish(&[w.account.id, other.id]).await;
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
 
     assert!(w.engine.run(ids[0]).await);
     assert_eq!(w.post_status(post).await, PostStatus::Publishing, "one target is pending");
@@ -76,22 +76,22 @@ async fn one_of_two_targets_is_refused(w: TestWorker) {
 
 async fn a_refusal_is_final(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says([Say::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Refuse(permanent())]);
     let (post, target) = w.publish_one().await;
-    let id = w.rung();
+    let id = w.notified_job();
     w.engine.run(id).await;
     let ended = w.target(target).await;
     let error = ended.error.unwrap();
     assert_eq!((error.category, error.code.as_str()), (Category::PlatformRejected, "platform_rejected"));
     assert_eq!(error.platform_code.as_deref(), Some("422"));
-    assert!(!error.category.retryable() && ended.next_attempt_at.is_none());
-    assert_eq!((w.post_status(post).await, w.state(id).await), (PostStatus::Failed, State::Done));
+    assert!(!error.category.is_retryable() && ended.next_attempt_at.is_none());
+    assert_eq!((w.post_status(post).await, w.state(id).await), (PostStatus::Failed, JobState::Done));
     assert_eq!(w.attempts(post).await[0].status_code, Some(422));
     assert_eq!(w.events().await, ["post.failed"]);
 
     // Publishing again clears the error.
     w.publish_again(post).await;
-    w.engine.run(w.rung_for_target(target).await).await;
+    w.engine.run(w.notified_job_of_target(target).await).await;
     let ended = w.target(target).await;
     assert!(ended.error.is_none() && ended.status == TargetStatus::Published && ended.attempts == 2);
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -106,12 +106,12 @@ async fn a_target_s_own_text_goes_out(w: TestWorker) {
 
 async fn an_edited_post_on_two_accounts_ends_once_both_have_ended(w: TestWorker) {
     let other = w.another_account("other").await;
-    w.fake.says([Say::Refuse(permanent()), Say::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent())]);
     let (post, made) = w.publish(&[w.account.id, other.id]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     w.change_post(post, |p| p.content = "Better bread".to_owned()).await;
-    w.fake.says([Say::Publish, Say::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);
@@ -129,7 +129,7 @@ async fn the_events_of_a_post_go_to_each_endpoint(w: TestWorker) {
     }
     let other = w.another_account("other").await;
     w.publish(&[w.account.id, other.id]).await;
-    for id in w.s.bell.take() {
+    for id in w.s.notifier.take() {
         w.engine.run(id).await;
     }
     assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
@@ -139,7 +139,7 @@ async fn the_events_of_a_post_go_to_each_endpoint(w: TestWorker) {
 
 async fn a_job_that_is_rung_twice_runs_once(w: TestWorker) {
     w.publish_one().await;
-    let id = w.rung();
+    let id = w.notified_job();
     let runs = futures::future::join_all((0..20).map(|_| w.engine.run(id))).await;
     assert_eq!(runs.iter().filter(|ran| **ran).count(), 1);
     assert!(!w.engine.run(id).await && !w.engine.run(id + 1_000).await, "it is done, and there is no such job");

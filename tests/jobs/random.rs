@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::store::jobs::engine;
 use crier_worker::engine::Run;
@@ -13,7 +13,7 @@ use futures::FutureExt;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::support::fake_platform::{Gate, Say, auth_expired, permanent, rate_limited, transient, unknown};
+use crate::support::fake_platform::{Gate, PublishStep, auth_expired, permanent, rate_limited, transient, unknown};
 use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker};
 use crate::support::store::TestStore;
 
@@ -69,7 +69,7 @@ fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases, max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
     let tell = |story: (bool, Vec<(usize, Step)>)| {
-        runtime.block_on(async { told(TestWorker::over(open().await).await, story.0, &story.1).await });
+        runtime.block_on(async { run_scenario(TestWorker::over(open().await).await, story.0, &story.1).await });
         Ok(())
     };
     TestRunner::new(config).run(&story(), tell).unwrap();
@@ -85,56 +85,56 @@ fn no_story_publishes_twice_on_postgres() {
     explore(25, TestStore::postgres);
 }
 
-async fn told(w: TestWorker, can_tell: bool, steps: &[(usize, Step)]) {
+async fn run_scenario(w: TestWorker, can_tell: bool, steps: &[(usize, Step)]) {
     if !can_tell {
-        w.fake.cannot_tell();
+        w.fake.disable_reconcile();
     }
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
     let (post, targets) = w.publish(&accounts).await;
-    let mut rung = w.s.bell.take();
+    let mut notified = w.s.notifier.take();
     for (pick, step) in steps {
         w.scheduler.tick().await.unwrap();
-        rung.extend(w.s.bell.take());
+        notified.extend(w.s.notifier.take());
         // Deliveries of events are not part of this test.
         let mut own = Vec::new();
-        for id in rung {
-            if w.show(id).await.kind == Kind::PublishTarget && !own.contains(&id) {
+        for id in notified {
+            if w.show(id).await.kind == JobKind::PublishTarget && !own.contains(&id) {
                 own.push(id);
             }
         }
-        rung = own;
+        notified = own;
         if let Step::Waits(seconds) = step {
             w.advance(*seconds);
-        } else if !rung.is_empty() {
-            let id = rung.remove(pick % rung.len());
+        } else if !notified.is_empty() {
+            let id = notified.remove(pick % notified.len());
             happens(&w, id, *step).await;
         }
     }
-    w.fake.forget();
-    w.s.bell.take();
-    w.run_to_the_end().await;
+    w.fake.clear_script();
+    w.s.notifier.take();
+    w.run_until_idle().await;
     // Posts that the platform accepts late exist by now.
     w.advance(CALL_OVER);
     agrees(&w, post, &targets, can_tell).await;
 }
 
 async fn happens(w: &TestWorker, id: i64, step: Step) {
-    w.fake.forget();
+    w.fake.clear_script();
     let gate = Gate::new();
     match step {
         Step::Publish | Step::Waits(_) => {}
-        Step::Transient => w.fake.says([Say::Refuse(transient())]),
-        Step::Permanent => w.fake.says([Say::Refuse(permanent())]),
-        Step::RateLimited => w.fake.says([Say::Refuse(rate_limited(w.later(90)))]),
-        Step::AuthExpired => w.fake.says([Say::Refuse(auth_expired())]),
-        Step::Broken(true) => w.fake.says([Say::AcceptAnd(unknown())]),
-        Step::Broken(false) => w.fake.says([Say::Refuse(unknown())]),
-        Step::Panic => w.fake.says([Say::Panic]),
-        Step::DiesBefore => w.fake.dies_at_the_marker(),
-        Step::DiesIn(true) => w.fake.says([Say::AcceptAndHang(gate.clone())]),
-        Step::DiesIn(false) => w.fake.says([Say::Hang(gate.clone())]),
-        Step::DiesInAndIsTaken(seconds) => w.fake.says([Say::AcceptLater(gate.clone(), seconds)]),
+        Step::Transient => w.fake.script_publishes([PublishStep::Refuse(transient())]),
+        Step::Permanent => w.fake.script_publishes([PublishStep::Refuse(permanent())]),
+        Step::RateLimited => w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(90)))]),
+        Step::AuthExpired => w.fake.script_publishes([PublishStep::Refuse(auth_expired())]),
+        Step::Broken(true) => w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]),
+        Step::Broken(false) => w.fake.script_publishes([PublishStep::Refuse(unknown())]),
+        Step::Panic => w.fake.script_publishes([PublishStep::Panic]),
+        Step::DiesBefore => w.fake.panic_at_marker(),
+        Step::DiesIn(true) => w.fake.script_publishes([PublishStep::AcceptAndHang(gate.clone())]),
+        Step::DiesIn(false) => w.fake.script_publishes([PublishStep::Hang(gate.clone())]),
+        Step::DiesInAndIsTaken(seconds) => w.fake.script_publishes([PublishStep::AcceptLater(gate.clone(), seconds)]),
         Step::DiesAfter | Step::Freezes => {}
     }
     if !matches!(step, Step::DiesBefore | Step::DiesIn(_) | Step::DiesInAndIsTaken(_) | Step::DiesAfter | Step::Freezes)
@@ -143,7 +143,7 @@ async fn happens(w: &TestWorker, id: i64, step: Step) {
         return;
     }
     let Some(claimed) = w.claim(&[id], "doomed").await.pop() else { return };
-    let (handler, run) = (w.handler(Kind::PublishTarget), Run::new(claimed.clone()));
+    let (handler, run) = (w.handler(JobKind::PublishTarget), Run::new(claimed.clone()));
     let ended = tokio::select! {
         ended = AssertUnwindSafe(handler.run(&run)).catch_unwind() => ended.ok(),
         // The run is dropped here: its transaction is rolled back, and its call is cut.

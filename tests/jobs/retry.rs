@@ -2,17 +2,17 @@
 
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::{Lane, State};
+use crier_common::domain::job::{JobState, Lane};
 use crier_common::domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_common::store::jobs::engine;
 
-use crate::support::fake_platform::{Say, rate_limited, transient};
+use crate::support::fake_platform::{PublishStep, rate_limited, transient};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
     eight_tries_with_the_promised_pauses,
     a_success_clears_the_error,
-    a_told_time_is_kept,
+    a_rate_limit_time_is_respected,
     a_rate_limit_pauses_the_account_and_no_other,
     a_rate_limit_on_the_last_try_pauses_the_account,
 );
@@ -21,27 +21,27 @@ const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
 
 async fn eight_tries_with_the_promised_pauses(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says((0..8).map(|_| Say::Refuse(transient())));
+    w.fake.script_publishes((0..8).map(|_| PublishStep::Refuse(transient())));
     let (post, target) = w.publish_one().await;
-    let mut rung = vec![w.rung()];
+    let mut notified = vec![w.notified_job()];
     for (number, pause) in (1..).zip(PAUSES) {
-        assert!(w.engine.run(rung[0]).await);
+        assert!(w.engine.run(notified[0]).await);
         let (waiting, job) = (w.target(target).await, w.job_of(target).await);
         assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, number));
-        assert_eq!((job.state, job.attempt, Some(job.run_at)), (State::Scheduled, number, waiting.next_attempt_at));
-        assert!(waiting.error.unwrap().category.retryable());
+        assert_eq!((job.state, job.attempt, Some(job.run_at)), (JobState::Scheduled, number, waiting.next_attempt_at));
+        assert!(waiting.error.unwrap().category.is_retryable());
         let milliseconds = (job.run_at - w.clock.now()).num_milliseconds();
         assert!((pause * 800..=pause * 1_200).contains(&milliseconds), "{milliseconds} ms after attempt {number}");
         // Not before that time.
         w.clock.advance(job.run_at - w.clock.now() - TimeDelta::microseconds(1));
         w.scheduler.tick().await.unwrap();
-        assert_eq!(w.s.bell.take(), Vec::<i64>::new());
+        assert_eq!(w.s.notifier.take(), Vec::<i64>::new());
         w.clock.advance(TimeDelta::microseconds(1));
         w.scheduler.tick().await.unwrap();
-        rung = w.s.bell.take();
-        assert_eq!(rung.len(), 1);
+        notified = w.s.notifier.take();
+        assert_eq!(notified.len(), 1);
     }
-    w.engine.run(rung[0]).await;
+    w.engine.run(notified[0]).await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.attempts, ended.next_attempt_at), (TargetStatus::Failed, 8, None));
     assert_eq!(ended.error.unwrap().category, Category::PlatformError, "it failed with the platform's last error");
@@ -55,9 +55,9 @@ async fn eight_tries_with_the_promised_pauses(w: TestWorker) {
 }
 
 async fn a_success_clears_the_error(w: TestWorker) {
-    w.fake.says([Say::Refuse(transient())]);
+    w.fake.script_publishes([PublishStep::Refuse(transient())]);
     let (post, target) = w.publish_one().await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     let ended = w.target(target).await;
     assert!(ended.status == TargetStatus::Published && ended.error.is_none() && ended.attempts == 2);
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -65,9 +65,9 @@ async fn a_success_clears_the_error(w: TestWorker) {
     assert!(!markers[0].is_empty() && markers[0] == markers[1], "one marker for all attempts");
 }
 
-async fn a_told_time_is_kept(w: TestWorker) {
+async fn a_rate_limit_time_is_respected(w: TestWorker) {
     let until = w.later(77);
-    w.fake.says([Say::Refuse(rate_limited(until))]);
+    w.fake.script_publishes([PublishStep::Refuse(rate_limited(until))]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!(w.target(target).await.next_attempt_at, Some(until));
@@ -79,7 +79,7 @@ async fn a_told_time_is_kept(w: TestWorker) {
 
 async fn a_rate_limit_pauses_the_account_and_no_other(w: TestWorker) {
     let other = w.another_account("other").await;
-    w.fake.says([Say::Refuse(rate_limited(w.later(300)))]);
+    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(300)))]);
     let (_, limited) = w.publish_one().await;
     w.run_jobs().await;
     let mut same = Vec::new();
@@ -93,7 +93,7 @@ async fn a_rate_limit_pauses_the_account_and_no_other(w: TestWorker) {
         let job = w.job_of(*target).await;
         assert_eq!(
             (job.state, job.waiting, job.attempt),
-            (State::Ready, true, 0),
+            (JobState::Ready, true, 0),
             "it waits, and no attempt is used up"
         );
         assert_eq!(w.target(*target).await.status, TargetStatus::Pending);
@@ -113,7 +113,7 @@ async fn a_rate_limit_pauses_the_account_and_no_other(w: TestWorker) {
 async fn a_rate_limit_on_the_last_try_pauses_the_account(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     w.sql(format!("UPDATE jobs SET attempt = 7 WHERE subject_id = {target}")).await;
-    w.fake.says([Say::Refuse(rate_limited(w.later(300)))]);
+    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(300)))]);
     w.run_jobs().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::RateLimited));

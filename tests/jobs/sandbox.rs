@@ -44,7 +44,7 @@ fn handle(handle: &str) -> Secrets {
 /// Claims the handle, as the API does when it saves a connected account.
 async fn claim(s: &TestStore, workspace: i64, learned: &Connected) -> bool {
     let sandbox = connector(s);
-    s.write(async |tx| sandbox.claim(tx, workspace, learned).await).await.is_ok()
+    s.write(async |tx| sandbox.reserve(tx, workspace, learned).await).await.is_ok()
 }
 
 /// Connects the handle as the API does.
@@ -232,7 +232,7 @@ fn outgoing(text: &str, key: &str) -> Outgoing {
         options: serde_json::Map::new(),
         marker: Marker::from_iter([("key".to_owned(), json!(key))]),
         attempt: 1,
-        again: false,
+        has_earlier_attempt: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The scheduler: promotion, renotification and cleanup.
 
 use chrono::TimeDelta;
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::post::TargetStatus;
 use crier_common::store::{idempotency, posts};
 use crier_scheduler::tasks::{clean_up, dispatch, measure};
@@ -30,7 +30,7 @@ async fn a_scheduled_post_goes_out_at_its_time(w: TestWorker) {
 
 async fn the_next_due_job_is_looked_for_in_time(w: TestWorker) {
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "no job is due");
-    w.job_at(Kind::Noop, 1, None, w.later(60)).await;
+    w.job_at(JobKind::Noop, 1, None, w.later(60)).await;
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "a tick comes before it");
     w.clock.advance(TimeDelta::milliseconds(59_900));
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), Some(std::time::Duration::from_millis(100)));
@@ -40,11 +40,11 @@ async fn a_crash_on_the_last_try_is_told(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (_, target) = w.publish_one().await;
     w.sql("UPDATE jobs SET attempt = 7").await;
-    w.claim(&w.s.bell.take(), "gone").await;
+    w.claim(&w.s.notifier.take(), "gone").await;
     w.advance(LEASE_OVER);
     w.scheduler.tick().await.unwrap();
     let job = w.job_of(target).await;
-    assert_eq!((job.state, job.last_error.as_deref()), (State::Dead, Some("attempts")));
+    assert_eq!((job.state, job.last_error.as_deref()), (JobState::Dead, Some("attempts")));
     assert_eq!(w.target(target).await.error.unwrap().code, "internal");
     assert_eq!(w.events().await, ["post.failed"]);
 }
@@ -54,13 +54,13 @@ async fn what_is_over_is_cleared_up_and_nothing_else(w: TestWorker) {
     let (kept, kept_target) = w.publish_one().await;
     let (deleted, _) = w.publish_one().await;
     let in_flight = w.publish_one().await;
-    let ids = w.s.bell.take();
+    let ids = w.s.notifier.take();
     w.engine.run(ids[0]).await;
     w.engine.run(ids[1]).await;
     w.claim(&[ids[2]], "busy").await;
     w.write(async |tx| posts::delete(tx, deleted).await).await;
     w.write(async |tx| posts::delete(tx, in_flight.0).await).await;
-    let dead = w.job(Kind::Noop, 1, None).await;
+    let dead = w.job(JobKind::Noop, 1, None).await;
     w.sql(format!("UPDATE jobs SET state = 'dead', finished_at = created_at WHERE id = {dead}")).await;
     let key = w.key(w.world.user).await;
     let slot = idempotency::Slot { api_key_id: key, key: "k".to_owned(), fingerprint: vec![1] };
@@ -76,7 +76,7 @@ async fn what_is_over_is_cleared_up_and_nothing_else(w: TestWorker) {
     w.clock.advance(TimeDelta::days(6));
     clean_up::run(&w.scheduler).await.unwrap();
     assert_eq!(count("jobs WHERE state = 'done'").await, 0);
-    assert_eq!((count("jobs").await, w.state(dead).await), (4, State::Dead));
+    assert_eq!((count("jobs").await, w.state(dead).await), (4, JobState::Dead));
     w.clock.advance(TimeDelta::days(23));
     clean_up::run(&w.scheduler).await.unwrap();
     assert_eq!(count("jobs").await, 3, "jobs that have not ended are kept");
@@ -99,16 +99,16 @@ async fn clearing_up_goes_on_while_there_is_more(w: TestWorker) {
          SELECT 'noop', n, 'done', '{at}', 5, '{at}', '{at}', '{at}' FROM ({numbers}) numbers"
     ))
     .await;
-    let kept = w.job(Kind::Noop, 1, None).await;
+    let kept = w.job(JobKind::Noop, 1, None).await;
     w.clock.advance(TimeDelta::days(8));
     while let Some(wait) = clean_up::run(&w.scheduler).await.unwrap() {
         assert_eq!(wait, std::time::Duration::ZERO);
     }
-    assert_eq!((w.number("SELECT count(*) FROM jobs").await, w.state(kept).await), (1, State::Ready));
+    assert_eq!((w.number("SELECT count(*) FROM jobs").await, w.state(kept).await), (1, JobState::Ready));
 }
 
 async fn counting_reads_alone(w: TestWorker) {
-    let id = w.job(Kind::Noop, 1, None).await;
+    let id = w.job(JobKind::Noop, 1, None).await;
     measure::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.state(id).await, State::Ready);
+    assert_eq!(w.state(id).await, JobState::Ready);
 }

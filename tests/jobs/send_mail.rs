@@ -1,14 +1,14 @@
 //! `send_mail`: the effect of the mail server's replies, over every kind of connection that needs no trusted
 //! certificate.
 
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::mail::{Mail, MailStatus};
 use crier_common::store::mails::{self, NewMail};
 use crier_worker::engine::Run;
 
 use crate::support::command::crier;
 use crate::support::jobs::{LEASE_OVER, TestWorker};
-use crate::support::mail_server::{Answer, MailServer, Step, hasty, mailer};
+use crate::support::mail_server::{MailServer, SmtpReply, Step, hasty, mailer};
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
@@ -54,7 +54,7 @@ async fn posted(s: TestStore, server: &MailServer) -> (TestWorker, i64) {
 }
 
 /// Returns the state, attempts and last error of the mail's job.
-async fn job(w: &TestWorker, mail: i64) -> (State, i32, Option<String>) {
+async fn job(w: &TestWorker, mail: i64) -> (JobState, i32, Option<String>) {
     let id = w.number(format!("SELECT id FROM jobs WHERE kind = 'send_mail' AND subject_id = {mail}")).await;
     let row = w.show(id).await;
     (row.state, row.attempt, row.last_error)
@@ -70,7 +70,7 @@ fn header<'a>(mail: &'a str, name: &str) -> Vec<&'a str> {
 async fn waits(w: &TestWorker, id: i64) -> String {
     w.run_jobs().await;
     let (state, attempts, why) = job(w, id).await;
-    assert_eq!((state, attempts), (State::Scheduled, 1), "{why:?}");
+    assert_eq!((state, attempts), (JobState::Scheduled, 1), "{why:?}");
     let mail = found(w, id).await;
     assert_eq!((mail.status, &mail.error), (MailStatus::Pending, &why));
     why.unwrap()
@@ -85,7 +85,7 @@ async fn a_mail_arrives_as_it_was_written(s: TestStore) {
         NewMail { recipient: RECIPIENT, subject: "Grüße ☃", body_text: &body, message_id: "<mail-1@example.com>" };
     let id = post(&w, &new).await;
     w.run_jobs().await;
-    assert_eq!(job(&w, id).await, (State::Done, 1, None));
+    assert_eq!(job(&w, id).await, (JobState::Done, 1, None));
     assert_eq!((found(&w, id).await.status, found(&w, id).await.sent_at), (MailStatus::Sent, Some(w.now())));
     let [mail] = &server.mails()[..] else { panic!("one mail: {:?}", server.mails()) };
     assert_eq!(header(mail, "To"), [RECIPIENT]);
@@ -99,7 +99,7 @@ async fn a_mail_arrives_as_it_was_written(s: TestStore) {
     assert_eq!(header(mail, "Content-Transfer-Encoding"), ["quoted-printable"]);
     let text = mail.split_once("\n\n").unwrap().1.replace("=\n", "");
     assert_eq!(text.trim_end(), format!("Gr=C3=BC=C3=9Fe\n.\n.dots\n{long}"), "dots and all");
-    let lines: Vec<String> = server.heard().into_iter().map(|heard| heard.line).collect();
+    let lines: Vec<String> = server.received_lines().into_iter().map(|received| received.line).collect();
     assert_eq!(
         lines,
         ["EHLO example.com", "MAIL FROM:<crier@example.com>", "RCPT TO:<ann@example.com>", "DATA", "QUIT"]
@@ -124,9 +124,9 @@ async fn nothing_in_a_mail_becomes_a_header_or_a_command(s: TestStore) {
     let [mail] = &server.mails()[..] else { panic!("one mail: {:?}", server.mails()) };
     assert!(header(mail, "Bcc").is_empty(), "{mail}");
     assert_eq!(header(mail, "Subject").len(), 1, "{mail}");
-    let lines = server.heard();
-    assert_eq!(lines.iter().filter(|heard| heard.line.starts_with("RCPT")).count(), 1);
-    assert!(lines.iter().all(|heard| !heard.line.contains("eve")), "{lines:?}");
+    let lines = server.received_lines();
+    assert_eq!(lines.iter().filter(|received| received.line.starts_with("RCPT")).count(), 1);
+    assert!(lines.iter().all(|received| !received.line.contains("eve")), "{lines:?}");
 }
 
 async fn a_server_that_asks_for_patience_is_asked_again(s: TestStore) {
@@ -140,13 +140,13 @@ async fn a_server_that_asks_for_patience_is_asked_again(s: TestStore) {
         (Step::End, "451 no room after all"),
     ];
     for (step, says) in asked {
-        server.then(step, Answer::Say(says));
+        server.then(step, SmtpReply::Say(says));
     }
     let mut pauses = Vec::new();
     for (number, (_, says)) in (1..).zip(asked) {
         w.run_jobs().await;
         let (state, attempts, why) = job(&w, id).await;
-        assert_eq!((state, attempts), (State::Scheduled, number));
+        assert_eq!((state, attempts), (JobState::Scheduled, number));
         assert!(why.as_ref().unwrap().contains(&says[4..]), "{why:?}");
         assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Pending, why));
         let next = w.show(w.number("SELECT id FROM jobs").await).await.run_at;
@@ -155,7 +155,7 @@ async fn a_server_that_asks_for_patience_is_asked_again(s: TestStore) {
     }
     assert!(pauses.is_sorted() && pauses[0] >= 4 && pauses[4] >= 3 * 3_600, "{pauses:?}");
     w.run_jobs().await;
-    assert_eq!((job(&w, id).await.0, server.mails().len()), (State::Done, 1));
+    assert_eq!((job(&w, id).await.0, server.mails().len()), (JobState::Done, 1));
     assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Sent, None));
 }
 
@@ -165,9 +165,9 @@ async fn a_server_that_cannot_be_reached_is_tried_for_a_day(s: TestStore) {
     drop(nobody);
     let w = TestWorker::with_mailer(s, mailer(&format!("smtp://{address}"))).await;
     let (id, begun) = (post_one(&w).await, w.now());
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     let (state, attempts, why) = job(&w, id).await;
-    assert_eq!((state, attempts), (State::Dead, 8));
+    assert_eq!((state, attempts), (JobState::Dead, 8));
     let hours = (w.now() - begun).num_hours();
     assert!((20..36).contains(&hours), "{hours} hours");
     let mail = found(&w, id).await;
@@ -179,13 +179,13 @@ async fn a_refusal_for_good_ends_it_at_once(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     for (number, step) in (1..).zip([Step::Sender, Step::Recipient, Step::Data, Step::End]) {
-        server.then(step, Answer::Say("550 5.1.1 no such user here"));
+        server.then(step, SmtpReply::Say("550 5.1.1 no such user here"));
         let message_id = format!("<mail-{number}@example.com>");
         let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
         let id = post(&w, &new).await;
         w.run_jobs().await;
         let (state, attempts, why) = job(&w, id).await;
-        assert_eq!((state, attempts), (State::Dead, 1), "{step:?}");
+        assert_eq!((state, attempts), (JobState::Dead, 1), "{step:?}");
         assert!(why.as_ref().unwrap().contains("no such user here"), "{why:?}");
         assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Failed, why));
     }
@@ -201,24 +201,24 @@ async fn an_address_that_is_none_ends_it_at_once(s: TestStore) {
         let message_id = format!("<mail-{number}@example.com>");
         let id = post(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id: &message_id }).await;
         w.run_jobs().await;
-        assert_eq!(job(&w, id).await.0, State::Dead, "{recipient}");
+        assert_eq!(job(&w, id).await.0, JobState::Dead, "{recipient}");
         assert!(found(&w, id).await.error.unwrap().contains("no address"), "{recipient}");
     }
-    assert!(server.heard().is_empty());
+    assert!(server.received_lines().is_empty());
     let (recipient, message_id) = ("ann@bücher.example", "<mail-9@example.com>");
     post(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id }).await;
     w.run_jobs().await;
-    assert!(server.heard().iter().any(|heard| heard.line == "RCPT TO:<ann@xn--bcher-kva.example>"));
+    assert!(server.received_lines().iter().any(|received| received.line == "RCPT TO:<ann@xn--bcher-kva.example>"));
 }
 
 async fn a_refused_login_is_the_operator_s_to_mend(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}"))).await;
     let id = post_one(&w).await;
-    server.then(Step::Login, Answer::Say("535 5.7.8 wrong password"));
+    server.then(Step::Login, SmtpReply::Say("535 5.7.8 wrong password"));
     let why = waits(&w, id).await;
     assert!(why.contains("wrong password") && !why.contains("hush"), "{why}");
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((found(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
 }
 
@@ -226,25 +226,25 @@ async fn a_server_that_says_nothing_is_left(s: TestStore) {
     let server = MailServer::start().await;
     let mut w = TestWorker::with_mailer(s, hasty(&server.url("smtp://{}"))).await;
     let id = post_one(&w).await;
-    server.then(Step::Greeting, Answer::Silence);
+    server.then(Step::Greeting, SmtpReply::Silence);
     let why = waits(&w, id).await;
     assert!(why.contains("not done within 200ms"), "{why}");
     w.set_mailer(server.mailer());
-    server.then(Step::Data, Answer::HangUp);
-    w.run_to_the_end().await;
+    server.then(Step::Data, SmtpReply::HangUp);
+    w.run_until_idle().await;
     assert_eq!((found(&w, id).await.status, job(&w, id).await.1), (MailStatus::Sent, 3));
 }
 
 async fn what_the_server_took_is_sent_however_it_ends(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
-    for (number, answer) in (1..).zip([Answer::HangUp, Answer::Silence, Answer::Say("500 what?")]) {
+    for (number, answer) in (1..).zip([SmtpReply::HangUp, SmtpReply::Silence, SmtpReply::Say("500 what?")]) {
         server.then(Step::Quit, answer);
         let message_id = format!("<mail-{number}@example.com>");
         let new = NewMail { recipient: RECIPIENT, subject: "Hello", body_text: "Hello", message_id: &message_id };
         let id = post(&w, &new).await;
         w.run_jobs().await;
-        assert_eq!((job(&w, id).await.0, server.mails().len()), (State::Done, number), "{answer:?}");
+        assert_eq!((job(&w, id).await.0, server.mails().len()), (JobState::Done, number), "{answer:?}");
     }
 }
 
@@ -252,13 +252,13 @@ async fn a_crash_after_the_server_took_it_repeats_it_under_the_same_id(s: TestSt
     let server = MailServer::start().await;
     let (w, id) = posted(s, &server).await;
     // The server has accepted the mail; the worker dies before it stores that.
-    let claimed = w.claim(&[w.rung()], "w").await.remove(0);
-    let ending = w.handler(Kind::SendMail).run(&Run::new(claimed)).await.unwrap();
+    let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
+    let ending = w.handler(JobKind::SendMail).run(&Run::new(claimed)).await.unwrap();
     drop(ending);
     assert_eq!((server.mails().len(), found(&w, id).await.status), (1, MailStatus::Pending));
     w.advance(LEASE_OVER);
     w.run_jobs().await;
-    assert_eq!((found(&w, id).await.status, job(&w, id).await.0), (MailStatus::Sent, State::Done));
+    assert_eq!((found(&w, id).await.status, job(&w, id).await.0), (MailStatus::Sent, JobState::Done));
     let mails = server.mails();
     assert_eq!((mails.len(), header(&mails[0], "Message-ID")), (2, vec!["<mail-1@example.com>"]));
     assert_eq!(mails[0], mails[1], "to the last byte");
@@ -269,7 +269,7 @@ async fn a_worker_without_a_server_says_so(s: TestStore) {
     let id = post_one(&w).await;
     w.run_jobs().await;
     let (state, _, why) = job(&w, id).await;
-    assert_eq!((state, found(&w, id).await.status), (State::Cancelled, MailStatus::Failed));
+    assert_eq!((state, found(&w, id).await.status), (JobState::Cancelled, MailStatus::Failed));
     let why = why.unwrap();
     assert!(why.contains("mail_not_configured") && why.contains("CRIER_SMTP_URL"), "{why}");
     assert_eq!(found(&w, id).await.error, Some(why));
@@ -278,13 +278,13 @@ async fn a_worker_without_a_server_says_so(s: TestStore) {
 async fn an_operator_sends_a_dead_mail_again(s: TestStore) {
     let server = MailServer::start().await;
     let (w, id) = posted(s, &server).await;
-    server.then(Step::Recipient, Answer::Say("550 no such user"));
+    server.then(Step::Recipient, SmtpReply::Say("550 no such user"));
     w.run_jobs().await;
     let job_id = w.number("SELECT id FROM jobs").await.to_string();
     let shown = crier(&w, &["jobs", "show", &job_id]);
     assert!(shown.done().contains("no such user") && shown.done().contains(&format!("mail {id} on behalf of user")));
     assert_eq!(crier(&w, &["jobs", "retry", "--dead", "--kind", "send_mail"]).done(), "Run again: 1.\n");
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((found(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
 }
 
@@ -294,7 +294,7 @@ async fn a_login_goes_to_this_machine_in_the_clear(s: TestStore) {
     let id = post_one(&w).await;
     w.run_jobs().await;
     assert_eq!(found(&w, id).await.status, MailStatus::Sent);
-    assert!(server.heard().iter().any(|heard| heard.line == "AUTH PLAIN AGFubgBodXNo"));
+    assert!(server.received_lines().iter().any(|received| received.line == "AUTH PLAIN AGFubgBodXNo"));
 }
 
 async fn a_login_never_goes_elsewhere_in_the_clear(s: TestStore) {
@@ -305,8 +305,8 @@ async fn a_login_never_goes_elsewhere_in_the_clear(s: TestStore) {
     let id = post_one(&w).await;
     let why = waits(&w, id).await;
     assert!(why.contains("smtps://") && !why.contains("hush"), "{why}");
-    let heard = server.heard();
-    assert!(heard.iter().all(|heard| heard.line.starts_with("EHLO")), "{heard:?}");
+    let received = server.received_lines();
+    assert!(received.iter().all(|received| received.line.starts_with("EHLO")), "{received:?}");
 }
 
 async fn a_server_must_offer_the_tls_that_is_required(s: TestStore) {
@@ -315,8 +315,8 @@ async fn a_server_must_offer_the_tls_that_is_required(s: TestStore) {
     let id = post_one(&w).await;
     let why = waits(&w, id).await;
     assert!(why.contains("STARTTLS is not supported"), "{why}");
-    let heard = server.heard();
-    assert!(heard.iter().all(|heard| heard.line.starts_with("EHLO")), "{heard:?}");
+    let received = server.received_lines();
+    assert!(received.iter().all(|received| received.line.starts_with("EHLO")), "{received:?}");
 }
 
 async fn a_certificate_that_is_not_trusted_is_refused(s: TestStore) {
@@ -331,6 +331,9 @@ async fn a_certificate_that_is_not_trusted_is_refused(s: TestStore) {
         let why = waits(&w, id).await;
         assert!(why.contains("certificate"), "{form}: {why}");
     }
-    let heard = [offering.heard(), speaking.heard()].concat();
-    assert!(heard.iter().all(|heard| ["EHLO example.com", "STARTTLS"].contains(&heard.line.as_str())), "{heard:?}");
+    let received = [offering.received_lines(), speaking.received_lines()].concat();
+    assert!(
+        received.iter().all(|received| ["EHLO example.com", "STARTTLS"].contains(&received.line.as_str())),
+        "{received:?}"
+    );
 }

@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use crier_common::config::Concurrency;
-use crier_common::domain::job::{Bell, Kind, NewJob, Outcome, Ring, State};
-use crier_common::queue::memory::MemoryBell;
-use crier_common::queue::redis::RedisBell;
+use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, JobState, NewJob, Outcome};
+use crier_common::queue::memory::MemoryNotifier;
+use crier_common::queue::redis::RedisNotifier;
 use crier_common::queue::{CAPACITY, Transport};
 use crier_common::store::jobs::operate;
 use crier_common::store::{Result, Store, jobs};
 use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Ending, Job, Registry};
+use crier_worker::jobs::{Job, Registry, RunResult};
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::bell::ears;
+use crate::support::notifier::test_listener;
 use crate::support::servers::{self, RedisServer};
 use crate::support::store::{TestStore, cipher, on_both};
 
 on_both!(
-    the_memory_s_bell_wakes_a_bounded_number,
+    the_memory_notifier_wakes_a_bounded_number,
     the_bell_of_redis_wakes_a_bounded_number,
     a_stop_hands_back_what_has_not_begun,
 );
@@ -51,11 +51,11 @@ struct Count(Arc<Counted>);
 
 #[async_trait]
 impl Job for Count {
-    fn kind(&self) -> Kind {
-        Kind::Noop
+    fn kind(&self) -> JobKind {
+        JobKind::Noop
     }
 
-    async fn run(&self, _run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, _run: &Run) -> Result<Box<dyn RunResult>> {
         let counted = &self.0;
         let now = counted.now.fetch_add(1, Ordering::SeqCst) + 1;
         counted.most.fetch_max(now, Ordering::SeqCst);
@@ -67,11 +67,11 @@ impl Job for Count {
 }
 
 /// The transport as the store's notifier.
-struct Heard(Arc<dyn Transport>);
+struct ReceivedNotifications(Arc<dyn Transport>);
 
-impl Bell for Heard {
-    fn ring(&self, rings: &[Ring]) {
-        self.0.ring(rings);
+impl JobNotifier for ReceivedNotifications {
+    fn notify(&self, notifications: &[JobNotification]) {
+        self.0.notify(notifications);
     }
 }
 
@@ -86,7 +86,8 @@ const AT_ONCE: usize = 3;
 
 /// Starts a worker that listens to `transport`.
 fn running(s: &TestStore, transport: Arc<dyn Transport>, drain: Duration) -> Running {
-    let store = Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(Heard(transport.clone())));
+    let store =
+        Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(ReceivedNotifications(transport.clone())));
     let counted = Counted::new();
     let engine = Engine::new(store.clone(), Registry::of([Arc::new(Count(counted.clone())) as Arc<dyn Job>]), AT_ONCE);
     let stop = CancellationToken::new();
@@ -99,14 +100,14 @@ impl Running {
         let mut ids = Vec::new();
         for subject in 0..count {
             let mut tx = self.store.begin().await.unwrap();
-            let job = NewJob::new(Kind::Noop, subject, tx.now);
+            let job = NewJob::new(JobKind::Noop, subject, tx.now);
             ids.push(jobs::enqueue(&mut tx, &job).await.unwrap().unwrap());
             tx.commit().await.unwrap();
         }
         ids
     }
 
-    async fn state(&self, id: i64) -> State {
+    async fn state(&self, id: i64) -> JobState {
         operate::show(&mut self.store.read().await.unwrap(), id).await.unwrap().unwrap().state
     }
 }
@@ -123,37 +124,37 @@ async fn wakes_a_bounded_number(mut r: Running) {
     (&mut r.worker).await.unwrap();
     assert_eq!(r.counted.most.load(Ordering::SeqCst), AT_ONCE, "never more");
     for id in ids {
-        assert_eq!(r.state(id).await, State::Done);
+        assert_eq!(r.state(id).await, JobState::Done);
     }
 }
 
 /// Starts a worker on the in-memory notifier and waits until it listens: earlier notifications are left to the
 /// scheduler.
 async fn in_memory(s: &TestStore, drain: Duration) -> Running {
-    let bell = Arc::new(MemoryBell::default());
-    let r = running(s, bell.clone(), drain);
-    while bell.room().await.unwrap().iter().all(|(_, room)| *room == 0) {
+    let notifier = Arc::new(MemoryNotifier::default());
+    let r = running(s, notifier.clone(), drain);
+    while notifier.room().await.unwrap().iter().all(|(_, room)| *room == 0) {
         tokio::task::yield_now().await;
     }
     r
 }
 
-async fn the_memory_s_bell_wakes_a_bounded_number(s: TestStore) {
+async fn the_memory_notifier_wakes_a_bounded_number(s: TestStore) {
     wakes_a_bounded_number(in_memory(&s, Duration::from_secs(30)).await).await;
 }
 
-async fn redis_bell(url: &str, stop: &CancellationToken) -> Arc<RedisBell> {
-    let bell = Arc::new(RedisBell::start(&SecretString::from(url), "test", stop.clone()).unwrap());
-    while !bell.is_up() {
+async fn redis_bell(url: &str, stop: &CancellationToken) -> Arc<RedisNotifier> {
+    let notifier = Arc::new(RedisNotifier::start(&SecretString::from(url), "test", stop.clone()).unwrap());
+    while !notifier.is_up() {
         tokio::task::yield_now().await;
     }
-    bell
+    notifier
 }
 
 async fn the_bell_of_redis_wakes_a_bounded_number(s: TestStore) {
     let closed = CancellationToken::new();
-    let bell = redis_bell(&servers::redis().await, &closed).await;
-    wakes_a_bounded_number(running(&s, bell, Duration::from_secs(30))).await;
+    let notifier = redis_bell(&servers::redis().await, &closed).await;
+    wakes_a_bounded_number(running(&s, notifier, Duration::from_secs(30))).await;
     closed.cancel();
 }
 
@@ -166,44 +167,44 @@ async fn a_stop_hands_back_what_has_not_begun(s: TestStore) {
     (&mut r.worker).await.unwrap();
     for id in ids {
         let job = s.show(id).await;
-        assert_eq!((job.state, job.attempt, job.crashes), (State::Ready, 0, 0));
+        assert_eq!((job.state, job.attempt, job.crashes), (JobState::Ready, 0, 0));
     }
 }
 
-async fn room_of(bell: &dyn Transport, kind: Kind) -> Option<usize> {
-    bell.room().await.map(|room| room.iter().find(|(k, _)| *k == kind).unwrap().1)
+async fn room_of(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
+    notifier.room().await.map(|room| room.iter().find(|(k, _)| *k == kind).unwrap().1)
 }
 
-fn ring(ids: std::ops::Range<i64>) -> Vec<Ring> {
-    ids.map(|id| Ring { kind: Kind::Noop, id }).collect()
+fn notification(ids: std::ops::Range<i64>) -> Vec<JobNotification> {
+    ids.map(|id| JobNotification { kind: JobKind::Noop, id }).collect()
 }
 
 #[tokio::test]
 async fn the_memory_s_bell_never_blocks_and_drops_what_is_too_much() {
-    let bell = MemoryBell::default();
-    bell.ring(&ring(0..1));
-    assert_eq!(room_of(&bell, Kind::Noop).await, Some(0), "no listener");
-    let mut listener = ears(&bell, Kind::Noop);
+    let notifier = MemoryNotifier::default();
+    notifier.notify(&notification(0..1));
+    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(0), "no listener");
+    let mut listener = test_listener(&notifier, JobKind::Noop);
     let all = i64::try_from(CAPACITY).unwrap();
-    bell.ring(&ring(0..all + 50));
-    assert_eq!(room_of(&bell, Kind::Noop).await, Some(0));
+    notifier.notify(&notification(0..all + 50));
+    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(0));
     for id in 0..all {
         assert_eq!(listener.recv().await, Some(id));
     }
     assert!(listener.try_recv().is_err());
-    assert_eq!(room_of(&bell, Kind::Noop).await, Some(CAPACITY));
+    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(CAPACITY));
     // The latest listener receives the ids.
-    let mut newer = ears(&bell, Kind::Noop);
-    bell.ring(&ring(7..8));
+    let mut newer = test_listener(&notifier, JobKind::Noop);
+    notifier.notify(&notification(7..8));
     assert_eq!((newer.recv().await, listener.recv().await), (Some(7), None));
 }
 
 #[tokio::test]
 async fn each_id_in_redis_reaches_one_listener() {
     let closed = CancellationToken::new();
-    let bell = redis_bell(&servers::redis().await, &closed).await;
-    let (mut a, mut b) = (ears(&*bell, Kind::Noop), ears(&*bell, Kind::Noop));
-    bell.ring(&ring(0..200));
+    let notifier = redis_bell(&servers::redis().await, &closed).await;
+    let (mut a, mut b) = (test_listener(&*notifier, JobKind::Noop), test_listener(&*notifier, JobKind::Noop));
+    notifier.notify(&notification(0..200));
     let mut received = Vec::new();
     while received.len() < 200 {
         tokio::select! { id = a.recv() => received.extend(id), id = b.recv() => received.extend(id) }
@@ -217,12 +218,12 @@ async fn each_id_in_redis_reaches_one_listener() {
 #[tokio::test]
 async fn the_room_in_redis_is_counted_for_each_kind() {
     let closed = CancellationToken::new();
-    let bell = redis_bell(&servers::redis().await, &closed).await;
-    bell.ring(&ring(0..500));
-    while room_of(&*bell, Kind::Noop).await != Some(CAPACITY - 500) {
+    let notifier = redis_bell(&servers::redis().await, &closed).await;
+    notifier.notify(&notification(0..500));
+    while room_of(&*notifier, JobKind::Noop).await != Some(CAPACITY - 500) {
         tokio::task::yield_now().await;
     }
-    assert_eq!(room_of(&*bell, Kind::PublishTarget).await, Some(CAPACITY));
+    assert_eq!(room_of(&*notifier, JobKind::PublishTarget).await, Some(CAPACITY));
     closed.cancel();
 }
 
@@ -230,24 +231,24 @@ async fn the_room_in_redis_is_counted_for_each_kind() {
 async fn a_bell_whose_redis_comes_back_is_heard_again() {
     let closed = CancellationToken::new();
     let mut server = RedisServer::start();
-    let bell = redis_bell(&server.url(), &closed).await;
-    let mut listener = ears(&*bell, Kind::Noop);
-    bell.ring(&ring(1..2));
+    let notifier = redis_bell(&server.url(), &closed).await;
+    let mut listener = test_listener(&*notifier, JobKind::Noop);
+    notifier.notify(&notification(1..2));
     assert_eq!(listener.recv().await, Some(1));
     server.stop();
-    while bell.is_up() {
-        bell.ring(&ring(2..3));
+    while notifier.is_up() {
+        notifier.notify(&notification(2..3));
         tokio::task::yield_now().await;
     }
-    assert_eq!(bell.room().await, None);
+    assert_eq!(notifier.room().await, None);
     server.restart();
-    while !bell.is_up() {
+    while !notifier.is_up() {
         tokio::task::yield_now().await;
     }
-    bell.ring(&ring(3..4));
+    notifier.notify(&notification(3..4));
     // An id notified in between may be lost, or delivered by the new connection.
     while listener.recv().await != Some(3) {}
-    while bell.room().await.is_none() {
+    while notifier.room().await.is_none() {
         tokio::task::yield_now().await;
     }
     closed.cancel();

@@ -4,13 +4,13 @@
 use chrono::TimeDelta;
 use crier_common::domain::account::AccountError;
 use crier_common::domain::failure::Category;
-use crier_common::domain::job::{Kind, NewJob, State};
+use crier_common::domain::job::{JobKind, JobState, NewJob};
 use crier_common::domain::post::{PostStatus, TargetStatus};
 use crier_common::publishing;
 use crier_common::store::{accounts, jobs, posts};
 use crier_worker::engine::Run;
 
-use crate::support::fake_platform::{Gate, Say, transient, unknown};
+use crate::support::fake_platform::{Gate, PublishStep, transient, unknown};
 use crate::support::jobs::{CALL_OVER, LEASE_OVER, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -38,12 +38,12 @@ worker_on_both!(
 
 async fn fails_without_a_call(w: &TestWorker, target: i64, category: Category, code: &str) {
     w.listen_at("http://127.0.0.1:1/").await;
-    let id = w.rung_for_target(target).await;
+    let id = w.notified_job_of_target(target).await;
     w.engine.run(id).await;
     let ended = w.target(target).await;
     let error = ended.error.unwrap();
     assert_eq!((ended.status, error.category, error.code.as_str()), (TargetStatus::Failed, category, code));
-    assert_eq!((ended.next_attempt_at, ended.call_started_at, w.state(id).await), (None, None, State::Done));
+    assert_eq!((ended.next_attempt_at, ended.call_started_at, w.state(id).await), (None, None, JobState::Done));
     assert!(w.fake.calls().is_empty(), "the platform is not called");
     assert_eq!(w.post_status(ended.post_id).await, PostStatus::Failed);
     assert_eq!(w.events().await, ["post.failed"]);
@@ -96,11 +96,11 @@ async fn a_post_that_is_late_is_published(w: TestWorker) {
 
 async fn a_post_moved_back_to_draft_is_not_published(w: TestWorker) {
     let (post, target) = w.schedule(w.clock.now()).await;
-    let id = w.rung();
+    let id = w.notified_job();
     // A worker already has the id, so the job cannot be cancelled.
     w.change_post(post, |p| p.status = PostStatus::Draft).await;
     w.engine.run(id).await;
-    assert_eq!((w.state(id).await, w.target(target).await.status), (State::Cancelled, TargetStatus::Pending));
+    assert_eq!((w.state(id).await, w.target(target).await.status), (JobState::Cancelled, TargetStatus::Pending));
     assert_eq!((w.target(target).await.attempts, w.post_status(post).await), (0, PostStatus::Draft));
     assert!(w.fake.calls().is_empty());
 }
@@ -108,20 +108,20 @@ async fn a_post_moved_back_to_draft_is_not_published(w: TestWorker) {
 async fn a_post_deleted_before_the_run_is_not_published(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, _) = w.publish_one().await;
-    let id = w.rung();
+    let id = w.notified_job();
     w.write(async |tx| posts::delete(tx, post).await).await;
     w.engine.run(id).await;
-    assert_eq!(w.state(id).await, State::Cancelled);
+    assert_eq!(w.state(id).await, JobState::Cancelled);
     assert!(w.fake.calls().is_empty() && w.events().await.is_empty());
 }
 
 async fn a_post_moved_to_a_later_time_waits_for_it(w: TestWorker) {
     let (post, target) = w.schedule(w.clock.now()).await;
-    let (id, later) = (w.rung(), w.later(500));
+    let (id, later) = (w.notified_job(), w.later(500));
     w.change_post(post, |p| p.scheduled_at = Some(later)).await;
     w.engine.run(id).await;
     let job = w.show(id).await;
-    assert_eq!((job.state, job.run_at), (State::Scheduled, later));
+    assert_eq!((job.state, job.run_at), (JobState::Scheduled, later));
     assert_eq!((w.post_status(post).await, w.fake.calls().len()), (PostStatus::Scheduled, 0));
     w.advance(500);
     w.run_jobs().await;
@@ -130,33 +130,33 @@ async fn a_post_moved_to_a_later_time_waits_for_it(w: TestWorker) {
 
 async fn a_post_scheduled_again_while_its_job_ends_is_not_lost(w: TestWorker) {
     let (post, target) = w.schedule(w.clock.now()).await;
-    let id = w.rung();
+    let id = w.notified_job();
     w.change_post(post, |p| p.status = PostStatus::Draft).await;
     // The run has seen a draft. Before its result is stored, the post is scheduled again, and the existing job prevents
     // a new one from being enqueued.
     let claimed = w.claim(&[id], "w").await.remove(0);
-    let ending = w.handler(Kind::PublishTarget).run(&Run::new(claimed.clone())).await.unwrap();
+    let ending = w.handler(JobKind::PublishTarget).run(&Run::new(claimed.clone())).await.unwrap();
     let later = w.later(500);
     w.change_post(post, |p| (p.status, p.scheduled_at) = (PostStatus::Scheduled, Some(later))).await;
-    let job = NewJob::new(Kind::PublishTarget, target, later);
+    let job = NewJob::new(JobKind::PublishTarget, target, later);
     assert_eq!(w.write(async |tx| jobs::enqueue(tx, &job).await).await, None);
     let outcome = w.write(async |tx| ending.write(tx, &claimed).await).await;
     assert!(w.settle(&claimed, outcome).await);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.target(target).await.published_at.map(|at| at.timestamp()), Some(later.timestamp()));
 }
 
 async fn a_post_deleted_in_flight_is_finished_and_told(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.says([Say::Wait(gate.clone())]);
+    w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.rung());
+    let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
     gate.entered().await;
     w.write(async |tx| {
         posts::delete(tx, post).await?;
-        assert!(jobs::cancel_subject(tx, Kind::PublishTarget, target).await?, "it is in flight");
+        assert!(jobs::cancel_subject(tx, JobKind::PublishTarget, target).await?, "it is in flight");
         Ok(())
     })
     .await;
@@ -172,10 +172,14 @@ async fn a_post_deleted_in_flight_is_finished_and_told(w: TestWorker) {
 async fn died_in_the_call(w: &TestWorker, accepted: bool) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.says([if accepted { Say::AcceptAndHang(gate.clone()) } else { Say::Hang(gate.clone()) }]);
+    w.fake.script_publishes([if accepted {
+        PublishStep::AcceptAndHang(gate.clone())
+    } else {
+        PublishStep::Hang(gate.clone())
+    }]);
     let (post, target) = w.publish_one().await;
-    let doomed = w.doomed().await;
-    doomed.start(w.rung());
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job());
     gate.entered().await;
     doomed.kill().await;
     w.advance(LEASE_OVER);
@@ -193,7 +197,7 @@ async fn a_post_deleted_after_a_crash_is_told_as_it_is(w: TestWorker) {
 async fn a_post_deleted_after_a_crash_before_the_call_is_not_published(w: TestWorker) {
     let (post, target) = died_in_the_call(&w, false).await;
     w.write(async |tx| posts::delete(tx, post).await).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "post_deleted"));
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 0));
@@ -203,19 +207,23 @@ async fn a_post_deleted_after_a_crash_before_the_call_is_not_published(w: TestWo
 /// Creates a post whose call has an unknown outcome, and deletes it before its next run; returns its target.
 async fn deleted_while_open(w: &TestWorker, accepted: bool) -> i64 {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.says([if accepted { Say::AcceptAnd(unknown()) } else { Say::Refuse(unknown()) }]);
+    w.fake.script_publishes([if accepted {
+        PublishStep::AcceptAnd(unknown())
+    } else {
+        PublishStep::Refuse(unknown())
+    }]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
-    assert!(w.target(target).await.call_started_at.is_some() && w.job_of(target).await.state == State::Scheduled);
+    assert!(w.target(target).await.call_started_at.is_some() && w.job_of(target).await.state == JobState::Scheduled);
     w.write(async |tx| publishing::delete(tx, post).await).await;
-    assert_eq!(w.job_of(target).await.state, State::Scheduled, "it reconciles the call");
+    assert_eq!(w.job_of(target).await.state, JobState::Scheduled, "it reconciles the call");
     assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 0, "its row stays until then");
     target
 }
 
 async fn a_post_deleted_while_its_call_is_open_is_found_out_about(w: TestWorker) {
     let target = deleted_while_open(&w, true).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(
         (w.target(target).await.status, w.events().await),
         (TargetStatus::Published, vec!["post.published".into()])
@@ -229,19 +237,19 @@ async fn a_post_deleted_while_its_call_is_open_is_found_out_about(w: TestWorker)
     let gate = Gate::new();
     w.fake.hold_answer(gate.clone());
     w.scheduler.tick().await.unwrap();
-    let doomed = w.doomed().await;
-    doomed.start(w.rung_for_target(target).await);
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job_of_target(target).await);
     gate.entered().await;
     doomed.kill().await;
     w.advance(LEASE_OVER);
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 2));
     assert_eq!(w.fake.count("publish"), 2);
 }
 
 async fn a_post_deleted_while_its_call_is_open_is_not_sent_again(w: TestWorker) {
     let target = deleted_while_open(&w, false).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "post_deleted"));
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 0));
@@ -249,10 +257,10 @@ async fn a_post_deleted_while_its_call_is_open_is_not_sent_again(w: TestWorker) 
 }
 
 async fn a_post_deleted_where_the_platform_cannot_tell_is_told_as_unknown(w: TestWorker) {
-    w.fake.cannot_tell();
+    w.fake.disable_reconcile();
     let (post, target) = died_in_the_call(&w, true).await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
-    w.run_to_the_end().await;
+    w.run_until_idle().await;
     assert_eq!(w.target(target).await.error.unwrap().category, Category::OutcomeUnknown);
     assert_eq!((w.fake.count("publish"), w.events().await), (1, vec!["post.failed".to_owned()]));
 }
@@ -261,9 +269,9 @@ async fn a_post_deleted_where_the_platform_cannot_tell_is_told_as_unknown(w: Tes
 async fn a_post_deleted_in_flight_is_not_tried_again(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.says([Say::WaitAndRefuse(gate.clone(), transient())]);
+    w.fake.script_publishes([PublishStep::WaitAndRefuse(gate.clone(), transient())]);
     let (post, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.rung());
+    let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
     gate.entered().await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
@@ -271,7 +279,7 @@ async fn a_post_deleted_in_flight_is_not_tried_again(w: TestWorker) {
     run.await.unwrap();
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "post_deleted"));
-    assert_eq!((w.state(id).await, w.events().await), (State::Done, vec!["post.failed".to_owned()]));
+    assert_eq!((w.state(id).await, w.events().await), (JobState::Done, vec!["post.failed".to_owned()]));
 }
 
 async fn a_post_that_went_out_is_not_missed(w: TestWorker) {
@@ -307,8 +315,8 @@ async fn an_account_lost_after_a_crash_leaves_the_outcome_unknown(w: TestWorker)
 
 async fn a_target_that_is_gone_ends_its_job(w: TestWorker) {
     let (_, target) = w.publish_one().await;
-    let id = w.rung();
+    let id = w.notified_job();
     w.sql(format!("DELETE FROM post_targets WHERE id = {target}")).await;
     w.engine.run(id).await;
-    assert_eq!(w.state(id).await, State::Cancelled);
+    assert_eq!(w.state(id).await, JobState::Cancelled);
 }

@@ -100,7 +100,7 @@ async fn deliver(w: &TestWorker) -> Delivery {
     let data = json!({ "post_id": 1 });
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, None).await).await;
     w.scheduler.tick().await.unwrap();
-    assert!(w.engine.run(w.rung()).await);
+    assert!(w.engine.run(w.notified_job()).await);
     w.delivery(w.number("SELECT max(id) FROM webhook_deliveries").await).await
 }
 

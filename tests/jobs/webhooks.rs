@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::{Kind, Lane, NewJob, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
 use crier_common::domain::webhook::{DeliveryStatus, Webhook};
 use crier_common::store::{deliveries, events, jobs, webhooks};
 use crier_common::webhooks::signature::verify;
@@ -87,15 +87,15 @@ fn header(request: &Request, name: &str) -> String {
 }
 
 /// Creates an endpoint with one pending delivery.
-pub(super) async fn told(w: &TestWorker) -> (Receiver, Webhook, i64) {
+pub(super) async fn endpoint_with_delivery(w: &TestWorker) -> (Receiver, Webhook, i64) {
     let receiver = Receiver::start().await;
     let webhook = w.listen_at(&receiver.url()).await;
-    let delivery = tell(w).await;
+    let delivery = emit_event(w).await;
     (receiver, webhook, delivery)
 }
 
 /// Emits an event; returns the newest delivery.
-pub(super) async fn tell(w: &TestWorker) -> i64 {
+pub(super) async fn emit_event(w: &TestWorker) -> i64 {
     let data = json!({ "post_id": 1, "text": "naïve ☃" });
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, Some("request-1")).await).await;
     w.number("SELECT max(id) FROM webhook_deliveries").await
@@ -104,7 +104,7 @@ pub(super) async fn tell(w: &TestWorker) -> i64 {
 /// Runs the due attempt; asserts that no other job is due.
 pub(super) async fn attempt(w: &TestWorker) {
     w.scheduler.tick().await.unwrap();
-    let id = w.rung();
+    let id = w.notified_job();
     assert!(w.engine.run(id).await);
 }
 
@@ -113,7 +113,7 @@ pub(super) async fn advance_to(w: &TestWorker, at: DateTime<Utc>) {
 }
 
 async fn an_event_is_delivered_and_signed(w: TestWorker) {
-    let (receiver, _, id) = told(&w).await;
+    let (receiver, _, id) = endpoint_with_delivery(&w).await;
     attempt(&w).await;
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Succeeded, Some(200)));
@@ -134,7 +134,7 @@ async fn an_event_is_delivered_and_signed(w: TestWorker) {
 }
 
 async fn a_failure_is_tried_again_with_the_same_id_and_body(w: TestWorker) {
-    let (receiver, _, id) = told(&w).await;
+    let (receiver, _, id) = endpoint_with_delivery(&w).await;
     receiver.answer_with([ResponseTemplate::new(500).set_body_string("out of order")]);
     attempt(&w).await;
     let delivery = w.delivery(id).await;
@@ -156,7 +156,7 @@ async fn a_failure_is_tried_again_with_the_same_id_and_body(w: TestWorker) {
 }
 
 async fn eight_attempts_with_the_promised_pauses(w: TestWorker) {
-    let (receiver, webhook, id) = told(&w).await;
+    let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     receiver.answers([500, 301, 404, 503, 500, 500, 500, 500]);
     for (number, seconds) in (1..).zip([5, 300, 1_800, 7_200, 18_000, 36_000, 36_000]) {
         attempt(&w).await;
@@ -176,7 +176,7 @@ async fn eight_attempts_with_the_promised_pauses(w: TestWorker) {
 }
 
 async fn a_retry_after_is_honoured(w: TestWorker) {
-    let (receiver, _, id) = told(&w).await;
+    let (receiver, _, id) = endpoint_with_delivery(&w).await;
     let asks = |status, after: &str| ResponseTemplate::new(status).insert_header("Retry-After", after);
     receiver.answer_with([asks(429, "1234"), asks(503, "999999"), asks(500, "1234")]);
     for wanted in [1_234..=1_235, 86_400..=86_400, 1_400..=2_200] {
@@ -195,8 +195,8 @@ async fn disabled(w: &TestWorker, webhook: &Webhook) -> Option<String> {
 }
 
 async fn a_410_disables_the_endpoint(w: TestWorker) {
-    let (receiver, webhook, first) = told(&w).await;
-    let second = tell(&w).await;
+    let (receiver, webhook, first) = endpoint_with_delivery(&w).await;
+    let second = emit_event(&w).await;
     receiver.answers([410]);
     w.run_jobs().await;
     assert!(disabled(&w, &webhook).await.unwrap().contains("410"));
@@ -205,12 +205,12 @@ async fn a_410_disables_the_endpoint(w: TestWorker) {
     assert_eq!((second.status, second.attempts), (DeliveryStatus::Failed, 0), "waiting deliveries have failed");
     assert!(second.error.unwrap().contains("inactive"));
     assert_eq!(receiver.requests().await.len(), 1);
-    tell(&w).await;
+    emit_event(&w).await;
     assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 2, "it receives no more events");
 }
 
 async fn five_days_without_a_success_disable_the_endpoint(w: TestWorker) {
-    let (receiver, webhook, _) = told(&w).await;
+    let (receiver, webhook, _) = endpoint_with_delivery(&w).await;
     receiver.answers(std::iter::repeat_n(500, 40));
     let begun = w.clock.now();
     attempt(&w).await;
@@ -220,26 +220,26 @@ async fn five_days_without_a_success_disable_the_endpoint(w: TestWorker) {
         assert_eq!(disabled(&w, &webhook).await, None, "not yet");
     }
     w.clock.advance(begun + TimeDelta::days(5) - w.clock.now());
-    let last = tell(&w).await;
+    let last = emit_event(&w).await;
     w.run_jobs().await;
     assert!(disabled(&w, &webhook).await.unwrap().contains("5 days"));
     assert_eq!((w.delivery(last).await.status, w.delivery(last).await.attempts), (DeliveryStatus::Failed, 1));
 }
 
 async fn a_success_wipes_the_record(w: TestWorker) {
-    let (receiver, webhook, _) = told(&w).await;
+    let (receiver, webhook, _) = endpoint_with_delivery(&w).await;
     receiver.answers([500, 200, 500]);
     attempt(&w).await;
     w.clock.advance(TimeDelta::days(4));
     w.run_jobs().await;
     w.clock.advance(TimeDelta::days(4));
-    tell(&w).await;
+    emit_event(&w).await;
     w.run_jobs().await;
     assert_eq!((receiver.requests().await.len(), disabled(&w, &webhook).await), (3, None));
 }
 
 async fn an_inactive_endpoint_gets_nothing(w: TestWorker) {
-    let (receiver, webhook, id) = told(&w).await;
+    let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     w.run_jobs().await;
     let delivery = w.delivery(id).await;
@@ -248,7 +248,7 @@ async fn an_inactive_endpoint_gets_nothing(w: TestWorker) {
 }
 
 async fn a_deleted_endpoint_ends_its_deliveries(w: TestWorker) {
-    let (receiver, webhook, _) = told(&w).await;
+    let (receiver, webhook, _) = endpoint_with_delivery(&w).await;
     assert!(w.write(async |tx| webhooks::delete(tx, w.world.user, webhook.id).await).await);
     w.run_jobs().await;
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'cancelled'").await, 1);
@@ -257,16 +257,16 @@ async fn a_deleted_endpoint_ends_its_deliveries(w: TestWorker) {
 
 /// Does what the retry endpoint does.
 pub(super) async fn replay(w: &TestWorker, webhook: &Webhook, id: i64) {
-    let job = NewJob::new(Kind::DeliverWebhook, id, w.clock.now()).lane(Lane::AskedOf(webhook.id));
+    let job = NewJob::new(JobKind::DeliverWebhook, id, w.clock.now()).lane(Lane::ManualDelivery(webhook.id));
     w.write(async |tx| {
         deliveries::replay(tx, id).await?;
-        jobs::hasten(tx, &job).await
+        jobs::run_now(tx, &job).await
     })
     .await;
 }
 
 async fn a_replay_is_made_at_once(w: TestWorker) {
-    let (receiver, webhook, id) = told(&w).await;
+    let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     receiver.answers([500, 500]);
     attempt(&w).await;
     // While it waits for its next attempt, and after it has ended.
@@ -287,13 +287,13 @@ async fn a_replay_is_made_at_once(w: TestWorker) {
 }
 
 async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
-    let (receiver, webhook, id) = told(&w).await;
+    let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     // The last allowed attempt.
     w.sql("UPDATE webhook_deliveries SET attempts = 7").await;
-    let claimed = w.claim(&[w.rung()], "w").await.remove(0);
+    let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
     receiver.answers([500]);
     let run = Run::new(claimed.clone());
-    let ending = w.handler(Kind::DeliverWebhook).run(&run).await.unwrap();
+    let ending = w.handler(JobKind::DeliverWebhook).run(&run).await.unwrap();
     replay(&w, &webhook, id).await;
     let mut tx = w.begin().await.unwrap();
     let outcome = ending.write(&mut tx, &claimed).await.unwrap();
@@ -307,11 +307,11 @@ async fn a_replay_while_an_attempt_is_under_way_is_not_lost(w: TestWorker) {
 
 /// Its owner enables it and requests an attempt, between the check of the endpoint and the end of that run.
 async fn a_replay_while_an_inactive_endpoint_is_given_up_is_not_lost(w: TestWorker) {
-    let (receiver, webhook, id) = told(&w).await;
-    let claimed = w.claim(&[w.rung()], "w").await.remove(0);
+    let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
+    let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     let run = Run::new(claimed.clone());
-    let ending = w.handler(Kind::DeliverWebhook).run(&run).await.unwrap();
+    let ending = w.handler(JobKind::DeliverWebhook).run(&run).await.unwrap();
     w.write(async |tx| webhooks::update(tx, &webhook).await).await;
     replay(&w, &webhook, id).await;
     let mut tx = w.begin().await.unwrap();
@@ -325,7 +325,7 @@ async fn a_replay_while_an_inactive_endpoint_is_given_up_is_not_lost(w: TestWork
 }
 
 async fn what_the_owner_changes_applies_to_the_next_attempt(w: TestWorker) {
-    let (first, webhook, id) = told(&w).await;
+    let (first, webhook, id) = endpoint_with_delivery(&w).await;
     let second = Receiver::start().await;
     first.answers([500]);
     attempt(&w).await;
@@ -344,11 +344,11 @@ async fn what_the_owner_changes_applies_to_the_next_attempt(w: TestWorker) {
 }
 
 async fn the_endpoints_of_an_event_are_told_its_id(w: TestWorker) {
-    let (first, _, _) = told(&w).await;
+    let (first, _, _) = endpoint_with_delivery(&w).await;
     w.run_jobs().await;
     let second = Receiver::start().await;
     w.listen_at(&second.url()).await;
-    tell(&w).await;
+    emit_event(&w).await;
     w.run_jobs().await;
     let (first, second) = (first.requests().await, second.requests().await);
     assert_eq!((first.len(), second.len()), (2, 1));
@@ -359,7 +359,7 @@ async fn the_endpoints_of_an_event_are_told_its_id(w: TestWorker) {
 
 async fn a_blocked_address_is_recorded(w: TestWorker) {
     w.listen_at("https://10.0.0.1/hook").await;
-    let id = tell(&w).await;
+    let id = emit_event(&w).await;
     attempt(&w).await;
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Retrying, None));
@@ -368,11 +368,11 @@ async fn a_blocked_address_is_recorded(w: TestWorker) {
 }
 
 async fn a_worker_that_dies_delivers_again_under_the_same_id(w: TestWorker) {
-    let (receiver, _, id) = told(&w).await;
+    let (receiver, _, id) = endpoint_with_delivery(&w).await;
     // The response never arrives: the worker dies waiting for it.
     receiver.answer_with([ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))]);
-    let doomed = w.doomed().await;
-    doomed.start(w.rung());
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job());
     w.until(async || receiver.requests().await.len() == 1).await;
     doomed.kill().await;
     w.advance(LEASE_OVER);
@@ -386,9 +386,9 @@ async fn a_worker_that_dies_delivers_again_under_the_same_id(w: TestWorker) {
 
 /// A run whose lease was lost may begin next to the rescued one; their fences decide which of them counts.
 async fn two_runs_of_one_delivery_that_begin_together_both_find_it(w: TestWorker) {
-    let (receiver, _, _) = told(&w).await;
-    let run = Run::new(w.claim(&[w.rung()], "w").await.remove(0));
-    let handler = w.handler(Kind::DeliverWebhook);
+    let (receiver, _, _) = endpoint_with_delivery(&w).await;
+    let run = Run::new(w.claim(&[w.notified_job()], "w").await.remove(0));
+    let handler = w.handler(JobKind::DeliverWebhook);
     let (one, other) = tokio::join!(handler.run(&run), handler.run(&run));
     let mut tx = w.begin().await.unwrap();
     for ending in [one.unwrap(), other.unwrap()] {
@@ -399,23 +399,23 @@ async fn two_runs_of_one_delivery_that_begin_together_both_find_it(w: TestWorker
 
 async fn one_endpoint_s_backlog_holds_up_no_other(w: TestWorker) {
     // An endpoint that never responds uses all slots of its lane; further deliveries wait outside.
-    let (dead, _, _) = told(&w).await;
-    let cap = Kind::DeliverWebhook.rules().lane_cap.unwrap();
+    let (dead, _, _) = endpoint_with_delivery(&w).await;
+    let cap = JobKind::DeliverWebhook.rules().lane_cap.unwrap();
     dead.answer_with((0..cap).map(|_| ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))));
     for _ in 0..cap + 9 {
-        tell(&w).await;
+        emit_event(&w).await;
     }
-    let doomed = w.doomed().await;
-    for id in w.s.bell.take() {
+    let doomed = w.killable_worker().await;
+    for id in w.s.notifier.take() {
         doomed.start(id);
     }
     w.until(async || w.number("SELECT count(*) FROM jobs WHERE waiting").await == 10).await;
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, cap);
     let live = Receiver::start().await;
     w.listen_at(&live.url()).await;
-    let id = tell(&w).await;
+    let id = emit_event(&w).await;
     let job = w.number(format!("SELECT id FROM jobs WHERE subject_id = {id}")).await;
     assert!(w.engine.run(job).await);
-    assert_eq!((w.delivery(id).await.status, w.state(job).await), (DeliveryStatus::Succeeded, State::Done));
+    assert_eq!((w.delivery(id).await.status, w.state(job).await), (DeliveryStatus::Succeeded, JobState::Done));
     doomed.kill().await;
 }

@@ -8,28 +8,28 @@ mod storage;
 mod sweep;
 
 use crier_common::domain::media::AssetType;
-use crier_common::media::{self, Described, Library, Owner, Spooled, TakenIn};
+use crier_common::media::{self, Described, IngestedFile, Library, Owner, Spooled};
 use crier_common::store::{files, media as assets};
 use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::sweep as task;
 
-use crate::support::jobs::StillBell;
+use crate::support::jobs::FixedCapacityTransport;
 use crate::support::picture;
 use crate::support::store::{TestStore, World};
 
 /// Seconds after which no process works on a file marked for deletion any more.
-const SETTLED: i64 = 301;
+const UNUSED_AFTER_SECONDS: i64 = 301;
 /// Seconds after which an upload counts as abandoned.
 const ABANDONED: i64 = 3_601;
 
 /// A store with its library, a workspace and a scheduler.
-struct Place {
+struct TestLibrary {
     s: TestStore,
     library: Library,
     world: World,
 }
 
-impl Place {
+impl TestLibrary {
     async fn over(s: TestStore) -> Self {
         let (library, world) = (s.library("http://crier.example"), s.world().await);
         Self { s, library, world }
@@ -40,7 +40,11 @@ impl Place {
     }
 
     fn scheduler(&self) -> Scheduler {
-        Scheduler { store: self.s.store.clone(), transport: StillBell::with_room(100), library: self.library.clone() }
+        Scheduler {
+            store: self.s.store.clone(),
+            transport: FixedCapacityTransport::with_room(100),
+            library: self.library.clone(),
+        }
     }
 
     async fn sweep(&self) {
@@ -48,12 +52,12 @@ impl Place {
     }
 
     /// Takes in a picture whose content depends on its width.
-    async fn take_in(&self, width: u32) -> TakenIn {
+    async fn take_in(&self, width: u32) -> IngestedFile {
         let bytes = Spooled::from(bytes::Bytes::from(picture::png(width, 2)));
-        self.library.take_in(&self.s.store, &self.owner(), &bytes).await.unwrap()
+        self.library.ingest(&self.s.store, &self.owner(), &bytes).await.unwrap()
     }
 
-    async fn keep(&self, taken: &TakenIn) -> Option<i64> {
+    async fn keep(&self, taken: &IngestedFile) -> Option<i64> {
         let described = Described { asset_type: AssetType::Image, filename: "a.png", alt_text: None, source_url: None };
         self.s.write(async |tx| media::keep(tx, self.world.brand, taken, &described).await).await
     }
@@ -68,7 +72,7 @@ impl Place {
             .write(async |tx| {
                 let file = assets::lock(tx, self.world.brand, asset).await?.expect("it is there");
                 assets::delete(tx, self.world.brand, asset).await?;
-                files::doom_unused(tx, file).await
+                files::mark_unused_for_deletion(tx, file).await
             })
             .await;
     }

@@ -3,7 +3,7 @@
 use crier_common::media::Spooled;
 use crier_common::store::{Result, Store, files, media};
 
-use super::{Place, SETTLED};
+use super::{TestLibrary, UNUSED_AFTER_SECONDS};
 use crate::support::picture;
 use crate::support::store::{TestStore, World, on_both_storages};
 
@@ -15,13 +15,13 @@ async fn delete(store: &Store, world: World, asset: i64) -> Result<bool> {
     let mut tx = store.begin().await?;
     let Some(file) = media::lock(&mut tx, world.brand, asset).await? else { return Ok(false) };
     media::delete(&mut tx, world.brand, asset).await?;
-    files::doom_unused(&mut tx, file).await?;
+    files::mark_unused_for_deletion(&mut tx, file).await?;
     tx.commit().await?;
     Ok(true)
 }
 
 async fn the_same_bytes_come_while_their_last_asset_goes(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     let mut last = p.asset(5).await;
     for round in 0..ROUNDS {
         let (store, world, going) = (p.s.store.clone(), p.world, last);
@@ -31,10 +31,10 @@ async fn the_same_bytes_come_while_their_last_asset_goes(s: TestStore) {
         for _ in 0..round % 5 {
             tokio::task::yield_now().await;
         }
-        let taken = p.library.take_in(&p.s.store, &p.owner(), &bytes).await.unwrap();
+        let taken = p.library.ingest(&p.s.store, &p.owner(), &bytes).await.unwrap();
         let kept = p.keep(&taken).await;
         assert!(deleting.await.unwrap().unwrap());
-        p.s.advance(SETTLED);
+        p.s.advance(UNUSED_AFTER_SECONDS);
         p.sweep().await;
         match kept {
             Some(asset) => {

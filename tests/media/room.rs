@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::support::store::{TestStore, World, on_both};
 
-on_both!(the_room_is_exact_whatever_happens, who_fails_takes_the_bytes_from_nobody, the_first_file_has_to_fit_as_well);
+on_both!(the_room_is_exact_whatever_happens, a_failed_upload_keeps_shared_bytes, the_first_file_has_to_fit_as_well);
 
 const CAP: u64 = 1_000;
 const SEQUENCES: usize = 12;
@@ -64,7 +64,7 @@ impl Actor {
             }
             Step::Keep(which) if !self.reserved.is_empty() => {
                 let row = self.reserved.remove(which % self.reserved.len());
-                if files::keep(&mut tx, row.id).await? {
+                if files::mark_stored(&mut tx, row.id).await? {
                     let new = NewAsset {
                         file_id: row.id,
                         asset_type: crier_common::domain::media::AssetType::Image,
@@ -83,13 +83,13 @@ impl Actor {
                 let asset = self.assets.remove(which % self.assets.len());
                 let file = media::lock(&mut tx, self.world.brand, asset).await?.expect("it is there");
                 media::delete(&mut tx, self.world.brand, asset).await?;
-                files::doom_unused(&mut tx, file).await?;
+                files::mark_unused_for_deletion(&mut tx, file).await?;
             }
             Step::Sweep => {
                 // At this time every reservation counts as abandoned.
                 let later = tx.now + chrono::TimeDelta::seconds(1);
-                files::doom_abandoned(&mut tx, later, 3).await?;
-                let doomed = files::doomed(&mut tx, 0, later, 3).await?;
+                files::mark_abandoned_for_deletion(&mut tx, later, 3).await?;
+                let doomed = files::marked_for_deletion(&mut tx, 0, later, 3).await?;
                 files::forget(&mut tx, &doomed.iter().map(|file| file.id).collect::<Vec<_>>()).await?;
             }
             _ => {}
@@ -152,7 +152,7 @@ async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
     assert_eq!(s.number(unseen).await, 0, "unreferenced files are marked for deletion");
 }
 
-async fn who_fails_takes_the_bytes_from_nobody(s: TestStore) {
+async fn a_failed_upload_keeps_shared_bytes(s: TestStore) {
     let world = s.world().await;
     let reserve = async |name: &str| {
         s.write(async |tx| files::reserve(tx, &new_file(world, 1, name), Some(CAP)).await)
@@ -163,18 +163,18 @@ async fn who_fails_takes_the_bytes_from_nobody(s: TestStore) {
     let (one, other) = (reserve("one").await, reserve("other").await);
     assert_eq!(one, other);
     s.write(async |tx| files::abandon(tx, one).await).await;
-    assert!(s.write(async |tx| files::keep(tx, other).await).await);
+    assert!(s.write(async |tx| files::mark_stored(tx, other).await).await);
     // A caller that does not know the file is kept (its commit got no response) cannot mark it for deletion.
     s.write(async |tx| files::abandon(tx, other).await).await;
-    assert!(s.write(async |tx| files::keep(tx, other).await).await);
+    assert!(s.write(async |tx| files::mark_stored(tx, other).await).await);
     // The last caller marks the file for deletion.
     let alone = s.write(async |tx| files::reserve(tx, &new_file(world, 2, "alone"), Some(CAP)).await).await.unwrap().id;
     s.write(async |tx| files::abandon(tx, alone).await).await;
-    assert!(!s.write(async |tx| files::keep(tx, alone).await).await);
+    assert!(!s.write(async |tx| files::mark_stored(tx, alone).await).await);
     assert_eq!(files::used(&mut s.conn().await, world.workspace).await.unwrap(), 160);
     // The room is released once, however often the file is marked.
     for _ in 0..2 {
-        s.write(async |tx| files::doom_unused(tx, other).await).await;
+        s.write(async |tx| files::mark_unused_for_deletion(tx, other).await).await;
         assert_eq!(files::used(&mut s.conn().await, world.workspace).await.unwrap(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use crier_common::config;
 use crier_common::media::Storage;
-use crier_common::media::storage::{Looked, Part};
+use crier_common::media::storage::{CacheLookup, Part};
 use futures::TryStreamExt;
 use tempfile::TempDir;
 
@@ -12,13 +12,13 @@ use crate::support::s3::{KEY_ID, S3Server, SECRET};
 const KEY: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN.png";
 
 /// A storage and its backend.
-struct Place {
+struct TestStorage {
     storage: Storage,
     bucket: Option<S3Server>,
     dir: TempDir,
 }
 
-impl Place {
+impl TestStorage {
     fn directory() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let storage = Storage::open(&config::Storage::Directory(dir.path().join("made"))).unwrap();
@@ -38,12 +38,12 @@ macro_rules! on_each {
         mod $name {
             #[tokio::test]
             async fn directory() {
-                super::$name(super::Place::directory()).await;
+                super::$name(super::TestStorage::directory()).await;
             }
 
             #[tokio::test]
             async fn s3() {
-                super::$name(super::Place::s3().await).await;
+                super::$name(super::TestStorage::s3().await).await;
             }
         }
     )+};
@@ -62,16 +62,16 @@ fn bytes(size: usize) -> Bytes {
 
 async fn got(storage: &Storage, part: &Part) -> Option<(u64, std::ops::Range<u64>, Vec<u8>)> {
     match storage.get(KEY, part).await.unwrap() {
-        Looked::Found(found) => {
+        CacheLookup::Found(found) => {
             let chunks: Vec<Bytes> = found.body.try_collect().await.unwrap();
             Some((found.size, found.range, chunks.concat()))
         }
-        Looked::Missing => None,
-        Looked::OutOfRange { size } => Some((size, 0..0, Vec::new())),
+        CacheLookup::Missing => None,
+        CacheLookup::OutOfRange { size } => Some((size, 0..0, Vec::new())),
     }
 }
 
-async fn what_is_put_is_got_whole_and_in_parts(place: Place) {
+async fn what_is_put_is_got_whole_and_in_parts(place: TestStorage) {
     let (storage, size, all) = (&place.storage, 200_000_u64, bytes(200_000));
     storage.put(KEY, all.clone()).await.unwrap();
     assert_eq!(storage.size(KEY).await.unwrap(), Some(size));
@@ -93,7 +93,7 @@ async fn what_is_put_is_got_whole_and_in_parts(place: Place) {
     }
 }
 
-async fn what_is_not_there_is_missing(Place { storage, bucket: _bucket, dir: _dir }: Place) {
+async fn what_is_not_there_is_missing(TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage) {
     for part in [Part::Whole, Part::Between(0..1), Part::From(7), Part::Last(0), Part::Last(5)] {
         assert_eq!(got(&storage, &part).await, None, "{part:?}");
     }
@@ -101,7 +101,9 @@ async fn what_is_not_there_is_missing(Place { storage, bucket: _bucket, dir: _di
     assert_eq!(storage.read(KEY).await.unwrap(), None);
 }
 
-async fn what_is_deleted_is_gone_and_may_be_deleted_again(Place { storage, bucket: _bucket, dir: _dir }: Place) {
+async fn what_is_deleted_is_gone_and_may_be_deleted_again(
+    TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage,
+) {
     storage.delete(KEY).await.unwrap();
     storage.put(KEY, bytes(10)).await.unwrap();
     for _ in 0..2 {
@@ -110,7 +112,7 @@ async fn what_is_deleted_is_gone_and_may_be_deleted_again(Place { storage, bucke
     }
 }
 
-async fn a_file_put_by_several_at_once_is_whole(Place { storage, bucket: _bucket, dir: _dir }: Place) {
+async fn a_file_put_by_several_at_once_is_whole(TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage) {
     let all = bytes(300_000);
     let puts = (0..8).map(|_| storage.put(KEY, all.clone()));
     futures::future::try_join_all(puts).await.unwrap();
@@ -119,7 +121,7 @@ async fn a_file_put_by_several_at_once_is_whole(Place { storage, bucket: _bucket
 
 #[tokio::test]
 async fn what_a_dead_process_left_half_written_goes_with_its_file() {
-    let place = Place::directory();
+    let place = TestStorage::directory();
     place.storage.put(KEY, bytes(10)).await.unwrap();
     let folder = place.dir.path().join("made/media/ab");
     for left in ["#1", "#2", "#17"] {
@@ -134,7 +136,7 @@ async fn what_a_dead_process_left_half_written_goes_with_its_file() {
 
 #[tokio::test]
 async fn nothing_is_taken_for_gone_while_the_disk_is_not_there() {
-    let place = Place::directory();
+    let place = TestStorage::directory();
     place.storage.put(KEY, bytes(10)).await.unwrap();
     let (made, away) = (place.dir.path().join("made"), place.dir.path().join("away"));
     std::fs::rename(&made, &away).unwrap();
@@ -151,7 +153,7 @@ async fn nothing_is_taken_for_gone_while_the_disk_is_not_there() {
 
 #[tokio::test]
 async fn wrong_credentials_are_told_by_the_names_of_their_variables() {
-    let place = Place::s3().await;
+    let place = TestStorage::s3().await;
     let mut config = place.bucket.as_ref().unwrap().config();
     config.secret_access_key = "another-secret".to_owned().into();
     let storage = Storage::open(&config::Storage::S3(config)).unwrap();
@@ -166,8 +168,8 @@ async fn wrong_credentials_are_told_by_the_names_of_their_variables() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_away_stops_nobody_from_starting_and_is_used_once_it_is_back() {
-    let place = Place::s3().await;
+async fn an_unreachable_bucket_does_not_prevent_startup() {
+    let place = TestStorage::s3().await;
     let bucket = place.bucket.as_ref().unwrap();
     bucket.set_away(true);
     let storage = Storage::open(&bucket.storage()).unwrap();

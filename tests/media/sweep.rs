@@ -2,7 +2,7 @@
 
 use crier_common::store::files;
 
-use super::{ABANDONED, Place, SETTLED};
+use super::{ABANDONED, TestLibrary, UNUSED_AFTER_SECONDS};
 use crate::support::picture;
 use crate::support::store::{TestStore, at_once, on_both, on_both_storages};
 
@@ -21,7 +21,7 @@ on_both!(
 );
 
 async fn what_is_deleted_goes_and_what_is_shown_stays(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     let (gone, twin, kept) = (p.asset(5).await, p.asset(5).await, p.asset(6).await);
     assert_eq!((p.rows().await, p.s.stored().len()), (2, 4));
     let both = p.used().await;
@@ -32,17 +32,17 @@ async fn what_is_deleted_goes_and_what_is_shown_stays(s: TestStore) {
     assert!(0 < left && left < both);
     p.sweep().await;
     assert_eq!(p.s.stored().len(), 4, "a process may still be working on it");
-    p.s.advance(SETTLED);
+    p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len()), (1, 2));
     p.delete(kept).await;
-    p.s.advance(SETTLED);
+    p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
 }
 
 async fn what_a_dead_process_left_goes_after_an_hour(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     let taken = p.take_in(5).await;
     p.s.advance(ABANDONED - 5);
     p.sweep().await;
@@ -57,12 +57,12 @@ async fn what_a_dead_process_left_goes_after_an_hour(s: TestStore) {
 }
 
 async fn a_storage_that_is_away_is_waited_for(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     for width in 1..5 {
         let asset = p.asset(width).await;
         p.delete(asset).await;
     }
-    p.s.advance(SETTLED);
+    p.s.advance(UNUSED_AFTER_SECONDS);
     p.s.set_storage_away(true);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (4, 8, 0));
@@ -73,19 +73,19 @@ async fn a_storage_that_is_away_is_waited_for(s: TestStore) {
 
 /// An upload stalls for so long that its row is deleted before its bytes arrive.
 async fn bytes_that_come_after_the_sweep_go_as_well(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     let Some(bucket) = p.s.bucket() else {
         // A directory cannot be stalled; it is enough that the row is read after the bytes are stored.
         let taken = p.take_in(5).await;
-        p.library.let_go(&p.s.store, &taken).await;
-        p.s.advance(SETTLED);
+        p.library.abandon(&p.s.store, &taken).await;
+        p.s.advance(UNUSED_AFTER_SECONDS);
         p.sweep().await;
         return assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
     };
     bucket.hold_puts(true);
     let (library, store, owner) = (p.library.clone(), p.s.store.clone(), p.owner());
     let bytes = bytes::Bytes::from(picture::png(5, 2)).into();
-    let upload = tokio::spawn(async move { library.take_in(&store, &owner, &bytes).await });
+    let upload = tokio::spawn(async move { library.ingest(&store, &owner, &bytes).await });
     bucket.until_held().await;
     p.s.advance(ABANDONED);
     p.sweep().await;
@@ -97,7 +97,7 @@ async fn bytes_that_come_after_the_sweep_go_as_well(s: TestStore) {
 }
 
 async fn sweeps_at_once_do_each_others_work(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     for width in 1..20 {
         let taken = p.take_in(width).await;
         if width % 2 == 0 {
@@ -119,24 +119,24 @@ async fn sweeps_at_once_do_each_others_work(s: TestStore) {
 }
 
 async fn a_gone_brands_files_go(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     p.asset(5).await;
     let half = p.take_in(6).await;
     p.s.sql(format!("DELETE FROM brands WHERE id = {}", p.world.brand)).await;
     assert_eq!(p.keep(&half).await, None, "the brand is deleted");
-    p.s.advance(SETTLED);
+    p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (0, 0, 0));
 }
 
 async fn a_sweep_may_die_at_any_step(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     for step in 0..3 {
         p.take_in(5).await;
         p.s.advance(ABANDONED);
-        let before = p.s.later(-SETTLED);
-        p.s.write(async |tx| files::doom_abandoned(tx, before, 10).await).await;
-        let doomed = files::doomed(&mut p.s.conn().await, 0, before, 10).await.unwrap();
+        let before = p.s.later(-UNUSED_AFTER_SECONDS);
+        p.s.write(async |tx| files::mark_abandoned_for_deletion(tx, before, 10).await).await;
+        let doomed = files::marked_for_deletion(&mut p.s.conn().await, 0, before, 10).await.unwrap();
         assert_eq!((doomed.len(), p.used().await), (1, 0));
         let names = [&doomed[0].key, &doomed[0].thumbnail_key];
         for name in &names[..step] {
@@ -148,9 +148,9 @@ async fn a_sweep_may_die_at_any_step(s: TestStore) {
 }
 
 async fn files_are_counted_by_state(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     let counted = async || {
-        let held = files::held(&mut p.s.conn().await).await.unwrap();
+        let held = files::totals(&mut p.s.conn().await).await.unwrap();
         (held.reserved, held.stored, held.doomed, held.bytes)
     };
     assert_eq!(counted().await, (0, 0, 0, 0));
@@ -167,13 +167,13 @@ async fn files_are_counted_by_state(s: TestStore) {
 
 /// A slow bucket may still be storing a file that was just discarded, however long ago the upload began.
 async fn what_is_given_up_just_now_is_left_a_while(s: TestStore) {
-    let p = Place::over(s).await;
+    let p = TestLibrary::over(s).await;
     let taken = p.take_in(5).await;
-    p.s.advance(SETTLED);
-    p.library.let_go(&p.s.store, &taken).await;
+    p.s.advance(UNUSED_AFTER_SECONDS);
+    p.library.abandon(&p.s.store, &taken).await;
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len(), p.used().await), (1, 2, 0));
-    p.s.advance(SETTLED);
+    p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored().len()), (0, 0));
 }

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use wiremock::matchers::{bearer_token, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Match, Mock, MockServer, Request, Respond, ResponseTemplate};
 
-use super::support::{Script, Then, account, connector, image, nobody, now, post, publish, secrets, shown};
+use super::support::{
+    ScriptStep, ScriptedServer, account, connector, image, now, post, publish, secrets, shown, unused_address,
+};
 
 const DID: &str = "did:plc:alice";
 
@@ -167,7 +169,7 @@ async fn the_service_is_checked_and_kept() {
     let server = MockServer::start().await;
     answers(&server, "com.atproto.server.createSession", ResponseTemplate::new(200).set_body_json(session("a", "r")))
         .await;
-    let bluesky = connector(Platform::Bluesky, &nobody().await);
+    let bluesky = connector(Platform::Bluesky, &unused_address().await);
     let with = |service: &str| secrets(json!({ "identifier": "a.b", "app_password": "p", "service": service }));
     let connected = bluesky.connect(1, &with(&format!("{}/?x=y", server.uri()))).await.unwrap();
     assert_eq!(shown(&connected.secrets)["service"], json!(server.uri()));
@@ -269,7 +271,7 @@ async fn a_blob_that_was_dropped_is_to_be_uploaded_anew() {
         let bluesky = connector(Platform::Bluesky, &server.uri());
         let mut outgoing = Outgoing { images: vec![image("cat")], ..post(bluesky.as_ref(), "Cat") };
         let error = publish(bluesky.as_ref(), &bluesky_account(), &mut outgoing).await.unwrap_err();
-        let uploads_gone = matches!(&error, CallError::UploadsGone(f) if f.category == Category::Media);
+        let uploads_gone = matches!(&error, CallError::UploadsMissing(f) if f.category == Category::Media);
         assert_eq!(uploads_gone, gone, "{error:?}");
     }
 }
@@ -280,7 +282,7 @@ async fn the_same_post_twice_is_one_record() {
     let bluesky = connector(Platform::Bluesky, &server.uri());
     let outgoing = post(bluesky.as_ref(), "Once #only");
     let first = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
-    let again = Outgoing { attempt: 2, again: true, ..outgoing };
+    let again = Outgoing { attempt: 2, has_earlier_attempt: true, ..outgoing };
     assert_eq!(bluesky.publish(&bluesky_account(), &again).await.unwrap(), first);
     assert_eq!(repo.0.lock().unwrap().len(), 1);
 }
@@ -311,8 +313,8 @@ async fn a_marker_is_the_same_for_the_same_target() {
 }
 
 /// Publishes over a connection that breaks, then reconciles.
-async fn after_a_break(look_up: Then) -> (Result<Reconciled, CallError>, Vec<String>) {
-    let script = Script::start(vec![Then::HangUp, look_up]).await;
+async fn reconcile_after_disconnect(look_up: ScriptStep) -> (Result<Reconciled, CallError>, Vec<String>) {
+    let script = ScriptedServer::start(vec![ScriptStep::HangUp, look_up]).await;
     let bluesky = connector(Platform::Bluesky, &script.base);
     let outgoing = post(bluesky.as_ref(), "Hi");
     let error = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap_err();
@@ -324,16 +326,18 @@ async fn after_a_break(look_up: Then) -> (Result<Reconciled, CallError>, Vec<Str
 #[tokio::test]
 async fn after_a_break_the_record_tells_what_became_of_it() {
     let uri = format!("at://{DID}/app.bsky.feed.post/x");
-    let (found, requests) = after_a_break(Then::Answer(200, json!({ "uri": uri, "cid": "c", "value": {} }))).await;
+    let (found, requests) =
+        reconcile_after_disconnect(ScriptStep::Answer(200, json!({ "uri": uri, "cid": "c", "value": {} }))).await;
     let Reconciled::Found(published) = found.unwrap() else { panic!("not found") };
     assert_eq!(published.external_id, uri);
     assert!(requests[1].starts_with("GET /xrpc/com.atproto.repo.getRecord?repo=did%3Aplc%3Aalice&collection="));
 
     for (name, message) in [("RecordNotFound", "x"), ("InvalidRequest", "Could not locate record: at://x")] {
-        let (absent, _) = after_a_break(Then::Answer(400, json!({ "error": name, "message": message }))).await;
+        let (absent, _) =
+            reconcile_after_disconnect(ScriptStep::Answer(400, json!({ "error": name, "message": message }))).await;
         assert_eq!(absent.unwrap(), Reconciled::Absent);
     }
-    let (failed, _) = after_a_break(Then::HangUp).await;
+    let (failed, _) = reconcile_after_disconnect(ScriptStep::HangUp).await;
     assert!(matches!(failed, Err(CallError::Transient(_))), "a failed look-up proves nothing");
 }
 

@@ -6,18 +6,18 @@ use crier_common::domain::failure::Category;
 use crier_common::domain::platform::Platform;
 use crier_common::http::HttpClient;
 use crier_common::platforms::CallError;
-use crier_common::platforms::call::{Caller, Effect, retry_at};
+use crier_common::platforms::call::{Effect, PlatformClient, retry_at};
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::support::{Script, Then, nobody, now};
+use super::support::{ScriptStep, ScriptedServer, now, unused_address};
 
-fn caller() -> Caller {
+fn caller() -> PlatformClient {
     let client = HttpClient::trusted(std::time::Duration::from_secs(20), 64);
-    Caller::new(Platform::Bluesky, client, Clock::manual(now()))
+    PlatformClient::new(Platform::Bluesky, client, Clock::manual(now()))
 }
 
 async fn sent(base: &str, effect: Effect) -> Result<Value, CallError> {
@@ -26,7 +26,7 @@ async fn sent(base: &str, effect: Effect) -> Result<Value, CallError> {
     if answer.status.is_success() {
         caller.read(effect, &answer)
     } else {
-        Err(caller.by_status(effect, &answer, None, None))
+        Err(caller.classify_status(effect, &answer, None, None))
     }
 }
 
@@ -38,9 +38,9 @@ async fn answered(answer: ResponseTemplate, effect: Effect) -> Result<Value, Cal
 
 #[tokio::test]
 async fn only_a_call_that_publishes_can_end_unknown() {
-    for effect in [Effect::Harmless, Effect::Publishes] {
+    for effect in [Effect::Repeatable, Effect::Publishes] {
         let unknown = effect == Effect::Publishes;
-        let hung_up = sent(&Script::start(vec![Then::HangUp]).await.base, effect).await.unwrap_err();
+        let hung_up = sent(&ScriptedServer::start(vec![ScriptStep::HangUp]).await.base, effect).await.unwrap_err();
         let broken = answered(ResponseTemplate::new(503), effect).await.unwrap_err();
         let gibberish = answered(ResponseTemplate::new(200).set_body_string("<html>"), effect).await.unwrap_err();
         let cut = answered(ResponseTemplate::new(200).set_body_json(json!({ "a": "b".repeat(100) })), effect)
@@ -50,7 +50,7 @@ async fn only_a_call_that_publishes_can_end_unknown() {
             assert_eq!(matches!(error, CallError::Unknown(_)), unknown, "{error:?}");
             assert_eq!(matches!(error, CallError::Transient(_)), !unknown, "{error:?}");
         }
-        let away = sent(&nobody().await, effect).await.unwrap_err();
+        let away = sent(&unused_address().await, effect).await.unwrap_err();
         assert!(matches!(away, CallError::Transient(f) if f.category == Category::Network));
     }
 }
@@ -69,9 +69,9 @@ async fn a_status_says_what_to_do() {
         let error = answered(ResponseTemplate::new(status), Effect::Publishes).await.unwrap_err();
         let ended = match &error {
             CallError::Reauth(_) => "reauth",
-            CallError::Permanent(f) if !f.category.retryable() => "permanent",
-            CallError::Transient(f) if f.category.retryable() => "transient",
-            CallError::RateLimited { failure, until: None } if failure.category.retryable() => "rate",
+            CallError::Permanent(f) if !f.category.is_retryable() => "permanent",
+            CallError::Transient(f) if f.category.is_retryable() => "transient",
+            CallError::RateLimited { failure, until: None } if failure.category.is_retryable() => "rate",
             _ => "other",
         };
         assert_eq!(ended, ends, "{status}: {error:?}");
@@ -82,7 +82,7 @@ async fn a_status_says_what_to_do() {
 #[tokio::test]
 async fn a_pause_is_never_longer_than_a_day() {
     let answer = ResponseTemplate::new(429).insert_header("Retry-After", "9999999");
-    let error = answered(answer, Effect::Harmless).await.unwrap_err();
+    let error = answered(answer, Effect::Repeatable).await.unwrap_err();
     assert!(
         matches!(error, CallError::RateLimited { until, .. } if until == Some(now() + TimeDelta::hours(24))),
         "{error:?}"

@@ -79,11 +79,11 @@ fn an_oauth_platform_needs_a_connector_and_the_sandbox_to_be_registered() {
         (Platform::Facebook, false),
         (Platform::Sandbox, false),
     ] {
-        assert_eq!(registry.configured(platform), configured, "{platform}");
+        assert_eq!(registry.is_configured(platform), configured, "{platform}");
     }
     assert!(registry.get(Platform::Sandbox).is_none() && registry.get(Platform::Twitter).is_none());
     registry.register(Arc::new(Sandbox));
-    assert!(registry.configured(Platform::Sandbox) && registry.get(Platform::Sandbox).is_some());
+    assert!(registry.is_configured(Platform::Sandbox) && registry.get(Platform::Sandbox).is_some());
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn secrets_show_nothing_and_keep_what_is_not_changed() {
         super::support::shown(&secrets.with(&[("b", "3"), ("c", "4")])),
         json!({ "a": "1", "b": "3", "c": "4" })
     );
-    assert!(matches!(secrets.need("d"), Err(CallError::Reauth(_))));
+    assert!(matches!(secrets.require("d"), Err(CallError::Reauth(_))));
     let published = Published { secrets: Some(secrets), ..Published::new("1", None) };
     assert_eq!(serde_json::to_value(&published).unwrap(), json!({ "external_id": "1", "url": null }));
 }
@@ -135,6 +135,6 @@ impl Connector for Sandbox {
     }
 
     async fn reconcile(&self, _: &Account, _: &Outgoing) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::CannotTell)
+        Ok(Reconciled::Unsupported)
     }
 }

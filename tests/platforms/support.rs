@@ -11,8 +11,8 @@ use crier_common::domain::platform::Platform;
 use crier_common::http::HttpClient;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::{
-    Account, CallError, Clients, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures, PlatformsConfig, Published,
-    Registry, Secrets, Uploaded,
+    Account, CallError, Clients, Connector, Image, ImageTransfer, Marker, MarkerSeed, Outgoing, PlatformsConfig,
+    Published, Registry, Secrets, Uploaded,
 };
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -69,7 +69,7 @@ pub fn post(connector: &dyn Connector, text: &str) -> Outgoing {
         options,
         marker: marker(connector),
         attempt: 1,
-        again: false,
+        has_earlier_attempt: false,
     }
 }
 
@@ -94,29 +94,29 @@ pub async fn publish(
     outgoing: &mut Outgoing,
 ) -> Result<Published, CallError> {
     for index in 0..outgoing.images.len() {
-        if connector.pictures() == Pictures::Uploaded && outgoing.images[index].uploaded.is_none() {
+        if connector.image_transfer() == ImageTransfer::Uploaded && outgoing.images[index].uploaded.is_none() {
             let name = connector.upload(account, outgoing, &outgoing.images[index]).await?;
-            outgoing.images[index].uploaded = Some(Uploaded { name, fresh: true });
+            outgoing.images[index].uploaded = Some(Uploaded { name, uploaded_in_this_run: true });
         }
     }
     connector.publish(account, outgoing).await
 }
 
 /// What a [`Script`] does with a request after reading all of it.
-pub enum Then {
+pub enum ScriptStep {
     Answer(u16, Value),
     /// Closes the connection without a response.
     HangUp,
 }
 
 /// A server that accepts one request per connection and handles each as its script specifies.
-pub struct Script {
+pub struct ScriptedServer {
     pub base: String,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Script {
-    pub async fn start(steps: Vec<Then>) -> Self {
+impl ScriptedServer {
+    pub async fn start(steps: Vec<ScriptStep>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -126,7 +126,7 @@ impl Script {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let request = read_request(&mut stream).await;
                 seen.lock().unwrap().push(request);
-                if let Then::Answer(status, body) = step {
+                if let ScriptStep::Answer(status, body) = step {
                     let body = body.to_string();
                     let head = format!(
                         "HTTP/1.1 {status} x\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close",
@@ -167,7 +167,7 @@ async fn read_request(stream: &mut TcpStream) -> String {
 }
 
 /// An address where no server listens.
-pub async fn nobody() -> String {
+pub async fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }

@@ -3,12 +3,14 @@
 use chrono::TimeDelta;
 use crier_common::domain::failure::Category;
 use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::platforms::{Account, CallError, ConnectError, Pictures, Published, Reconciled};
+use crier_common::platforms::{Account, CallError, ConnectError, ImageTransfer, Published, Reconciled};
 use serde_json::{Value, json};
 use wiremock::matchers::{body_json, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::support::{Script, Then, account, connector, image, nobody, now, post, secrets, shown};
+use super::support::{
+    ScriptStep, ScriptedServer, account, connector, image, now, post, secrets, shown, unused_address,
+};
 
 const TOKEN: &str = "123456:AAH-secret_token";
 
@@ -104,7 +106,7 @@ async fn a_token_of_another_form_stays_within_its_path() {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_unavailable() {
-    let base = nobody().await;
+    let base = unused_address().await;
     let credentials = secrets(json!({ "bot_token": TOKEN, "chat_id": "1" }));
     let error = connector(Platform::Telegram, &base).connect(1, &credentials).await.unwrap_err();
     let ConnectError::Unavailable(message) = error else { panic!("{error:?}") };
@@ -158,7 +160,7 @@ async fn several_images_are_an_album_whose_every_id_is_kept() {
     let telegram = connector(Platform::Telegram, &server.uri());
     let mut outgoing = post(telegram.as_ref(), "Two");
     outgoing.images = vec![image("cat"), image("dog")];
-    assert_eq!(telegram.pictures(), Pictures::Inline);
+    assert_eq!(telegram.image_transfer(), ImageTransfer::Inline);
     let published = telegram.publish(&telegram_account(), &outgoing).await.unwrap();
     assert_eq!(published, Published::new("8,9", Some("https://t.me/news/8".to_owned())));
     let body = String::from_utf8_lossy(&server.received_requests().await.unwrap()[0].body).into_owned();
@@ -234,18 +236,18 @@ async fn after_a_server_error_or_a_broken_connection_nothing_is_known() {
         let error = publish_answered(status, refused(status, "Internal Server Error")).await;
         assert!(matches!(&error, CallError::Unknown(f) if f.category == Category::OutcomeUnknown), "{error:?}");
     }
-    let script = Script::start(vec![Then::HangUp]).await;
+    let script = ScriptedServer::start(vec![ScriptStep::HangUp]).await;
     let telegram = connector(Platform::Telegram, &script.base);
     let (account, outgoing) = (telegram_account(), post(telegram.as_ref(), "Hi"));
     assert!(matches!(telegram.publish(&account, &outgoing).await, Err(CallError::Unknown(_))));
     assert_eq!(script.requests().len(), 1);
     assert!(!telegram.can_reconcile());
-    assert_eq!(telegram.reconcile(&account, &outgoing).await.unwrap(), Reconciled::CannotTell);
+    assert_eq!(telegram.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Unsupported);
 }
 
 #[tokio::test]
 async fn a_connection_that_is_refused_is_a_passing_failure() {
-    let telegram = connector(Platform::Telegram, &nobody().await);
+    let telegram = connector(Platform::Telegram, &unused_address().await);
     let error = telegram.publish(&telegram_account(), &post(telegram.as_ref(), "Hi")).await.unwrap_err();
     assert!(matches!(&error, CallError::Transient(f) if f.category == Category::Network), "{error:?}");
 }
@@ -255,7 +257,7 @@ async fn the_token_is_in_no_error() {
     let echo = format!("Bad Request: no method /bot{TOKEN}/sendMessage");
     let mut errors =
         vec![publish_answered(400, refused(400, &echo)).await, publish_answered(400, json!("no object")).await];
-    let telegram = connector(Platform::Telegram, &nobody().await);
+    let telegram = connector(Platform::Telegram, &unused_address().await);
     errors.push(telegram.publish(&telegram_account(), &post(telegram.as_ref(), "Hi")).await.unwrap_err());
     for error in errors {
         let text = format!("{error} {error:?}");
@@ -275,6 +277,6 @@ async fn refreshing_asks_the_platform_whether_the_token_is_good() {
     let error = connector(Platform::Telegram, &server.uri()).refresh(&telegram_account()).await.unwrap_err();
     assert!(matches!(error, CallError::Reauth(_)));
 
-    let error = connector(Platform::Telegram, &nobody().await).refresh(&telegram_account()).await.unwrap_err();
+    let error = connector(Platform::Telegram, &unused_address().await).refresh(&telegram_account()).await.unwrap_err();
     assert!(matches!(error, CallError::Transient(_)), "a temporary failure never expires an account");
 }

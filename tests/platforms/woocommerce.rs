@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wiremock::matchers::{basic_auth, body_json, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::support::{Script, Then, account, connector, image, nobody, post, secrets, shown};
+use super::support::{ScriptStep, ScriptedServer, account, connector, image, post, secrets, shown, unused_address};
 
 const SKU: &str = "crier-7-2r";
 
@@ -78,7 +78,7 @@ async fn what_is_refused_at_connect() {
         let refusal = connect_to(url).await.unwrap_err();
         assert!(matches!(refusal, ConnectError::Field { field: "store_url", .. }), "{refusal:?}");
     }
-    assert!(matches!(connect_to(&nobody().await).await, Err(ConnectError::Unavailable(_))));
+    assert!(matches!(connect_to(&unused_address().await).await, Err(ConnectError::Unavailable(_))));
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn errors_are_told_apart_by_their_codes() {
 async fn after_a_break_the_sku_tells_what_became_of_it() {
     let longer = json!([{ "id": 32, "permalink": null, "sku": format!("{SKU}5") }]);
     for (found, expected) in [(json!([product()]), Some("31")), (json!([]), None), (longer, None)] {
-        let script = Script::start(vec![Then::HangUp, Then::Answer(200, found)]).await;
+        let script = ScriptedServer::start(vec![ScriptStep::HangUp, ScriptStep::Answer(200, found)]).await;
         let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
         let (account, outgoing) = (store_account(&script.base), post(woocommerce.as_ref(), "Hi"));
         assert!(matches!(woocommerce.publish(&account, &outgoing).await, Err(CallError::Unknown(_))));
@@ -193,5 +193,5 @@ async fn refreshing_checks_the_key() {
     assert!(woocommerce.refresh(&store_account(&good.uri())).await.unwrap().secrets.is_none());
     let bad = store(refused(401, "woocommerce_rest_cannot_view", "x")).await;
     assert!(matches!(woocommerce.refresh(&store_account(&bad.uri())).await, Err(CallError::Reauth(_))));
-    assert!(matches!(woocommerce.refresh(&store_account(&nobody().await)).await, Err(CallError::Transient(_))));
+    assert!(matches!(woocommerce.refresh(&store_account(&unused_address().await)).await, Err(CallError::Transient(_))));
 }

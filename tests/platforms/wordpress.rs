@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use wiremock::matchers::{basic_auth, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::support::{Script, Then, account, connector, image, nobody, post, publish, secrets, shown};
+use super::support::{
+    ScriptStep, ScriptedServer, account, connector, image, post, publish, secrets, shown, unused_address,
+};
 
 const PASSWORD: &str = "abcd EFGH 1234";
 
@@ -138,7 +140,7 @@ async fn an_address_that_is_no_site_or_may_not_be_called() {
         let refusal = connect_to(url).await.unwrap_err();
         assert!(matches!(refusal, ConnectError::Field { field: "site_url", .. }), "{refusal:?}");
     }
-    assert!(matches!(connect_to(&nobody().await).await, Err(ConnectError::Unavailable(_))));
+    assert!(matches!(connect_to(&unused_address().await).await, Err(ConnectError::Unavailable(_))));
     let broken = site(ResponseTemplate::new(503)).await;
     assert!(matches!(connect_to(&broken.uri()).await, Err(ConnectError::Unavailable(_))));
 }
@@ -211,7 +213,11 @@ async fn with_images(server: &MockServer, again: bool) -> Value {
     let answer = ResponseTemplate::new(201).set_body_json(created("post-7-2r"));
     Mock::given(method("POST")).and(path("/wp-json/wp/v2/posts")).respond_with(answer).mount(server).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
-    let mut outgoing = Outgoing { images: vec![image("cat"), image("dog")], again, ..post(wordpress.as_ref(), "Pets") };
+    let mut outgoing = Outgoing {
+        images: vec![image("cat"), image("dog")],
+        has_earlier_attempt: again,
+        ..post(wordpress.as_ref(), "Pets")
+    };
     publish(wordpress.as_ref(), &wordpress_account(&server.uri()), &mut outgoing).await.unwrap();
     let requests = server.received_requests().await.unwrap();
     requests.iter().find(|r| r.url.path().ends_with("/posts") && r.method == "POST").unwrap().body_json().unwrap()
@@ -258,7 +264,7 @@ async fn a_further_try_finds_the_post_of_the_first() {
     Mock::given(method("GET")).and(path("/wp-json/wp/v2/posts")).respond_with(found).expect(1).mount(&server).await;
     Mock::given(method("POST")).respond_with(ResponseTemplate::new(201)).expect(0).mount(&server).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
-    let outgoing = Outgoing { again: true, ..post(wordpress.as_ref(), "Hi") };
+    let outgoing = Outgoing { has_earlier_attempt: true, ..post(wordpress.as_ref(), "Hi") };
     let published = wordpress.publish(&wordpress_account(&server.uri()), &outgoing).await.unwrap();
     assert_eq!(published.external_id, "11");
 }
@@ -301,8 +307,8 @@ async fn an_image_that_the_site_refuses_is_final_though_it_says_500() {
     }
 }
 
-async fn after_a_break(status: u16, look_up: Value) -> (Result<Reconciled, CallError>, Vec<String>) {
-    let script = Script::start(vec![Then::HangUp, Then::Answer(status, look_up)]).await;
+async fn reconcile_after_disconnect(status: u16, look_up: Value) -> (Result<Reconciled, CallError>, Vec<String>) {
+    let script = ScriptedServer::start(vec![ScriptStep::HangUp, ScriptStep::Answer(status, look_up)]).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
     let (account, outgoing) = (wordpress_account(&script.base), post(wordpress.as_ref(), "Hi"));
     assert!(matches!(wordpress.publish(&account, &outgoing).await, Err(CallError::Unknown(_))));
@@ -312,18 +318,18 @@ async fn after_a_break(status: u16, look_up: Value) -> (Result<Reconciled, CallE
 
 #[tokio::test]
 async fn after_a_break_the_slug_tells_what_became_of_it() {
-    let (found, requests) = after_a_break(200, json!([created("post-7-2r")])).await;
+    let (found, requests) = reconcile_after_disconnect(200, json!([created("post-7-2r")])).await;
     assert!(matches!(found.unwrap(), Reconciled::Found(published) if published.external_id == "11"));
     let asked = "GET /wp-json/wp/v2/posts?slug=post-7-2r&status=publish%2Cfuture%2Cdraft%2Cpending%2Cprivate";
     assert!(requests[1].starts_with(asked), "{}", requests[1]);
     assert!(requests[0].contains("\"slug\":\"post-7-2r\""));
 
-    assert_eq!(after_a_break(200, json!([])).await.0.unwrap(), Reconciled::Absent);
-    assert_eq!(after_a_break(200, json!([created("post-7-2r-2")])).await.0.unwrap(), Reconciled::Absent);
+    assert_eq!(reconcile_after_disconnect(200, json!([])).await.0.unwrap(), Reconciled::Absent);
+    assert_eq!(reconcile_after_disconnect(200, json!([created("post-7-2r-2")])).await.0.unwrap(), Reconciled::Absent);
     let visitor =
         json!({ "code": "rest_invalid_param", "message": "Invalid parameter(s): status", "data": { "status": 400 } });
-    assert!(matches!(after_a_break(400, visitor).await.0, Err(CallError::Reauth(_))));
-    assert!(matches!(after_a_break(502, json!({})).await.0, Err(CallError::Transient(_))));
+    assert!(matches!(reconcile_after_disconnect(400, visitor).await.0, Err(CallError::Reauth(_))));
+    assert!(matches!(reconcile_after_disconnect(502, json!({})).await.0, Err(CallError::Transient(_))));
 }
 
 #[tokio::test]
@@ -335,6 +341,6 @@ async fn refreshing_checks_the_credentials() {
     assert!(matches!(wordpress.refresh(&wordpress_account(&bad.uri())).await, Err(CallError::Reauth(_))));
     let demoted = site(me(false)).await;
     assert!(matches!(wordpress.refresh(&wordpress_account(&demoted.uri())).await, Err(CallError::Permanent(_))));
-    let away = nobody().await;
+    let away = unused_address().await;
     assert!(matches!(wordpress.refresh(&wordpress_account(&away)).await, Err(CallError::Transient(_))));
 }

@@ -127,7 +127,7 @@ struct Model {
     open: Vec<(i64, i64, String, u64, chrono::DateTime<chrono::Utc>)>,
 }
 
-async fn told(s: TestStore, steps: &[Step]) {
+async fn run_steps(s: TestStore, steps: &[Step]) {
     let user = s.workspace().await;
     let worlds = [s.world().await, World { workspace: user, user: 0, brand: 77 }];
     let mut model = Model::default();
@@ -186,7 +186,7 @@ fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases, max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
     let tell = |steps: Vec<Step>| {
-        runtime.block_on(async { told(open().await, &steps).await });
+        runtime.block_on(async { run_steps(open().await, &steps).await });
         Ok(())
     };
     TestRunner::new(config).run(&prop::collection::vec(step(), 1..40), tell).unwrap();

@@ -103,7 +103,7 @@ async fn attempts_leave_the_delivery_as_they_say(s: TestStore) {
     assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Succeeded, 2, Some(204)));
     assert_eq!((found.error, found.response_body, found.next_attempt_at), (None, None, None));
     assert_eq!((found.last_attempt_at, found.updated_at), (Some(s.now()), s.now()));
-    let attempts = deliveries::tries(&mut s.conn().await, d.id).await.unwrap();
+    let attempts = deliveries::attempt_summaries(&mut s.conn().await, d.id).await.unwrap();
     let recorded: Vec<_> = attempts.iter().map(|t| (t.number, t.outcome.as_str(), t.error.as_deref())).collect();
     assert_eq!(recorded, [(1, "5xx", Some("HTTP 503")), (2, "2xx", None)]);
 }
@@ -121,7 +121,7 @@ async fn attempts_are_recorded_together(s: TestStore) {
     for row in &rows {
         let found = again(&s, row.delivery_id).await;
         assert_eq!((found.attempts, found.response_body), (row.number, row.response_body.clone()));
-        assert_eq!(deliveries::tries(&mut s.conn().await, row.delivery_id).await.unwrap().len(), 1);
+        assert_eq!(deliveries::attempt_summaries(&mut s.conn().await, row.delivery_id).await.unwrap().len(), 1);
     }
     let same = "SELECT count(*) FROM webhook_attempts a JOIN webhook_deliveries d ON d.id = a.delivery_id AND d.response_body = a.response_body AND d.error = a.error AND d.attempts = a.number";
     assert_eq!(s.number(same).await, 120);
@@ -133,7 +133,7 @@ async fn what_is_gone_spoils_nothing(s: TestStore) {
     s.sql(format!("DELETE FROM webhook_deliveries WHERE id = {}", gone.id)).await;
     assert_eq!(record(&s, &[attempt(&s, &gone, 1), attempt(&s, &kept, 1)]).await, [kept.id]);
     assert_eq!(s.number("SELECT delivery_id FROM webhook_attempts").await, kept.id);
-    let held = s.write(async |tx| deliveries::hold_each(tx, &[gone.id, kept.id]).await).await;
+    let held = s.write(async |tx| deliveries::lock_each(tx, &[gone.id, kept.id]).await).await;
     assert_eq!(held.into_iter().collect::<Vec<_>>(), [(kept.id, 8)]);
     assert!(record(&s, &[attempt(&s, &gone, 1)]).await.is_empty());
 }
@@ -158,7 +158,7 @@ async fn a_replay_allows_one_more_attempt(s: TestStore) {
 
 async fn giving_up_spares_what_has_ended(s: TestStore) {
     let w = listened_to(&s).await;
-    let give_up = async |id| s.write(async |tx| deliveries::give_up(tx, id, "inactive").await).await;
+    let give_up = async |id| s.write(async |tx| deliveries::fail(tx, id, "inactive").await).await;
     let (open, done) = (delivery(&s, w).await, delivery(&s, w).await);
     record(&s, &[success(&s, &done, 1)]).await;
     give_up(open.id).await;

@@ -18,7 +18,7 @@ on_both![
     every_change_raises_the_version,
     counts_are_added_and_change_nothing_else,
     many_that_count_at_once_lose_nothing,
-    who_counts_and_who_changes_stand_in_nobodys_way,
+    counting_and_changing_do_not_deadlock,
     what_is_for_after_the_commit_is_not_done_without_one,
 ];
 
@@ -196,7 +196,7 @@ async fn many_that_count_at_once_lose_nothing(s: TestStore) {
 }
 
 /// Counts only clicks, in link order, while other transactions reverse the links.
-async fn who_counts_and_who_changes_stand_in_nobodys_way(s: TestStore) {
+async fn counting_and_changing_do_not_deadlock(s: TestStore) {
     let w = s.world().await;
     let page = make(&s, w, "acme").await.unwrap().id;
     let new: Vec<LinkEntry> = (0..100).map(|n| link(None, &n.to_string())).collect();

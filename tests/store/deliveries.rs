@@ -2,9 +2,9 @@
 
 use chrono::TimeDelta;
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::{Kind, Lane, State};
+use crier_common::domain::job::{JobKind, JobState, Lane};
 use crier_common::domain::webhook::{Delivery, DeliveryStatus, MAX_ATTEMPTS};
-use crier_common::store::deliveries::{self, Filter};
+use crier_common::store::deliveries::{self, DeliveryFilter};
 use crier_common::store::{PageOf, Tx, events};
 use serde_json::json;
 
@@ -45,7 +45,7 @@ async fn a_list_is_narrowed_by_status_and_event(s: TestStore) {
                 (brand.id, DeliveryStatus::Failed, brand.event),
             ];
             let wanted: Vec<i64> = all.iter().filter(|(_, s, e)| passes((*s, *e))).map(|(id, ..)| *id).collect();
-            let (filter, page) = (Filter { status, event }, PageOf { page: 1, per_page: 1 });
+            let (filter, page) = (DeliveryFilter { status, event }, PageOf { page: 1, per_page: 1 });
             let found = deliveries::list(&mut s.conn().await, webhook.id, filter, page).await.unwrap();
             let first: Vec<i64> = found.rows.iter().map(|d| d.id).collect();
             assert_eq!(
@@ -106,7 +106,7 @@ async fn a_recovery_is_given_up_with_its_transaction(s: TestStore) {
 async fn a_sample_goes_to_one_endpoint_and_is_of_no_brand(s: TestStore) {
     let w = s.world().await;
     let (one, other) = (s.webhook(w.user, &[]).await, s.webhook(w.user, &BOTH).await);
-    s.bell.take();
+    s.notifier.take();
     let send = async |tx: &mut Tx| events::emit_sample(tx, one.id, EventName::PostPublished, Some("req-1")).await;
     s.discard(send).await;
     assert_eq!(s.number("SELECT count(*) FROM events").await, 0);
@@ -118,13 +118,16 @@ async fn a_sample_goes_to_one_endpoint_and_is_of_no_brand(s: TestStore) {
     );
     assert_eq!((found.attempts, found.max_attempts, found.next_attempt_at), (0, MAX_ATTEMPTS, Some(s.now())));
     assert_eq!(found.payload, EventName::PostPublished.sample().to_string());
-    let job = s.show(s.bell.take()[0]).await;
+    let job = s.show(s.notifier.take()[0]).await;
     assert_eq!(
         (job.kind, job.subject_id, job.lane),
-        (Kind::DeliverWebhook, id, Some(Lane::AskedOf(one.id).to_string()))
+        (JobKind::DeliverWebhook, id, Some(Lane::ManualDelivery(one.id).to_string()))
     );
-    assert_eq!((job.state, job.trace.as_deref()), (State::Ready, Some("req-1")));
+    assert_eq!((job.state, job.trace.as_deref()), (JobState::Ready, Some("req-1")));
     assert_eq!(s.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 1);
     let page = PageOf { page: 1, per_page: 1 };
-    assert_eq!(deliveries::list(&mut s.conn().await, other.id, Filter::default(), page).await.unwrap().total, 0);
+    assert_eq!(
+        deliveries::list(&mut s.conn().await, other.id, DeliveryFilter::default(), page).await.unwrap().total,
+        0
+    );
 }

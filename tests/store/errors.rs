@@ -68,20 +68,20 @@ async fn what_the_database_will_never_take_is_told_apart(s: TestStore) {
     ];
     for sql in of_the_value {
         let error = try_sql(sql).await;
-        assert!(error.is_rejected() && !error.is_passing(), "{error}");
+        assert!(error.is_rejected() && !error.is_transient(), "{error}");
     }
     let of_the_row = s.try_write(async |tx| users::create(tx, 999, "x@example.com", "X").await).await.unwrap_err();
     let twice = s.try_write(async |tx| users::create(tx, w.workspace, "ann@example.com", "B").await).await.unwrap_err();
     let unknown = try_sql("UPDATE brands SET nothing = 1".to_owned()).await;
     for error in [of_the_row, twice, unknown, StoreError::Decode("x".to_owned())] {
         assert!(
-            !error.is_rejected() && !error.is_passing(),
+            !error.is_rejected() && !error.is_transient(),
             "another row, or another version, may be there later: {error}"
         );
     }
     let with_nul = s.try_write(async |tx| users::create(tx, w.workspace, "nul@example.com", "A\0B").await).await;
     match (s.is_postgres(), with_nul) {
-        (true, Err(error)) => assert!(error.is_rejected() && !error.is_passing(), "{error}"),
+        (true, Err(error)) => assert!(error.is_rejected() && !error.is_transient(), "{error}"),
         (false, made) => drop(made.expect("SQLite takes it")),
         (true, Ok(_)) => panic!("Postgres takes no NUL"),
     }
@@ -182,7 +182,7 @@ async fn a_deadlock_is_told_apart() {
     assert_ne!(first.is_err(), second.is_err(), "{first:?} {second:?}");
     let error = first.err().or(second.err()).unwrap();
     assert!(
-        error.is_serialization() && error.is_passing() && !error.is_unavailable() && !error.is_unique_violation(),
+        error.is_serialization() && error.is_transient() && !error.is_unavailable() && !error.is_unique_violation(),
         "{error:?}"
     );
 }
@@ -217,7 +217,7 @@ async fn two_processes_share_a_sqlite_file() {
 #[tokio::test]
 async fn connections_of_one_process_take_turns_at_writing() {
     let s = TestStore::sqlite().await;
-    let heartbeat = s.store.another().await.unwrap();
+    let heartbeat = s.store.new_connections().await.unwrap();
     let held = s.begin().await.unwrap();
     let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
     let writers = [(0, heartbeat)].into_iter().chain((1..20).map(|n| (n, s.store.clone())));

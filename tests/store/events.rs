@@ -3,9 +3,9 @@
 use crier_common::domain::access::Role;
 use crier_common::domain::circuit::Health;
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::webhook::{DeliveryStatus, MAX_ATTEMPTS};
-use crier_common::store::jobs::operate::{self, Filter};
+use crier_common::store::jobs::operate::{self, JobQuery};
 use crier_common::store::{PageOf, deliveries, events, webhooks};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ async fn an_event_reaches_those_that_asked_for_it(s: TestStore) {
     s.webhook(stranger.user, &[PUBLISHED]).await;
     let off = s.webhook(w.user, &[PUBLISHED]).await;
     s.write(async |tx| webhooks::disable(tx, off.id, "off").await).await;
-    s.bell.take();
+    s.notifier.take();
 
     let data = json!({ "post_id": 5, "text": "Grüße 🥐", "nothing": null });
     assert_eq!(emit(&s, w.brand, PUBLISHED, &data).await, 3);
@@ -57,17 +57,17 @@ async fn an_event_reaches_those_that_asked_for_it(s: TestStore) {
         assert_eq!((delivery.next_attempt_at, delivery.created_at), (Some(s.now()), s.now()));
         seen.push((delivery.event_id, delivery.payload.clone()));
         let lane = Some(format!("endpoint:{webhook}"));
-        let filter = Filter { lane, ..Filter::default() };
+        let filter = JobQuery { lane, ..JobQuery::default() };
         let of_lane = operate::list(&mut s.conn().await, &filter, 10).await.unwrap();
         assert_eq!(of_lane.len(), 1);
-        assert_eq!((of_lane[0].kind, of_lane[0].subject_id), (Kind::DeliverWebhook, delivery.id));
-        assert_eq!((of_lane[0].state, of_lane[0].trace.as_deref()), (State::Ready, Some("req-1")));
+        assert_eq!((of_lane[0].kind, of_lane[0].subject_id), (JobKind::DeliverWebhook, delivery.id));
+        assert_eq!((of_lane[0].state, of_lane[0].trace.as_deref()), (JobState::Ready, Some("req-1")));
         jobs.push(of_lane[0].id);
     }
     assert!(seen.iter().all(|one| *one == seen[0]), "all get the same event, byte for byte");
     let payload: Value = serde_json::from_str(&seen[0].1).unwrap();
     assert_eq!(payload, json!({ "event": "post.published", "data": data }));
-    assert_eq!(s.bell.take(), jobs);
+    assert_eq!(s.notifier.take(), jobs);
 
     assert_eq!(emit(&s, stranger.brand, PUBLISHED, &data).await, 1);
     s.write(async |tx| crier_common::store::brands::remove_member(tx, w.brand, bob).await).await;
@@ -92,7 +92,7 @@ async fn an_event_is_given_up_with_its_transaction(s: TestStore) {
     for table in ["events", "webhook_deliveries", "jobs"] {
         assert_eq!(s.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
-    assert!(s.bell.take().is_empty());
+    assert!(s.notifier.take().is_empty());
 }
 
 /// On Postgres a delete may be in progress; the publish that emits the event must not fail because of it.

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::feed::{FeedStatus, FeedType, FoundArticle};
-use crier_common::store::articles::{self, Changes, Row};
+use crier_common::store::articles::{self, ArticleRow, Changes};
 use crier_common::store::feeds::{self, Changed, Fetched, NewFeed};
 
 use crate::support::store::{TestStore, World, on_both};
@@ -21,7 +21,7 @@ async fn feed(s: &TestStore, w: World) -> i64 {
     s.write(async |tx| feeds::create(tx, w.brand, &new, None).await).await.id
 }
 
-fn row(guid: &str, published_at: DateTime<Utc>) -> Row {
+fn row(guid: &str, published_at: DateTime<Utc>) -> ArticleRow {
     let found = FoundArticle {
         guid: guid.to_owned(),
         title: Some("\"Ünï\" \u{1f35e} 'x' \\ {}".to_owned()),
@@ -31,10 +31,10 @@ fn row(guid: &str, published_at: DateTime<Utc>) -> Row {
         image_url: None,
         published_at: None,
     };
-    Row { found, published_at, digest: "d1".to_owned() }
+    ArticleRow { found, published_at, digest: "d1".to_owned() }
 }
 
-async fn insert(s: &TestStore, feed: i64, rows: Vec<Row>) {
+async fn insert(s: &TestStore, feed: i64, rows: Vec<ArticleRow>) {
     let changes = Changes { insert: rows, ..Changes::default() };
     s.write(async |tx| articles::write(tx, feed, &changes).await).await;
 }

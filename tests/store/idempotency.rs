@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crier_common::store::idempotency::{self, Answer, Body, Found, KEPT, LEASE, Slot};
+use crier_common::store::idempotency::{self, KeyState, LEASE, RETENTION, Slot, StoredBody, StoredResponse};
 use crier_common::store::{StoreError, users};
 
 use crate::support::store::{TestStore, on_both};
@@ -17,9 +17,9 @@ on_both![
     of_many_at_once_one_does_the_work,
     a_held_key_is_in_progress_until_its_lease_runs_out,
     an_answer_ends_a_hold,
-    who_comes_late_changes_nothing,
+    an_expired_hold_changes_nothing,
     an_answer_is_kept_for_a_day,
-    the_body_does_not_stand_in_the_row,
+    the_body_is_stored_encrypted,
     an_answer_does_not_open_in_another_row,
     old_answers_are_deleted_in_batches,
 ];
@@ -30,17 +30,17 @@ fn slot(api_key_id: i64, key: &str) -> Slot {
 
 const BODY: &[u8] = b"{\"secret\":\"whsec_x\"}";
 
-fn answer() -> Answer {
-    Answer { status: 201, location: Some("/brands/1".to_owned()), body: Body::Whole(BODY.to_vec()) }
+fn answer() -> StoredResponse {
+    StoredResponse { status: 201, location: Some("/brands/1".to_owned()), body: StoredBody::Whole(BODY.to_vec()) }
 }
 
-async fn take(s: &TestStore, slot: &Slot) -> Found {
+async fn take(s: &TestStore, slot: &Slot) -> KeyState {
     s.write(async |tx| idempotency::take(tx, slot).await).await
 }
 
 async fn store(s: &TestStore, slot: &Slot) {
     s.write(async |tx| {
-        assert_eq!(idempotency::take(tx, slot).await?, Found::Fresh);
+        assert_eq!(idempotency::take(tx, slot).await?, KeyState::Fresh);
         idempotency::store(tx, slot, &answer()).await
     })
     .await;
@@ -51,26 +51,26 @@ async fn an_answer_is_replayed_to_the_same_request(s: TestStore) {
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     for _ in 0..2 {
-        assert_eq!(take(&s, &slot).await, Found::Answered(answer()));
+        assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
     }
     let mut empty = slot.clone();
     empty.key = "empty".to_owned();
-    let nothing = Answer { status: 204, location: None, body: Body::Whole(Vec::new()) };
+    let nothing = StoredResponse { status: 204, location: None, body: StoredBody::Whole(Vec::new()) };
     s.write(async |tx| idempotency::store(tx, &empty, &nothing).await).await;
-    assert_eq!(take(&s, &empty).await, Found::Answered(nothing));
+    assert_eq!(take(&s, &empty).await, KeyState::Answered(nothing));
 }
 
 async fn a_large_answer_leaves_the_ids_of_its_records(s: TestStore) {
     let w = s.world().await;
     let slot = slot(s.key(w.user).await, "large");
     for ids in [vec![], vec![7], vec![i64::MAX, 1]] {
-        let large = Answer { body: Body::Records(ids), ..answer() };
+        let large = StoredResponse { body: StoredBody::Records(ids), ..answer() };
         s.write(async |tx| idempotency::store(tx, &slot, &large).await).await;
-        assert_eq!(take(&s, &slot).await, Found::Answered(large));
+        assert_eq!(take(&s, &slot).await, KeyState::Answered(large));
     }
-    s.clock.advance(KEPT);
+    s.clock.advance(RETENTION);
     s.write(async |tx| idempotency::hold(tx, &slot).await).await;
-    assert_eq!(take(&s, &slot).await, Found::InProgress, "the old response is discarded");
+    assert_eq!(take(&s, &slot).await, KeyState::InProgress, "the old response is discarded");
 }
 
 async fn another_request_under_the_key_is_told(s: TestStore) {
@@ -78,16 +78,16 @@ async fn another_request_under_the_key_is_told(s: TestStore) {
     let first = slot(s.key(w.user).await, "one");
     store(&s, &first).await;
     let other = Slot { fingerprint: vec![9], ..first.clone() };
-    assert_eq!(take(&s, &other).await, Found::Reused);
-    assert_eq!(take(&s, &first).await, Found::Answered(answer()));
+    assert_eq!(take(&s, &other).await, KeyState::Reused);
+    assert_eq!(take(&s, &first).await, KeyState::Answered(answer()));
 }
 
 async fn a_key_is_of_one_api_key(s: TestStore) {
     let w = s.world().await;
     let (one, two) = (s.key(w.user).await, s.key(w.user).await);
     store(&s, &slot(one, "same")).await;
-    assert_eq!(take(&s, &slot(two, "same")).await, Found::Fresh);
-    assert_eq!(take(&s, &slot(one, "Same")).await, Found::Fresh, "upper and lower case differ");
+    assert_eq!(take(&s, &slot(two, "same")).await, KeyState::Fresh);
+    assert_eq!(take(&s, &slot(one, "Same")).await, KeyState::Fresh, "upper and lower case differ");
     s.sql(format!("DELETE FROM api_keys WHERE id = {one}")).await;
     assert_eq!(s.number("SELECT count(*) FROM idempotency_keys").await, 0);
 }
@@ -101,7 +101,7 @@ async fn a_request_that_failed_frees_its_key(s: TestStore) {
         idempotency::store(tx, &slot, &answer()).await
     })
     .await;
-    assert_eq!(take(&s, &slot).await, Found::Fresh);
+    assert_eq!(take(&s, &slot).await, KeyState::Fresh);
     assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'lost'").await, 0);
 }
 
@@ -109,15 +109,15 @@ async fn a_second_request_meanwhile_is_in_progress(s: TestStore) {
     let w = s.world().await;
     let slot = slot(s.key(w.user).await, "one");
     let mut first = s.begin().await.unwrap();
-    assert_eq!(idempotency::look(&s.store, &slot).await.unwrap(), Found::Fresh, "nothing is stored yet");
-    assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), Found::Fresh);
+    assert_eq!(idempotency::peek(&s.store, &slot).await.unwrap(), KeyState::Fresh, "nothing is stored yet");
+    assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), KeyState::Fresh);
     if s.is_postgres() {
-        assert_eq!(take(&s, &slot).await, Found::InProgress);
+        assert_eq!(take(&s, &slot).await, KeyState::InProgress);
         let other = Slot { key: "two".to_owned(), ..slot.clone() };
-        assert_eq!(take(&s, &other).await, Found::Fresh, "other keys are free");
+        assert_eq!(take(&s, &other).await, KeyState::Fresh, "other keys are free");
         idempotency::store(&mut first, &slot, &answer()).await.unwrap();
         first.commit().await.unwrap();
-        assert_eq!(take(&s, &slot).await, Found::Answered(answer()));
+        assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
     } else {
         // Writers are serialized: the second one waits for the first, and then finds its response.
         let (second, ()) = tokio::join!(take(&s, &slot), async {
@@ -125,7 +125,7 @@ async fn a_second_request_meanwhile_is_in_progress(s: TestStore) {
             idempotency::store(&mut first, &slot, &answer()).await.unwrap();
             first.commit().await.unwrap();
         });
-        assert_eq!(second, Found::Answered(answer()));
+        assert_eq!(second, KeyState::Answered(answer()));
     }
 }
 
@@ -137,7 +137,7 @@ async fn of_many_at_once_one_does_the_work(s: TestStore) {
         async move {
             let mut tx = store.begin().await.unwrap();
             let found = idempotency::take(&mut tx, &slot).await.unwrap();
-            if found == Found::Fresh {
+            if found == KeyState::Fresh {
                 users::create_workspace(&mut tx, "made", "pro").await.unwrap();
                 idempotency::store(&mut tx, &slot, &answer()).await.unwrap();
                 tx.commit().await.unwrap();
@@ -146,8 +146,8 @@ async fn of_many_at_once_one_does_the_work(s: TestStore) {
         }
     })
     .await;
-    assert_eq!(found.iter().filter(|f| **f == Found::Fresh).count(), 1);
-    assert!(found.iter().all(|f| matches!(f, Found::Fresh | Found::InProgress | Found::Answered(_))));
+    assert_eq!(found.iter().filter(|f| **f == KeyState::Fresh).count(), 1);
+    assert!(found.iter().all(|f| matches!(f, KeyState::Fresh | KeyState::InProgress | KeyState::Answered(_))));
     assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'made'").await, 1);
 }
 
@@ -156,48 +156,48 @@ async fn a_held_key_is_in_progress_until_its_lease_runs_out(s: TestStore) {
     let slot = slot(s.key(w.user).await, "connect");
     let hold = async || {
         s.write(async |tx| {
-            assert_eq!(idempotency::take(tx, &slot).await?, Found::Fresh);
+            assert_eq!(idempotency::take(tx, &slot).await?, KeyState::Fresh);
             idempotency::hold(tx, &slot).await
         })
         .await
     };
     assert_eq!(hold().await, s.now() + LEASE);
-    assert_eq!(take(&s, &slot).await, Found::InProgress);
+    assert_eq!(take(&s, &slot).await, KeyState::InProgress);
     let other = Slot { fingerprint: vec![9], ..slot.clone() };
-    assert_eq!(take(&s, &other).await, Found::Reused);
+    assert_eq!(take(&s, &other).await, KeyState::Reused);
     s.clock.advance(LEASE);
     let held = hold().await;
-    assert_eq!(take(&s, &slot).await, Found::InProgress, "the new hold has a lease of its own");
+    assert_eq!(take(&s, &slot).await, KeyState::InProgress, "the new hold has a lease of its own");
     s.write(async |tx| idempotency::release(tx, &slot, held).await).await;
-    assert_eq!(take(&s, &slot).await, Found::Fresh);
+    assert_eq!(take(&s, &slot).await, KeyState::Fresh);
     // Two requests find it free concurrently: one holds it, the other gets `InProgress` (or finds the row).
     let mut first = s.begin().await.unwrap();
-    assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), Found::Fresh);
+    assert_eq!(idempotency::take(&mut first, &slot).await.unwrap(), KeyState::Fresh);
     idempotency::hold(&mut first, &slot).await.unwrap();
     if s.is_postgres() {
-        assert_eq!(take(&s, &slot).await, Found::InProgress);
+        assert_eq!(take(&s, &slot).await, KeyState::InProgress);
     }
     first.commit().await.unwrap();
-    assert_eq!(take(&s, &slot).await, Found::InProgress);
+    assert_eq!(take(&s, &slot).await, KeyState::InProgress);
 }
 
 /// A request that was frozen until its lease expired, and wakes when another request has the key.
-async fn who_comes_late_changes_nothing(s: TestStore) {
+async fn an_expired_hold_changes_nothing(s: TestStore) {
     let w = s.world().await;
     let slot = slot(s.key(w.user).await, "connect");
     let hold = async || s.write(async |tx| idempotency::hold(tx, &slot).await).await;
     let retake = async |mine| s.write(async |tx| idempotency::retake(tx, &slot, mine).await).await;
     let late = hold().await;
-    assert_eq!(retake(late).await, Found::Fresh);
+    assert_eq!(retake(late).await, KeyState::Fresh);
     s.clock.advance(LEASE);
-    assert_eq!(retake(late).await, Found::Fresh, "no other request took the key");
+    assert_eq!(retake(late).await, KeyState::Fresh, "no other request took the key");
     let other = hold().await;
-    assert_eq!((retake(late).await, retake(other).await), (Found::InProgress, Found::Fresh));
+    assert_eq!((retake(late).await, retake(other).await), (KeyState::InProgress, KeyState::Fresh));
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
-    assert_eq!(take(&s, &slot).await, Found::InProgress, "the other holds it");
+    assert_eq!(take(&s, &slot).await, KeyState::InProgress, "the other holds it");
     s.write(async |tx| idempotency::store(tx, &slot, &answer()).await).await;
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
-    assert_eq!(retake(late).await, Found::Answered(answer()));
+    assert_eq!(retake(late).await, KeyState::Answered(answer()));
 }
 
 async fn an_answer_ends_a_hold(s: TestStore) {
@@ -207,21 +207,21 @@ async fn an_answer_ends_a_hold(s: TestStore) {
     s.advance(5);
     s.write(async |tx| idempotency::store(tx, &slot, &answer()).await).await;
     s.clock.advance(LEASE);
-    assert_eq!(take(&s, &slot).await, Found::Answered(answer()));
+    assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
 }
 
 async fn an_answer_is_kept_for_a_day(s: TestStore) {
     let w = s.world().await;
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
-    s.clock.advance(KEPT - chrono::TimeDelta::seconds(1));
-    assert_eq!(take(&s, &slot).await, Found::Answered(answer()));
+    s.clock.advance(RETENTION - chrono::TimeDelta::seconds(1));
+    assert_eq!(take(&s, &slot).await, KeyState::Answered(answer()));
     s.advance(1);
     let other = Slot { fingerprint: vec![9], ..slot.clone() };
-    assert_eq!(take(&s, &other).await, Found::Fresh);
+    assert_eq!(take(&s, &other).await, KeyState::Fresh);
 }
 
-async fn the_body_does_not_stand_in_the_row(s: TestStore) {
+async fn the_body_is_stored_encrypted(s: TestStore) {
     let w = s.world().await;
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
@@ -249,9 +249,9 @@ async fn old_answers_are_deleted_in_batches(s: TestStore) {
         store(&s, &slot(id, key)).await;
     }
     s.write(async |tx| idempotency::hold(tx, &slot(id, "held")).await).await;
-    s.clock.advance(KEPT);
+    s.clock.advance(RETENTION);
     store(&s, &slot(id, "new")).await;
     let purge = async |limit| s.write(async |tx| idempotency::purge(tx, limit).await).await;
     assert_eq!((purge(3).await, purge(3).await, purge(3).await), (3, 1, 0));
-    assert_eq!(take(&s, &slot(id, "new")).await, Found::Answered(answer()));
+    assert_eq!(take(&s, &slot(id, "new")).await, KeyState::Answered(answer()));
 }

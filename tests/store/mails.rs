@@ -1,6 +1,6 @@
 //! The outbox: how a mail is stored, and the effect of its attempts.
 
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::domain::mail::{Mail, MailStatus};
 use crier_common::store::mails::{self, NewMail};
 use crier_common::store::users;
@@ -15,7 +15,7 @@ on_both![
     a_mail_goes_with_its_user,
     a_mail_that_waits_says_why_until_it_is_sent,
     what_was_sent_stays_sent,
-    a_job_s_end_is_the_mail_s,
+    a_dead_job_fails_its_mail,
 ];
 
 const NEW: NewMail<'_> = NewMail {
@@ -41,8 +41,8 @@ async fn a_mail_comes_back_as_it_was_stored_with_a_job(s: TestStore) {
     assert_eq!((mail.body_text.as_str(), mail.message_id.as_str()), ("One\nTwo\n", "<mail-1@example.com>"));
     assert_eq!((mail.status, mail.error, mail.sent_at), (MailStatus::Pending, None, None));
     assert_eq!((mail.created_at, mail.user_id), (s.now(), s.number("SELECT id FROM users").await));
-    let job = s.show(s.bell.take()[0]).await;
-    assert_eq!((job.kind, job.subject_id, job.trace.as_deref()), (Kind::SendMail, id, Some("request-1")));
+    let job = s.show(s.notifier.take()[0]).await;
+    assert_eq!((job.kind, job.subject_id, job.trace.as_deref()), (JobKind::SendMail, id, Some("request-1")));
     assert_eq!(job.lane.as_deref(), Some("mail_server"));
     assert!(mails::find(&mut s.conn().await, 999).await.unwrap().is_none());
 }
@@ -51,7 +51,7 @@ async fn a_mail_that_is_given_up_with_its_transaction_is_never_sent(s: TestStore
     let w = s.world().await;
     s.discard(async |tx| mails::post(tx, w.user, &NEW, None).await).await;
     assert_eq!(s.number("SELECT count(*) FROM mails").await, 0);
-    assert_eq!((s.number("SELECT count(*) FROM jobs").await, s.bell.take().len()), (0, 0));
+    assert_eq!((s.number("SELECT count(*) FROM jobs").await, s.notifier.take().len()), (0, 0));
 }
 
 async fn a_message_id_is_given_once(s: TestStore) {
@@ -65,7 +65,7 @@ async fn a_mail_goes_with_its_user(s: TestStore) {
     let id = posted(&s).await;
     assert!(s.write(async |tx| users::delete(tx, "ann@example.com").await).await);
     assert!(mails::find(&mut s.conn().await, id).await.unwrap().is_none());
-    assert!(subjects::describe(&mut s.conn().await, Kind::SendMail, id).await.unwrap().is_none());
+    assert!(subjects::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().is_none());
 }
 
 async fn a_mail_that_waits_says_why_until_it_is_sent(s: TestStore) {
@@ -89,22 +89,22 @@ async fn what_was_sent_stays_sent(s: TestStore) {
     assert_eq!((mail.status, mail.error), (MailStatus::Sent, None));
 }
 
-async fn a_job_s_end_is_the_mail_s(s: TestStore) {
+async fn a_dead_job_fails_its_mail(s: TestStore) {
     let id = posted(&s).await;
     s.write(async |tx| {
-        subjects::hold(tx, Kind::SendMail, id).await?;
-        subjects::job_died(tx, Kind::SendMail, id, None).await
+        subjects::lock(tx, JobKind::SendMail, id).await?;
+        subjects::on_dead(tx, JobKind::SendMail, id, None).await
     })
     .await;
     let mail = found(&s, id).await;
     assert_eq!(mail.status, MailStatus::Failed);
     assert!(mail.error.unwrap().contains("retry"), "the error names the fix");
-    let revive = async || s.write(async |tx| subjects::job_revived(tx, Kind::SendMail, id).await).await;
+    let revive = async || s.write(async |tx| subjects::on_retry(tx, JobKind::SendMail, id).await).await;
     assert!(revive().await);
     assert_eq!((found(&s, id).await.status, found(&s, id).await.error), (MailStatus::Pending, None));
     assert!(!revive().await, "it has not failed");
-    s.write(async |tx| subjects::job_cancelled(tx, Kind::SendMail, id).await).await;
+    s.write(async |tx| subjects::on_cancelled(tx, JobKind::SendMail, id).await).await;
     assert!(found(&s, id).await.error.unwrap().contains("operator"));
-    let described = subjects::describe(&mut s.conn().await, Kind::SendMail, id).await.unwrap().unwrap();
+    let described = subjects::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().unwrap();
     assert!(described.words.contains("failed") && !described.words.contains("example.com"), "{}", described.words);
 }

@@ -6,11 +6,11 @@
 
 use chrono::TimeDelta;
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::{Kind, LEASE, NewJob, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, LEASE, NewJob, Outcome};
 use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::store::db::Engine;
 use crier_common::store::deliveries::{self, AttemptRow};
-use crier_common::store::jobs::operate::{self, Filter};
+use crier_common::store::jobs::operate::{self, JobQuery};
 use crier_common::store::jobs::{self, dispatch, engine};
 use crier_common::store::{Result, Tx, events, idempotency, posts, targets};
 
@@ -84,24 +84,27 @@ async fn everything_is_bounded(most: &str) {
     bounded(tx, "heartbeat", most, async |tx| engine::heartbeat(tx, &running, "w").await).await;
     bounded(tx, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
     bounded(tx, "next_due", most, async |tx| dispatch::next_due(tx).await).await;
-    bounded(tx, "first_rung", most, async |tx| dispatch::first_rung(tx).await).await;
+    bounded(tx, "first_rung", most, async |tx| dispatch::oldest_unclaimed(tx).await).await;
     // A thousand lanes, four jobs of each, and the dead index entries of the jobs that earlier runs woke: 6,000, then
     // 12,000 more each time.
     bounded(tx, "sweep_lanes", 95_000, async |tx| dispatch::sweep_lanes(tx).await).await;
-    bounded(tx, "ring_due", most, async |tx| dispatch::ring_due(tx, Kind::PublishTarget, 1_000).await).await;
+    bounded(tx, "ring_due", most, async |tx| dispatch::promote_due(tx, JobKind::PublishTarget, 1_000).await).await;
     let before = tx.now - TimeDelta::seconds(10);
-    bounded(tx, "ring_unheard", most, async |tx| dispatch::ring_unheard(tx, Kind::PublishTarget, before, 1_000).await)
-        .await;
+    bounded(tx, "ring_unheard", most, async |tx| {
+        dispatch::renotify_stale(tx, JobKind::PublishTarget, before, 1_000).await
+    })
+    .await;
     let mut subject = 50_000_000;
     bounded(tx, "enqueue", most, async |tx| {
         subject += 1;
-        jobs::enqueue(tx, &NewJob::new(Kind::PublishTarget, subject, tx.now)).await
+        jobs::enqueue(tx, &NewJob::new(JobKind::PublishTarget, subject, tx.now)).await
     })
     .await;
-    bounded(tx, "cancel_subject", most, async |tx| jobs::cancel_subject(tx, Kind::PublishTarget, subject).await).await;
-    let job = NewJob::new(Kind::PublishTarget, subject, tx.now);
-    bounded(tx, "hasten", most, async |tx| jobs::hasten(tx, &job).await).await;
-    let id = jobs::enqueue(tx, &NewJob::new(Kind::Noop, 1, tx.now)).await.unwrap().unwrap();
+    bounded(tx, "cancel_subject", most, async |tx| jobs::cancel_subject(tx, JobKind::PublishTarget, subject).await)
+        .await;
+    let job = NewJob::new(JobKind::PublishTarget, subject, tx.now);
+    bounded(tx, "hasten", most, async |tx| jobs::run_now(tx, &job).await).await;
+    let id = jobs::enqueue(tx, &NewJob::new(JobKind::Noop, 1, tx.now)).await.unwrap().unwrap();
     let held = engine::claim(tx, &[id], "w").await.unwrap().remove(0);
     bounded(tx, "settle", most, async |tx| engine::settle(tx, &[(&held, Outcome::Done)]).await).await;
     bounded(tx, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
@@ -173,30 +176,30 @@ async fn nothing_is_compiled_before_it_is_run() {
 async fn a_list_of_few_among_many_reads_few() {
     let s = filled("done").await;
     let mut tx = s.begin().await.unwrap();
-    let all = Filter::default();
-    let (kind, lane) = (Some(Kind::PublishTarget), Some("account:17".to_owned()));
-    for state in [State::Scheduled, State::Ready, State::Running, State::Dead, State::Cancelled] {
-        let filter = Filter { state: Some(state), ..all.clone() };
-        let of_kind = Filter { kind, ..filter.clone() };
-        let in_lane = Filter { lane: lane.clone(), ..of_kind.clone() };
+    let all = JobQuery::default();
+    let (kind, lane) = (Some(JobKind::PublishTarget), Some("account:17".to_owned()));
+    for state in [JobState::Scheduled, JobState::Ready, JobState::Running, JobState::Dead, JobState::Cancelled] {
+        let filter = JobQuery { state: Some(state), ..all.clone() };
+        let of_kind = JobQuery { kind, ..filter.clone() };
+        let in_lane = JobQuery { lane: lane.clone(), ..of_kind.clone() };
         for (what, filter) in [("state", filter), ("kind and state", of_kind), ("lane, kind and state", in_lane)] {
             let what = format!("{what}: {state}");
             bounded(&mut tx, &what, 10_000, async |tx| operate::list(tx, &filter, 100).await).await;
             bounded(&mut tx, &what, 10_000, async |tx| operate::count(tx, &filter).await).await;
         }
-        let filter = Filter { kind, state: Some(state), ..all.clone() };
-        if !matches!(state, State::Ready | State::Running) {
+        let filter = JobQuery { kind, state: Some(state), ..all.clone() };
+        if !matches!(state, JobState::Ready | JobState::Running) {
             bounded(&mut tx, "next", 10_000, async |tx| operate::next(tx, &filter, 7, 50).await).await;
         }
     }
-    let in_lane = Filter { lane, ..all.clone() };
+    let in_lane = JobQuery { lane, ..all.clone() };
     bounded(&mut tx, "lane", 10_000, async |tx| operate::list(tx, &in_lane, 100).await).await;
     bounded(&mut tx, "all", 10_000, async |tx| operate::list(tx, &all, 100).await).await;
     bounded(&mut tx, "overview", 20_000, async |tx| operate::overview(tx).await).await;
 }
 
 /// Emits an event of the brand; returns the endpoint's new job and delivery.
-async fn told(tx: &mut Tx, brand: i64) -> (i64, i64) {
+async fn emit_delivery(tx: &mut Tx, brand: i64) -> (i64, i64) {
     events::emit(tx, brand, EventName::PostPublished, &serde_json::json!({}), None).await.unwrap();
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
     let newest = "SELECT id, subject_id FROM jobs ORDER BY id DESC LIMIT 1";
@@ -217,7 +220,7 @@ async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
         next_attempt_at: None,
     };
     deliveries::outgoing(tx, &[delivery_id]).await?;
-    deliveries::hold_each(tx, &[delivery_id]).await?;
+    deliveries::lock_each(tx, &[delivery_id]).await?;
     deliveries::record(tx, &[attempt]).await.map(drop)
 }
 
@@ -232,7 +235,7 @@ async fn an_endpoint_with_100_000_deliveries_behind_it_reads_little() {
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
     for _ in 0..RUNS {
-        let (job, delivery) = told(tx, w.brand).await;
+        let (job, delivery) = emit_delivery(tx, w.brand).await;
         let held = engine::claim(tx, &[job], "w").await.unwrap().remove(0);
         delivered(tx, delivery).await.unwrap();
         engine::settle(tx, &[(&held, Outcome::Done)]).await.unwrap();
@@ -252,7 +255,7 @@ async fn an_endpoint_with_100_000_deliveries_behind_it_reads_little() {
         s.sql(sql).await;
     }
     for _ in 0..RUNS {
-        let (job, delivery) = told(tx, w.brand).await;
+        let (job, delivery) = emit_delivery(tx, w.brand).await;
         bounded(tx, "claim", 500, async |tx| engine::claim(tx, &[job], "w").await).await;
         bounded(tx, "the attempt", 500, async |tx| delivered(tx, delivery).await).await;
     }
@@ -273,7 +276,7 @@ async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
     let Engine::Pg(conn) = kept.engine() else { panic!("this is for Postgres") };
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
     for subject in 0..4 {
-        jobs::enqueue(&mut kept, &NewJob::new(Kind::Noop, subject, s.now())).await.unwrap();
+        jobs::enqueue(&mut kept, &NewJob::new(JobKind::Noop, subject, s.now())).await.unwrap();
     }
     for run in 1..=RUNS {
         // Each run claims and settles one job, while there are any.
@@ -282,8 +285,8 @@ async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
             let again = Outcome::RetryAt(s.now(), "again".to_owned());
             engine::settle(&mut kept, &[(&job, again)]).await.unwrap();
         }
-        dispatch::ring_due(&mut kept, Kind::Noop, 100).await.unwrap();
-        dispatch::ring_unheard(&mut kept, Kind::Noop, s.now(), 1_000).await.unwrap();
+        dispatch::promote_due(&mut kept, JobKind::Noop, 100).await.unwrap();
+        dispatch::renotify_stale(&mut kept, JobKind::Noop, s.now(), 1_000).await.unwrap();
         engine::heartbeat(&mut kept, &[1, 2, 3], "w").await.unwrap();
         dispatch::rescue(&mut kept, 100).await.unwrap();
         dispatch::purge(&mut kept, s.now(), s.now(), 1_000).await.unwrap();
@@ -304,9 +307,11 @@ async fn a_plan_made_on_an_empty_table_still_serves_when_it_is_full() {
     let most = 20_000;
     bounded(&mut kept, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
     bounded(&mut kept, "heartbeat", most, async |tx| engine::heartbeat(tx, &ready, "w").await).await;
-    bounded(&mut kept, "ring_due", most, async |tx| dispatch::ring_due(tx, Kind::Noop, 1_000).await).await;
-    bounded(&mut kept, "ring_unheard", most, async |tx| dispatch::ring_unheard(tx, Kind::Noop, before, 1_000).await)
-        .await;
+    bounded(&mut kept, "ring_due", most, async |tx| dispatch::promote_due(tx, JobKind::Noop, 1_000).await).await;
+    bounded(&mut kept, "ring_unheard", most, async |tx| {
+        dispatch::renotify_stale(tx, JobKind::Noop, before, 1_000).await
+    })
+    .await;
     bounded(&mut kept, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
     bounded(&mut kept, "purge", most, async |tx| dispatch::purge(tx, before, before, 500).await).await;
 }

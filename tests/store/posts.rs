@@ -1,10 +1,10 @@
 //! Posts, their targets and all attempts.
 
 use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Kind, Outcome};
+use crier_common::domain::job::{JobKind, Outcome};
 use crier_common::domain::platform::Platform;
-use crier_common::domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetStatus, Wish};
-use crier_common::store::targets::{self, Ended, NewAttempt, NewTarget};
+use crier_common::domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus};
+use crier_common::store::targets::{self, NewAttempt, NewTarget, TargetEnd};
 use crier_common::store::{PageOf, posts};
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ on_both![
     changes_of_a_post_go_one_at_a_time,
     targets_keep_the_clients_order_and_wishes,
     a_target_goes_through_its_runs,
-    a_new_wish_forgets_the_marker_of_the_old,
+    a_new_override_clears_the_marker,
     the_accounts_of_many_posts_come_in_one_query,
     every_try_is_kept,
 ];
@@ -137,14 +137,14 @@ async fn a_purge_spares_what_still_has_a_job(s: TestStore) {
         made.push((post, targets));
     }
     // 0 is not deleted; 1 has a running job, 2 a scheduled one, 3 a finished one, 4 no job.
-    let running = s.job(Kind::PublishTarget, made[1].1[1], None).await;
+    let running = s.job(JobKind::PublishTarget, made[1].1[1], None).await;
     let held = s.claim(&[running], "w").await.remove(0);
-    let waiting = s.job_at(Kind::PublishTarget, made[2].1[0], None, s.later(60)).await;
-    let ended = s.job(Kind::PublishTarget, made[3].1[0], None).await;
+    let waiting = s.job_at(JobKind::PublishTarget, made[2].1[0], None, s.later(60)).await;
+    let ended = s.job(JobKind::PublishTarget, made[3].1[0], None).await;
     let end = s.claim(&[ended], "w").await.remove(0);
     assert!(s.settle(&end, Outcome::Abort("no".to_owned())).await);
     // A job of another kind with the same subject id is unrelated.
-    s.job(Kind::Noop, made[4].1[0], None).await;
+    s.job(JobKind::Noop, made[4].1[0], None).await;
     assert_eq!((purge(1).await, purge(1).await, purge(1).await), (1, 1, 0));
     assert!(s.settle(&held, Outcome::Done).await);
     assert_eq!(purge(10).await, 1);
@@ -178,7 +178,7 @@ async fn changes_of_a_post_go_one_at_a_time(s: TestStore) {
 async fn targets_keep_the_clients_order_and_wishes(s: TestStore) {
     let w = s.world().await;
     let (post, _) = s.post(w, &[]).await;
-    let overrides = Wish {
+    let overrides = TargetOverride {
         content: Some("Only here".to_owned()),
         media: Some(vec![9, 8]),
         options: object(json!({ "title": "T", "deep": { "list": [1, null, "ü"] } })),
@@ -223,7 +223,7 @@ async fn a_target_goes_through_its_runs(s: TestStore) {
 
     // The response never arrived: the call stays open, and the next run reconciles it.
     let error = Failure::of(Category::Network, "No answer.").from_platform(504);
-    let mut ended = Ended {
+    let mut ended = TargetEnd {
         status: TargetStatus::Pending,
         external_id: None,
         url: None,
@@ -245,7 +245,7 @@ async fn a_target_goes_through_its_runs(s: TestStore) {
     let found = find().await;
     assert_eq!((found.attempts, found.next_attempt_at, found.call_started_at), (2, None, Some(s.later(-1))));
 
-    ended = Ended {
+    ended = TargetEnd {
         status: TargetStatus::Published,
         external_id: Some("at://x".to_owned()),
         url: Some("https://x.test".to_owned()),
@@ -266,20 +266,20 @@ async fn a_target_goes_through_its_runs(s: TestStore) {
 
 /// A platform that is asked with the marker of the old content would return the old post. While a call with unknown
 /// outcome is open, that is the intended question, so the marker is kept.
-async fn a_new_wish_forgets_the_marker_of_the_old(s: TestStore) {
+async fn a_new_override_clears_the_marker(s: TestStore) {
     let w = s.world().await;
     let (_, targets_) = s.post(w, &[1]).await;
     let id = targets_[0];
     let marker = object(json!({ "key": "old" }));
     s.write(async |tx| targets::mark_call(tx, id, &marker).await).await;
     s.advance(1);
-    let overrides = Wish { content: Some("New".to_owned()), media: None, options: Map::new() };
-    s.write(async |tx| targets::set_wish(tx, id, &overrides).await).await;
+    let overrides = TargetOverride { content: Some("New".to_owned()), media: None, options: Map::new() };
+    s.write(async |tx| targets::set_overrides(tx, id, &overrides).await).await;
     let found = targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
     assert_eq!((found.content.as_deref(), found.media, found.options), (Some("New"), None, Map::new()));
     assert_eq!((found.marker, found.call_started_at, found.updated_at), (Some(marker), Some(s.later(-1)), s.now()));
     s.write(async |tx| targets::reset(tx, id, true).await).await;
-    s.write(async |tx| targets::set_wish(tx, id, &overrides).await).await;
+    s.write(async |tx| targets::set_overrides(tx, id, &overrides).await).await;
     let found = targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
     assert_eq!((found.marker, found.call_started_at), (None, None));
 }
@@ -304,7 +304,7 @@ async fn every_try_is_kept(s: TestStore) {
     let w = s.world().await;
     let (post, ids) = s.post(w, &[1, 2]).await;
     let (_, other) = s.post(w, &[1]).await;
-    let error = Failure::coded(Category::RateLimited, "slow_down", "Wait.").from_platform("429");
+    let error = Failure::with_code(Category::RateLimited, "slow_down", "Wait.").from_platform("429");
     let started_at = s.now();
     s.advance(2);
     let first = NewAttempt {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crier_common::domain::event::EventName;
 use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::domain::post::{PostStatus, Target, TargetStatus};
 use crier_common::domain::webhook::DeliveryStatus;
-use crier_common::store::targets::{self, Ended};
+use crier_common::store::targets::{self, TargetEnd};
 use crier_common::store::{PageOf, deliveries, events, posts};
 use crier_common::{publishing, subjects};
 use serde_json::{Value, json};
@@ -33,8 +33,8 @@ async fn status(s: &TestStore, w: World, post: i64) -> PostStatus {
     posts::find(&mut s.conn().await, w.brand, post).await.unwrap().unwrap().status
 }
 
-fn published(s: &TestStore) -> Ended {
-    Ended {
+fn published(s: &TestStore) -> TargetEnd {
+    TargetEnd {
         status: TargetStatus::Published,
         external_id: Some("x1".to_owned()),
         url: Some("https://x.test/1".to_owned()),
@@ -45,11 +45,11 @@ fn published(s: &TestStore) -> Ended {
     }
 }
 
-fn rejected(target: &Target) -> Ended {
+fn rejected(target: &Target) -> TargetEnd {
     publishing::failed(target, Failure::of(Category::PlatformRejected, "No."))
 }
 
-async fn end(s: &TestStore, id: i64, ended: &Ended) {
+async fn end(s: &TestStore, id: i64, ended: &TargetEnd) {
     let target = target(s, id).await;
     s.write(async |tx| {
         let post = posts::lock(tx, target.post_id).await?.unwrap();
@@ -59,7 +59,7 @@ async fn end(s: &TestStore, id: i64, ended: &Ended) {
 }
 
 /// Returns the emitted events, oldest first.
-async fn told(s: &TestStore, webhook: i64) -> Vec<(EventName, Value)> {
+async fn emitted_events(s: &TestStore, webhook: i64) -> Vec<(EventName, Value)> {
     let page = deliveries::list(&mut s.conn().await, webhook, Default::default(), PageOf { page: 1, per_page: 50 })
         .await
         .unwrap();
@@ -91,7 +91,7 @@ async fn a_post_ends_with_its_last_target(s: TestStore) {
     end(&s, ids[0], &rejected(&target(&s, ids[0]).await)).await;
     assert_eq!(status(&s, w, none).await, PostStatus::Failed);
 
-    let reported = told(&s, hook).await;
+    let reported = emitted_events(&s, hook).await;
     let names: Vec<_> = reported.iter().map(|(name, _)| *name).collect();
     use EventName::{PostFailed, PostPublished};
     assert_eq!(names, [PostPublished, PostPublished, PostFailed, PostPublished, PostFailed]);
@@ -122,14 +122,14 @@ async fn targets_that_end_at_once_leave_no_post_behind(s: TestStore) {
     })
     .await;
     assert_eq!(status(&s, w, post).await, PostStatus::Published);
-    assert_eq!(told(&s, hook).await.len(), 6);
+    assert_eq!(emitted_events(&s, hook).await.len(), 6);
 }
 
 async fn a_target_that_waits_for_its_next_try_tells_nobody(s: TestStore) {
     let w = s.world().await;
     let hook = listener(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
-    let waits = Ended {
+    let waits = TargetEnd {
         status: TargetStatus::Pending,
         next_attempt_at: Some(s.later(10)),
         ..rejected(&target(&s, ids[0]).await)
@@ -137,7 +137,7 @@ async fn a_target_that_waits_for_its_next_try_tells_nobody(s: TestStore) {
     end(&s, ids[0], &waits).await;
     assert_eq!(status(&s, w, post).await, PostStatus::Publishing);
     assert_eq!(target(&s, ids[0]).await.next_attempt_at, Some(s.later(10)));
-    assert!(told(&s, hook).await.is_empty());
+    assert!(emitted_events(&s, hook).await.is_empty());
 }
 
 async fn a_deleted_post_is_left_alone_and_its_events_go_out(s: TestStore) {
@@ -146,7 +146,7 @@ async fn a_deleted_post_is_left_alone_and_its_events_go_out(s: TestStore) {
     let (post, ids) = s.post(w, &[1]).await;
     s.write(async |tx| posts::delete(tx, post).await).await;
     end(&s, ids[0], &published(&s)).await;
-    assert_eq!(told(&s, hook).await.len(), 1);
+    assert_eq!(emitted_events(&s, hook).await.len(), 1);
     assert_eq!(s.number("SELECT count(*) FROM posts WHERE status = 'publishing'").await, 1);
 }
 
@@ -156,24 +156,24 @@ async fn a_dead_job_fails_its_target(s: TestStore) {
     let (post, ids) = s.post(w, &[1]).await;
     s.write(async |tx| targets::start(tx, ids[0]).await).await;
     s.write(async |tx| targets::mark_call(tx, ids[0], &serde_json::Map::new()).await).await;
-    let died = async |id| s.write(async |tx| subjects::job_died(tx, Kind::PublishTarget, id, None).await).await;
+    let died = async |id| s.write(async |tx| subjects::on_dead(tx, JobKind::PublishTarget, id, None).await).await;
     died(ids[0]).await;
     let found = target(&s, ids[0]).await;
     assert_eq!((found.status, found.error.unwrap().category), (TargetStatus::Failed, Category::Internal));
     assert!(found.call_started_at.is_some(), "the crash was inside the call: its outcome is unknown");
     assert_eq!(status(&s, w, post).await, PostStatus::Failed);
-    assert_eq!(told(&s, hook).await.len(), 1);
+    assert_eq!(emitted_events(&s, hook).await.len(), 1);
     died(ids[0]).await;
     died(999).await;
-    assert_eq!(told(&s, hook).await.len(), 1, "one event");
-    s.write(async |tx| subjects::job_died(tx, Kind::Noop, 1, None).await).await;
+    assert_eq!(emitted_events(&s, hook).await.len(), 1, "one event");
+    s.write(async |tx| subjects::on_dead(tx, JobKind::Noop, 1, None).await).await;
 }
 
 async fn a_dead_job_spares_a_target_that_has_ended(s: TestStore) {
     let w = s.world().await;
     let (post, ids) = s.post(w, &[1]).await;
     end(&s, ids[0], &published(&s)).await;
-    s.write(async |tx| subjects::job_died(tx, Kind::PublishTarget, ids[0], None).await).await;
+    s.write(async |tx| subjects::on_dead(tx, JobKind::PublishTarget, ids[0], None).await).await;
     assert_eq!(target(&s, ids[0]).await.status, TargetStatus::Published);
     assert_eq!(status(&s, w, post).await, PostStatus::Published);
 }
@@ -189,7 +189,7 @@ async fn a_dead_job_and_the_end_of_its_run_tell_one_story(s: TestStore) {
     let running = target(&s, ids[0]).await;
     let mut ending = s.begin().await.unwrap();
     let held = posts::lock(&mut ending, post).await.unwrap().unwrap();
-    let died = s.write(async |tx| subjects::job_died(tx, Kind::PublishTarget, ids[0], None).await);
+    let died = s.write(async |tx| subjects::on_dead(tx, JobKind::PublishTarget, ids[0], None).await);
     let end = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         publishing::end_target(&mut ending, held, &running, &published(&s), None).await.unwrap();
@@ -198,7 +198,7 @@ async fn a_dead_job_and_the_end_of_its_run_tell_one_story(s: TestStore) {
     tokio::join!(died, end);
     assert_eq!(target(&s, ids[0]).await.status, TargetStatus::Published);
     assert_eq!(status(&s, w, post).await, PostStatus::Published);
-    let names: Vec<_> = told(&s, hook).await.into_iter().map(|(name, _)| name).collect();
+    let names: Vec<_> = emitted_events(&s, hook).await.into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [EventName::PostPublished]);
 }
 
@@ -207,7 +207,7 @@ async fn a_dead_delivery_is_given_up(s: TestStore) {
     let hook = listener(&s, w).await;
     s.write(async |tx| events::emit(tx, w.brand, EventName::PostFailed, &json!({}), None).await).await;
     let id = s.number("SELECT id FROM webhook_deliveries").await;
-    s.write(async |tx| subjects::job_died(tx, Kind::DeliverWebhook, id, None).await).await;
+    s.write(async |tx| subjects::on_dead(tx, JobKind::DeliverWebhook, id, None).await).await;
     let found = deliveries::find(&mut s.conn().await, hook, id).await.unwrap().unwrap();
     assert_eq!(found.status, DeliveryStatus::Failed);
     assert!(found.error.is_some());

@@ -3,7 +3,7 @@
 use crier_common::domain::circuit::Health;
 use crier_common::domain::event::EventName;
 use crier_common::domain::webhook::{Delivery, Webhook};
-use crier_common::store::deliveries::Filter;
+use crier_common::store::deliveries::DeliveryFilter;
 use crier_common::store::webhooks::{self, NewWebhook};
 use crier_common::store::{PageOf, StoreError, deliveries, events};
 use secrecy::SecretString;
@@ -27,9 +27,10 @@ const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated]
 
 async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
-    let page = deliveries::list(&mut s.conn().await, webhook, Filter::default(), PageOf { page: 1, per_page: 1 })
-        .await
-        .unwrap();
+    let page =
+        deliveries::list(&mut s.conn().await, webhook, DeliveryFilter::default(), PageOf { page: 1, per_page: 1 })
+            .await
+            .unwrap();
     page.rows.into_iter().next().unwrap()
 }
 
@@ -159,9 +160,10 @@ async fn deliveries_are_of_their_endpoint(s: TestStore) {
     }
     ids.reverse();
     let list = async |webhook, page| {
-        let found = deliveries::list(&mut s.conn().await, webhook, Filter::default(), PageOf { page, per_page: 2 })
-            .await
-            .unwrap();
+        let found =
+            deliveries::list(&mut s.conn().await, webhook, DeliveryFilter::default(), PageOf { page, per_page: 2 })
+                .await
+                .unwrap();
         (found.rows.iter().map(|d| d.id).collect::<Vec<_>>(), found.total)
     };
     assert_eq!(list(one.id, 1).await, (ids[..2].to_vec(), 3));
@@ -210,6 +212,6 @@ async fn what_did_not_arrive_is_counted_by_its_outage(s: TestStore) {
         s.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {}", made[n].0)).await;
     }
     assert_eq!(undelivered().await, (4, Some(made[2].1)), "an earlier failure belongs to another outage");
-    s.write(async |tx| deliveries::give_up(tx, made[2].0, "no more").await).await;
+    s.write(async |tx| deliveries::fail(tx, made[2].0, "no more").await).await;
     assert_eq!(undelivered().await, (4, Some(made[2].1)), "a failure during the outage counts");
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
-use crier_common::ai::{Ai, PATIENCE};
+use crier_common::ai::{Ai, PROVIDER_TIMEOUT};
 use crier_common::config::AiConfig;
 use crier_common::http::{Guard, HttpClient};
 use crier_common::platforms::Clients;
@@ -27,7 +27,7 @@ pub const KEY: &str = "sk-test-hunter2";
 const NEVER: Duration = Duration::from_secs(120);
 
 /// The response to one request.
-pub enum Say {
+pub enum AiStep {
     Answer(ResponseTemplate),
     /// Signals that the request arrived, and responds when released.
     Hold(Arc<Hold>, ResponseTemplate),
@@ -47,7 +47,7 @@ impl Hold {
     }
 
     /// Waits until a request has arrived.
-    pub async fn asked(&self) {
+    pub async fn wait_for_request(&self) {
         self.asked.acquire().await.expect("it is never closed").forget();
     }
 
@@ -57,14 +57,14 @@ impl Hold {
 }
 
 #[derive(Clone, Default)]
-struct Script(Arc<Mutex<VecDeque<Say>>>);
+struct Script(Arc<Mutex<VecDeque<AiStep>>>);
 
 impl Respond for Script {
     fn respond(&self, _request: &Request) -> ResponseTemplate {
         let next = self.0.lock().expect("no panic").pop_front();
         match next {
-            Some(Say::Answer(answer)) => answer,
-            Some(Say::Hold(hold, answer)) => {
+            Some(AiStep::Answer(answer)) => answer,
+            Some(AiStep::Hold(hold, answer)) => {
                 hold.asked.add_permits(1);
                 // Blocking is safe: the server runs on its own thread.
                 let _ = hold.go.lock().expect("no panic").recv_timeout(NEVER);
@@ -95,16 +95,16 @@ impl AiServer {
     }
 
     /// Queues responses, in order.
-    pub fn says(&self, answers: impl IntoIterator<Item = ResponseTemplate>) {
-        self.script.0.lock().expect("no panic").extend(answers.into_iter().map(Say::Answer));
+    pub fn queue_responses(&self, answers: impl IntoIterator<Item = ResponseTemplate>) {
+        self.script.0.lock().expect("no panic").extend(answers.into_iter().map(AiStep::Answer));
     }
 
-    pub fn holds(&self, hold: &Arc<Hold>, answer: ResponseTemplate) {
-        self.script.0.lock().expect("no panic").push_back(Say::Hold(hold.clone(), answer));
+    pub fn queue_held_response(&self, hold: &Arc<Hold>, answer: ResponseTemplate) {
+        self.script.0.lock().expect("no panic").push_back(AiStep::Hold(hold.clone(), answer));
     }
 
     /// Drops the queued responses.
-    pub fn forget(&self) {
+    pub fn clear_responses(&self) {
         self.script.0.lock().expect("no panic").clear();
     }
 
@@ -127,7 +127,7 @@ impl AiServer {
     }
 
     /// Returns the bodies of the requests so far.
-    pub async fn asked(&self) -> Vec<Value> {
+    pub async fn request_bodies(&self) -> Vec<Value> {
         let requests = self.server.received_requests().await.expect("requests are kept");
         requests.iter().map(|request| serde_json::from_slice(&request.body).unwrap_or(Value::Null)).collect()
     }
@@ -176,10 +176,10 @@ impl Deref for AiApp {
 
 impl AiApp {
     pub async fn start(store: TestStore) -> Self {
-        Self::with_patience(store, PATIENCE).await
+        Self::with_timeout(store, PROVIDER_TIMEOUT).await
     }
 
-    pub async fn with_patience(store: TestStore, timeout: Duration) -> Self {
+    pub async fn with_timeout(store: TestStore, timeout: Duration) -> Self {
         let ai = AiServer::start().await;
         Self { app: TestApp::start_with(store, ai.ai(timeout)).await, ai }
     }

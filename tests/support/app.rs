@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crier_api::{App, Pace, Parts};
+use crier_api::{App, MinRate, Parts};
 use crier_common::ai::Ai;
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::plan::{Plan, Plans};
@@ -122,21 +122,21 @@ impl TestApp {
     }
 
     /// Starts the API with a minimum pace for request bodies.
-    pub async fn start_paced(store: TestStore, pace: Pace) -> Self {
+    pub async fn start_paced(store: TestStore, pace: MinRate) -> Self {
         Self::start_as(store, Ai::none(), pace).await
     }
 
     /// Starts the API with an AI provider.
     pub async fn start_with(store: TestStore, ai: Ai) -> Self {
-        Self::start_as(store, ai, Pace::default()).await
+        Self::start_as(store, ai, MinRate::default()).await
     }
 
-    async fn start_as(store: TestStore, ai: Ai, pace: Pace) -> Self {
+    async fn start_as(store: TestStore, ai: Ai, pace: MinRate) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
         let connector = Arc::<FakeConnector>::default();
-        let api = app_over(&store.store, store.library(&url), ai, connector.clone(), &url).with_pace(pace);
+        let api = app_over(&store.store, store.library(&url), ai, connector.clone(), &url).with_min_rate(pace);
         let api = Arc::new(api);
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));
@@ -415,14 +415,14 @@ impl Reply {
 
     /// Asserts the status only, without the API headers.
     #[track_caller]
-    pub fn is(&self, status: u16) {
+    pub fn assert_status(&self, status: u16) {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
     }
 
     /// Asserts an HTML 404 page.
     #[track_caller]
     pub fn not_found(&self) {
-        self.is(404);
+        self.assert_status(404);
         assert!(self.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{self:?}");
     }
 

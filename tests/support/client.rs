@@ -2,23 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use crier_common::http::{Answer, HttpClient};
+use crier_common::http::{HttpClient, HttpResponse};
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 use super::sites::Sites;
 
 /// The time limit for any condition; expected waits take less than half of it.
-const PATIENCE: Duration = Duration::from_secs(90);
+const CONDITION_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Polls until there is a value.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + CONDITION_TIMEOUT;
     loop {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {CONDITION_TIMEOUT:?}: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -65,7 +65,7 @@ impl Client {
     }
 
     /// Uploads a picture; returns its id, or the error response.
-    pub async fn upload(&self, brand: i64, picture: &[u8]) -> Result<i64, Answer> {
+    pub async fn upload(&self, brand: i64, picture: &[u8]) -> Result<i64, HttpResponse> {
         let head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\n\r\n";
         let url = format!("{}/api/public/v1/brands/{brand}/media", self.url);
         let request = self.http.request(reqwest::Method::POST, &url).bearer_auth(&self.key);

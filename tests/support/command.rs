@@ -11,13 +11,13 @@ use super::store::TestStore;
 
 /// The result of a command.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     pub status: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
+impl CommandOutput {
     /// Returns stdout of a successful command.
     #[track_caller]
     pub fn done(&self) -> &str {
@@ -48,7 +48,7 @@ pub fn command(s: &TestStore, args: &[&str]) -> Command {
 }
 
 /// Runs `crier` with these arguments.
-pub fn crier(s: &TestStore, args: &[&str]) -> Said {
+pub fn crier(s: &TestStore, args: &[&str]) -> CommandOutput {
     // The secret key is created in the data directory.
     let dir = tempfile::tempdir().expect("a directory");
     run(command(s, args).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()))
@@ -58,7 +58,7 @@ pub fn crier(s: &TestStore, args: &[&str]) -> Said {
 const NEVER: Duration = Duration::from_secs(90);
 
 /// Runs a command to its end; kills it after a timeout.
-pub fn run(command: &mut Command) -> Said {
+pub fn run(command: &mut Command) -> CommandOutput {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let id = child.id().to_string();
     let (ended, end) = mpsc::channel::<()>();
@@ -70,5 +70,5 @@ pub fn run(command: &mut Command) -> Said {
     let out = child.wait_with_output().expect("it ends");
     drop(ended);
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    Said { status: out.status.code(), out: text(out.stdout), err: text(out.stderr) }
+    CommandOutput { status: out.status.code(), out: text(out.stdout), err: text(out.stderr) }
 }

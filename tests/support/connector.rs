@@ -53,14 +53,14 @@ impl Connector for FakeConnector {
         catalogue::descriptor(Platform::Sandbox)
     }
 
-    async fn claim(
+    async fn reserve(
         &self,
         tx: &mut Tx,
         workspace_id: i64,
         connected: &Connected,
     ) -> Result<Result<(), ConnectError>, StoreError> {
         match self.real.get() {
-            Some(real) => real.claim(tx, workspace_id, connected).await,
+            Some(real) => real.reserve(tx, workspace_id, connected).await,
             None => Ok(Ok(())),
         }
     }
@@ -117,7 +117,7 @@ impl Connector for FakeConnector {
     }
 
     async fn reconcile(&self, _account: &Account, _post: &Outgoing) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::CannotTell)
+        Ok(Reconciled::Unsupported)
     }
 
     async fn revoke(&self, account: &Account) -> Result<(), CallError> {

@@ -12,15 +12,15 @@ use crier_common::clock::Clock;
 use crier_common::domain::failure::{Category, Failure};
 use crier_common::domain::platform::{Descriptor, Platform};
 use crier_common::platforms::{
-    Account, CallError, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures, Published,
-    Reconciled, Refreshed, Secrets, catalogue,
+    Account, CallError, ConnectError, Connected, Connector, Image, ImageTransfer, Marker, MarkerSeed, Outgoing,
+    Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 /// The behavior of one publish call.
-pub enum Say {
+pub enum PublishStep {
     Publish,
     /// Publishes, and returns this result.
     PublishAs(Published),
@@ -104,14 +104,14 @@ pub struct FakePlatform {
     platform: Platform,
     clock: Clock,
     can_reconcile: AtomicBool,
-    script: Mutex<VecDeque<Say>>,
+    script: Mutex<VecDeque<PublishStep>>,
     answers: Mutex<VecDeque<Result<Reconciled, CallError>>>,
     refreshes: Mutex<VecDeque<Result<Refreshed, CallError>>>,
     /// The only valid token, if the platform checks tokens.
     token: Mutex<Option<String>>,
     spent: Mutex<Vec<String>>,
     posts: Mutex<Vec<Posted>>,
-    pictures: Mutex<Pictures>,
+    pictures: Mutex<ImageTransfer>,
     upload_script: Mutex<VecDeque<Upload>>,
     uploads: Mutex<Vec<Image>>,
     /// The pictures of each publish call.
@@ -141,7 +141,7 @@ impl FakePlatform {
             token: Mutex::default(),
             spent: Mutex::default(),
             posts: Mutex::default(),
-            pictures: Mutex::new(Pictures::Fetched),
+            pictures: Mutex::new(ImageTransfer::Fetched),
             upload_script: Mutex::default(),
             uploads: Mutex::default(),
             shown: Mutex::default(),
@@ -156,17 +156,17 @@ impl FakePlatform {
     }
 
     /// Scripts the next publish calls; later calls publish.
-    pub fn says(&self, script: impl IntoIterator<Item = Say>) {
+    pub fn script_publishes(&self, script: impl IntoIterator<Item = PublishStep>) {
         self.script.lock().expect("no panic").extend(script);
     }
 
     /// Sets how pictures are passed; the default is by URL.
-    pub fn wants(&self, pictures: Pictures) {
+    pub fn wants(&self, pictures: ImageTransfer) {
         *self.pictures.lock().expect("no panic") = pictures;
     }
 
     /// Scripts the next uploads; later uploads are accepted.
-    pub fn says_of_uploads(&self, script: impl IntoIterator<Item = Upload>) {
+    pub fn script_uploads(&self, script: impl IntoIterator<Item = Upload>) {
         self.upload_script.lock().expect("no panic").extend(script);
     }
 
@@ -181,7 +181,7 @@ impl FakePlatform {
     }
 
     /// Clears the publish script and a pending panic in the marker.
-    pub fn forget(&self) {
+    pub fn clear_script(&self) {
         self.script.lock().expect("no panic").clear();
         self.dies.store(false, Ordering::SeqCst);
     }
@@ -197,7 +197,7 @@ impl FakePlatform {
     }
 
     /// Disables reconciliation.
-    pub fn cannot_tell(&self) {
+    pub fn disable_reconcile(&self) {
         self.can_reconcile.store(false, Ordering::SeqCst);
     }
 
@@ -207,7 +207,7 @@ impl FakePlatform {
     }
 
     /// Panics when the next marker is created, inside the transaction before the call, as if the process died there.
-    pub fn dies_at_the_marker(&self) {
+    pub fn panic_at_marker(&self) {
         self.dies.store(true, Ordering::SeqCst);
     }
 
@@ -323,7 +323,7 @@ impl Connector for FakePlatform {
         self.can_reconcile.load(Ordering::SeqCst)
     }
 
-    fn pictures(&self) -> Pictures {
+    fn image_transfer(&self) -> ImageTransfer {
         *self.pictures.lock().expect("no panic")
     }
 
@@ -353,36 +353,36 @@ impl Connector for FakePlatform {
         self.check_token(account)?;
         self.shown.lock().expect("no panic").push(post.images.clone());
         let next = self.script.lock().expect("no panic").pop_front();
-        match next.unwrap_or(Say::Publish) {
-            Say::Publish => Ok(self.accept(post)),
-            Say::PublishAs(published) => {
+        match next.unwrap_or(PublishStep::Publish) {
+            PublishStep::Publish => Ok(self.accept(post)),
+            PublishStep::PublishAs(published) => {
                 self.accept(post);
                 Ok(published)
             }
-            Say::Refuse(error) => Err(error),
-            Say::AcceptAnd(error) => {
+            PublishStep::Refuse(error) => Err(error),
+            PublishStep::AcceptAnd(error) => {
                 self.accept(post);
                 Err(error)
             }
-            Say::Wait(gate) => {
+            PublishStep::Wait(gate) => {
                 gate.pass().await;
                 Ok(self.accept(post))
             }
-            Say::WaitAndRefuse(gate, error) => {
+            PublishStep::WaitAndRefuse(gate, error) => {
                 gate.pass().await;
                 Err(error)
             }
-            Say::AcceptAndHang(gate) => {
+            PublishStep::AcceptAndHang(gate) => {
                 self.accept(post);
                 gate.hang().await
             }
-            Say::AcceptLater(gate, seconds) => {
+            PublishStep::AcceptLater(gate, seconds) => {
                 let at = self.clock.now() + TimeDelta::seconds(seconds);
                 self.late.lock().expect("no panic").push((at, key(post), post.text.clone()));
                 gate.hang().await
             }
-            Say::Hang(gate) => gate.hang().await,
-            Say::Panic => panic!("the connector panics, as the test wants"),
+            PublishStep::Hang(gate) => gate.hang().await,
+            PublishStep::Panic => panic!("the connector panics, as the test wants"),
         }
     }
 

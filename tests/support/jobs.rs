@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::account::{AccountStatus, SocialAccount};
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::{Bell, Kind, Lane, NewJob, Ring};
+use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, Lane, NewJob};
 use crier_common::domain::media::AssetType;
 use crier_common::domain::plan::Plans;
 use crier_common::domain::platform::Platform;
@@ -24,8 +24,8 @@ use crier_common::platforms::Connector as _;
 use crier_common::platforms::address::AddressCheck;
 use crier_common::platforms::sandbox::Sandbox;
 use crier_common::platforms::{Clients, PlatformsConfig, Registry as Platforms};
-use crier_common::queue::{Heard, Transport};
-use crier_common::store::jobs::dispatch::UNHEARD;
+use crier_common::queue::{Notification, Transport};
+use crier_common::store::jobs::dispatch::RENOTIFY_AFTER;
 use crier_common::store::webhooks::NewWebhook;
 use crier_common::store::{Store, deliveries, jobs, post_media, posts, targets, webhooks};
 use crier_common::webhooks::Sender;
@@ -68,26 +68,26 @@ macro_rules! worker_on_both {
 pub(crate) use worker_on_both;
 
 /// A transport with a capacity set by the test. It drops notifications; tests read them from the store's own notifier.
-pub struct StillBell(Mutex<Option<Vec<(Kind, usize)>>>);
+pub struct FixedCapacityTransport(Mutex<Option<Vec<(JobKind, usize)>>>);
 
-impl StillBell {
+impl FixedCapacityTransport {
     pub fn with_room(room: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(Kind::ALL.iter().map(|kind| (*kind, room)).collect()))))
+        Arc::new(Self(Mutex::new(Some(JobKind::ALL.iter().map(|kind| (*kind, room)).collect()))))
     }
 
     /// Sets the capacity of each kind; `None` makes the transport unreachable.
-    pub fn set(&self, room: Option<Vec<(Kind, usize)>>) {
+    pub fn set(&self, room: Option<Vec<(JobKind, usize)>>) {
         *self.0.lock().expect("no panic") = room;
     }
 }
 
-impl Bell for StillBell {
-    fn ring(&self, _rings: &[Ring]) {}
+impl JobNotifier for FixedCapacityTransport {
+    fn notify(&self, _rings: &[JobNotification]) {}
 }
 
 #[async_trait]
-impl Transport for StillBell {
-    fn listen(&self, _kind: Kind, _places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
+impl Transport for FixedCapacityTransport {
+    fn listen(&self, _kind: JobKind, _places: Arc<Semaphore>) -> mpsc::Receiver<Notification> {
         mpsc::channel(1).1
     }
 
@@ -95,7 +95,7 @@ impl Transport for StillBell {
         true
     }
 
-    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
+    async fn room(&self) -> Option<Vec<(JobKind, usize)>> {
         self.0.lock().expect("no panic").clone()
     }
 }
@@ -117,7 +117,7 @@ pub struct TestWorker {
     pub fake: Arc<FakePlatform>,
     pub engine: Engine,
     pub scheduler: Scheduler,
-    pub bell: Arc<StillBell>,
+    pub notifier: Arc<FixedCapacityTransport>,
     outside: Outside,
 }
 
@@ -179,13 +179,13 @@ impl TestWorker {
     /// Replaces the mailer.
     pub fn set_mailer(&mut self, mailer: Mailer) {
         self.outside.mailer = Some(Arc::new(mailer));
-        self.engine = self.engine_for(self.s.store.clone(), Kind::ALL);
+        self.engine = self.engine_for(self.s.store.clone(), JobKind::ALL);
     }
 
     /// Sets the timeout of imports.
     pub fn set_import_timeout(&mut self, timeout: Duration) {
         self.outside.import_timeout = timeout;
-        self.engine = self.engine_for(self.s.store.clone(), Kind::ALL);
+        self.engine = self.engine_for(self.s.store.clone(), JobKind::ALL);
     }
 
     async fn build(
@@ -201,34 +201,34 @@ impl TestWorker {
         let mut platforms = Platforms::new(config, &clients, &s.clock);
         platforms.register(connector(&s.store));
         let platforms = Arc::new(platforms);
-        let bell = StillBell::with_room(10_000);
+        let notifier = FixedCapacityTransport::with_room(10_000);
         let library = s.library(PUBLIC_URL);
-        let scheduler = Scheduler { store: s.store.clone(), transport: bell.clone(), library: library.clone() };
+        let scheduler = Scheduler { store: s.store.clone(), transport: notifier.clone(), library: library.clone() };
         let outside = Outside { platforms, library, mailer: None, import_timeout: IMPORT_TIMEOUT };
-        let engine = Engine::new(s.store.clone(), outside.registry(&s.store, Kind::ALL), 64);
-        Self { s, world, account, fake, engine, scheduler, bell, outside }
+        let engine = Engine::new(s.store.clone(), outside.registry(&s.store, JobKind::ALL), 64);
+        Self { s, world, account, fake, engine, scheduler, notifier, outside }
     }
 
     /// Returns an engine of another process that handles only these kinds.
-    pub fn engine_for(&self, store: Store, kinds: &[Kind]) -> Engine {
+    pub fn engine_for(&self, store: Store, kinds: &[JobKind]) -> Engine {
         let registry = self.outside.registry(&store, kinds);
         Engine::new(store, registry, 64)
     }
 
     /// Returns the handler of a kind, for tests that run its steps separately.
-    pub fn handler(&self, kind: Kind) -> Arc<dyn Job> {
-        self.outside.registry(&self.s.store, Kind::ALL).get(kind).expect("every kind is registered")
+    pub fn handler(&self, kind: JobKind) -> Arc<dyn Job> {
+        self.outside.registry(&self.s.store, JobKind::ALL).get(kind).expect("every kind is registered")
     }
 
     /// Ticks the scheduler and runs all notified jobs until no job is notified.
     pub async fn run_jobs(&self) {
         for _ in 0..10_000 {
             self.scheduler.tick().await.expect("a tick");
-            let rung = self.s.bell.take();
-            if rung.is_empty() {
+            let notified = self.s.notifier.take();
+            if notified.is_empty() {
                 return;
             }
-            for id in rung {
+            for id in notified {
                 self.engine.run(id).await;
             }
         }
@@ -236,7 +236,7 @@ impl TestWorker {
     }
 
     /// Runs jobs and advances the clock to the next pending time until nothing is pending; returns those times.
-    pub async fn run_to_the_end(&self) -> Vec<DateTime<Utc>> {
+    pub async fn run_until_idle(&self) -> Vec<DateTime<Utc>> {
         let mut times = Vec::new();
         for _ in 0..200 {
             self.run_jobs().await;
@@ -258,7 +258,7 @@ impl TestWorker {
             times.extend(self.value::<Option<DateTime<Utc>>>(sql).await);
         }
         let unheard = "SELECT min(dispatched_at) FROM jobs WHERE state = 'ready' AND NOT waiting";
-        times.extend(self.value::<Option<DateTime<Utc>>>(unheard).await.map(|at| at + UNHEARD));
+        times.extend(self.value::<Option<DateTime<Utc>>>(unheard).await.map(|at| at + RENOTIFY_AFTER));
         // A lease expires only after its last microsecond.
         times.into_iter().min().map(|at| at + TimeDelta::microseconds(1))
     }
@@ -275,16 +275,16 @@ impl TestWorker {
     }
 
     /// Returns the only notified id.
-    pub fn rung(&self) -> i64 {
-        let rung = self.s.bell.take();
-        assert_eq!(rung.len(), 1, "one job is notified: {rung:?}");
-        rung[0]
+    pub fn notified_job(&self) -> i64 {
+        let notified = self.s.notifier.take();
+        assert_eq!(notified.len(), 1, "one job is notified: {notified:?}");
+        notified[0]
     }
 
     /// Returns the id of the target's job, which must be notified; drops other notifications.
-    pub async fn rung_for_target(&self, target: i64) -> i64 {
+    pub async fn notified_job_of_target(&self, target: i64) -> i64 {
         let id = self.job_of(target).await.id;
-        assert!(self.s.bell.take().contains(&id), "the job is notified");
+        assert!(self.s.notifier.take().contains(&id), "the job is notified");
         id
     }
 
@@ -301,7 +301,7 @@ impl TestWorker {
     /// Stores a picture in the library; returns its id.
     pub async fn picture(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
         let owner = Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None };
-        let taken = self.media().take_in(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
+        let taken = self.media().ingest(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
         let taken = taken.expect("the picture is accepted");
         let described = Described { asset_type: AssetType::Image, filename, alt_text, source_url: None };
         let kept = self.write(async |tx| media::keep(tx, self.world.brand, &taken, &described).await).await;
@@ -350,7 +350,7 @@ impl TestWorker {
     }
 
     pub async fn enqueue(&self, target: i64, account: i64, at: DateTime<Utc>) -> i64 {
-        let job = NewJob::new(Kind::PublishTarget, target, at)
+        let job = NewJob::new(JobKind::PublishTarget, target, at)
             .lane(Lane::Account(account))
             .trace(Some("request-1".to_owned()));
         let id = self.write(async |tx| jobs::enqueue(tx, &job).await).await;
@@ -419,21 +419,21 @@ impl TestWorker {
     }
 
     /// Starts a worker on its own runtime, which a test can kill like a process.
-    pub async fn doomed(&self) -> Doomed {
+    pub async fn killable_worker(&self) -> KillableWorker {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let store = self.s.another_on(&runtime).await;
         let (own, outside) = (store.clone(), self.outside.clone());
         let made = runtime.spawn(async move {
-            let registry = outside.registry(&own, Kind::ALL);
+            let registry = outside.registry(&own, JobKind::ALL);
             Engine::new(own, registry, 64)
         });
-        Doomed { engine: made.await.expect("an engine"), store, runtime: Some(runtime) }
+        KillableWorker { engine: made.await.expect("an engine"), store, runtime: Some(runtime) }
     }
 }
 
 impl Outside {
-    fn registry(&self, store: &Store, kinds: &[Kind]) -> Registry {
+    fn registry(&self, store: &Store, kinds: &[JobKind]) -> Registry {
         let guard = Guard::new(vec!["127.0.0.0/8".parse().expect("a network")]);
         let deps = Deps {
             store: store.clone(),
@@ -453,13 +453,13 @@ impl Outside {
 }
 
 /// A simulated process that can be killed: its tasks stop where they are, and its connections break.
-pub struct Doomed {
+pub struct KillableWorker {
     pub engine: Engine,
     pub store: Store,
     runtime: Option<Runtime>,
 }
 
-impl Doomed {
+impl KillableWorker {
     /// Starts a job without waiting for it.
     pub fn start(&self, id: i64) {
         let engine = self.engine.clone();
@@ -478,7 +478,7 @@ impl Doomed {
     }
 }
 
-impl Drop for Doomed {
+impl Drop for KillableWorker {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

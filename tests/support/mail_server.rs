@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crier_common::config::{Config, Role, Source};
+use crier_common::config::{Config, ConfigSource, Role};
 use crier_common::mail::Mailer;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
@@ -33,7 +33,7 @@ pub enum Step {
 
 /// The server's action at a step instead of the usual reply.
 #[derive(Clone, Copy, Debug)]
-pub enum Answer {
+pub enum SmtpReply {
     Say(&'static str),
     HangUp,
     Silence,
@@ -41,7 +41,7 @@ pub enum Answer {
 
 /// A line from a client, and whether it was encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReceivedLine {
     pub line: String,
     pub encrypted: bool,
 }
@@ -64,8 +64,8 @@ struct State {
     tls: Tls,
     acceptor: TlsAcceptor,
     /// One entry per connection, in order.
-    script: Mutex<VecDeque<(Step, Answer)>>,
-    heard: Mutex<Vec<Heard>>,
+    script: Mutex<VecDeque<(Step, SmtpReply)>>,
+    received: Mutex<Vec<ReceivedLine>>,
     mails: Mutex<Vec<String>>,
 }
 
@@ -95,7 +95,7 @@ impl MailServer {
             tls,
             acceptor: TlsAcceptor::from(Arc::new(config)),
             script: Mutex::default(),
-            heard: Mutex::default(),
+            received: Mutex::default(),
             mails: Mutex::default(),
         });
         let serving = state.clone();
@@ -112,13 +112,13 @@ impl MailServer {
     }
 
     /// Scripts the next connection without an entry: takes this action at that step.
-    pub fn then(&self, step: Step, answer: Answer) {
+    pub fn then(&self, step: Step, answer: SmtpReply) {
         self.state.script.lock().expect("no panic").push_back((step, answer));
     }
 
     /// Returns the lines of all connections.
-    pub fn heard(&self) -> Vec<Heard> {
-        self.state.heard.lock().expect("no panic").clone()
+    pub fn received_lines(&self) -> Vec<ReceivedLine> {
+        self.state.received.lock().expect("no panic").clone()
     }
 
     /// Returns the accepted mails, in order, with lines ended by `\n`.
@@ -145,7 +145,7 @@ impl MailServer {
 /// Returns the product's mailer for a configured URL.
 pub fn mailer(url: &str) -> Mailer {
     let keys = [("CRIER_SMTP_URL", url), ("CRIER_MAIL_FROM", "Crier für Ann <crier@example.com>")];
-    let config = Config::load(&Source::new(keys, None, [("", ""); 0]), Role::Crier).expect("a configuration");
+    let config = Config::load(&ConfigSource::new(keys, None, [("", ""); 0]), Role::Crier).expect("a configuration");
     Mailer::new(&config.mail).expect("a sender").expect("a server")
 }
 
@@ -159,7 +159,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 struct Session {
     state: Arc<State>,
-    turn: Option<(Step, Answer)>,
+    turn: Option<(Step, SmtpReply)>,
     stream: BufReader<Box<dyn Stream>>,
     encrypted: bool,
 }
@@ -171,7 +171,11 @@ impl Session {
         }
         self.answer(Step::Greeting, "220 ready").await?;
         while let Some(line) = self.line().await? {
-            self.state.heard.lock().expect("no panic").push(Heard { line: line.clone(), encrypted: self.encrypted });
+            self.state
+                .received
+                .lock()
+                .expect("no panic")
+                .push(ReceivedLine { line: line.clone(), encrypted: self.encrypted });
             let verb = line.split([' ', ':']).next().unwrap_or_default();
             match verb {
                 "EHLO" => {
@@ -206,7 +210,7 @@ impl Session {
             mail.push_str(line.strip_prefix('.').unwrap_or(&line));
             mail.push('\n');
         }
-        if !matches!(self.turn, Some((Step::End, Answer::Say(_)))) {
+        if !matches!(self.turn, Some((Step::End, SmtpReply::Say(_)))) {
             self.state.mails.lock().expect("no panic").push(mail);
         }
         self.answer(Step::End, "250 taken").await.map(drop)
@@ -216,9 +220,9 @@ impl Session {
     async fn answer(&mut self, step: Step, usual: &str) -> io::Result<bool> {
         match self.turn.filter(|(at, _)| *at == step) {
             None => self.say(usual).await.map(|()| true),
-            Some((_, Answer::Say(text))) => self.say(text).await.map(|()| false),
-            Some((_, Answer::HangUp)) => Err(io::ErrorKind::ConnectionAborted.into()),
-            Some((_, Answer::Silence)) => std::future::pending().await,
+            Some((_, SmtpReply::Say(text))) => self.say(text).await.map(|()| false),
+            Some((_, SmtpReply::HangUp)) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Some((_, SmtpReply::Silence)) => std::future::pending().await,
         }
     }
 

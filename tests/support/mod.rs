@@ -2,13 +2,13 @@
 
 pub mod ai_server;
 pub mod app;
-pub mod bell;
 pub mod client;
 pub mod command;
 pub mod connector;
 pub mod fake_platform;
 pub mod jobs;
 pub mod mail_server;
+pub mod notifier;
 pub mod page;
 pub mod picture;
 pub mod process;

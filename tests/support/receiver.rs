@@ -22,7 +22,7 @@ impl Receiver {
     }
 
     /// Returns the received delivery ids by post and by event (name and id).
-    pub async fn heard(&self) -> BTreeMap<i64, BTreeMap<(String, String), BTreeSet<String>>> {
+    pub async fn received(&self) -> BTreeMap<i64, BTreeMap<(String, String), BTreeSet<String>>> {
         let mut received: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
         for request in self.0.received_requests().await.expect("requests are kept") {
             let header = |name| request.headers[name].to_str().expect("text").to_owned();
@@ -36,9 +36,9 @@ impl Receiver {
 
     /// Waits until every post was reported. Asserts one event with this name per post, under one delivery id, however
     /// often it was received.
-    pub async fn heard_once(&self, event: &str, posts: &[i64]) {
+    pub async fn assert_received_once(&self, event: &str, posts: &[i64]) {
         let received = until(&format!("{event} of every post"), || async {
-            let received = self.heard().await;
+            let received = self.received().await;
             posts.iter().all(|post| received.contains_key(post)).then_some(received)
         })
         .await;

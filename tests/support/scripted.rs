@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, Kind, Outcome, State};
+use crier_common::domain::job::{Claimed, JobKind, JobState, Outcome};
 use crier_common::store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Ending, Job, Registry};
+use crier_worker::jobs::{Job, Registry, RunResult};
 use tokio::task::JoinHandle;
 
 use super::fake_platform::Gate;
@@ -39,11 +39,11 @@ struct Scripted(Vec<(i64, Act)>);
 
 #[async_trait]
 impl Job for Scripted {
-    fn kind(&self) -> Kind {
-        Kind::Noop
+    fn kind(&self) -> JobKind {
+        JobKind::Noop
     }
 
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let act = self.0.iter().find(|(subject, _)| *subject == run.job.subject_id).map(|(_, act)| act.clone());
         Ok(match act {
             None => Box::new(Outcome::Done),
@@ -69,7 +69,7 @@ impl Job for Scripted {
 struct Refused(Arc<AtomicUsize>, Refusal);
 
 #[async_trait]
-impl Ending for Refused {
+impl RunResult for Refused {
     async fn write(&self, _tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
         let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match (left, self.1) {
@@ -88,8 +88,8 @@ pub fn scripted(w: &TestWorker, acts: impl IntoIterator<Item = (i64, Act)>) -> E
 
 /// Enqueues a job of the kind and drops its notification.
 pub async fn noop(w: &TestWorker, subject: i64) -> i64 {
-    let id = w.job(Kind::Noop, subject, None).await;
-    w.s.bell.take();
+    let id = w.job(JobKind::Noop, subject, None).await;
+    w.s.notifier.take();
     id
 }
 
@@ -100,12 +100,12 @@ pub fn start(engine: &Engine, id: i64) -> JoinHandle<bool> {
 }
 
 /// Runs three jobs whose results are stored in one batch; storing the middle one fails `times` times.
-pub async fn three_with_a_bad_one(w: &TestWorker, times: usize, how: Refusal) -> [State; 3] {
+pub async fn run_three_with_failing_middle(w: &TestWorker, times: usize, how: Refusal) -> [JobState; 3] {
     let left = Arc::new(AtomicUsize::new(times));
     let engine = scripted(w, [(2, Act::Refuse(left, how))]);
     let ids = [noop(w, 1).await, noop(w, 2).await, noop(w, 3).await];
     futures::future::join_all(ids.iter().map(|id| engine.run(*id))).await;
-    let mut states = [State::Ready; 3];
+    let mut states = [JobState::Ready; 3];
     for (state, id) in states.iter_mut().zip(ids) {
         *state = w.state(id).await;
     }
@@ -113,6 +113,6 @@ pub async fn three_with_a_bad_one(w: &TestWorker, times: usize, how: Refusal) ->
     // The engine still works.
     let next = noop(w, 4).await;
     assert!(engine.run(next).await);
-    assert_eq!(w.state(next).await, State::Done);
+    assert_eq!(w.state(next).await, JobState::Done);
     states
 }

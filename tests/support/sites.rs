@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 /// The behavior for a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum PostBehavior {
     Take,
     /// Accepts it after 200 ms, so that some requests are always in flight.
     Slowly,
@@ -41,7 +41,7 @@ pub struct Sent {
     slug: String,
 }
 
-type Rule = Box<dyn Fn(&str, usize) -> Then + Send>;
+type Rule = Box<dyn Fn(&str, usize) -> PostBehavior + Send>;
 
 struct State {
     rule: Rule,
@@ -68,7 +68,8 @@ impl Sites {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a listener");
         let base = format!("http://{}", listener.local_addr().expect("an address"));
-        let state = State { rule: Box::new(|_, _| Then::Take), calls: Vec::new(), posts: Vec::new(), held: Vec::new() };
+        let state =
+            State { rule: Box::new(|_, _| PostBehavior::Take), calls: Vec::new(), posts: Vec::new(), held: Vec::new() };
         let shared = Arc::new(Shared { state: Mutex::new(state), released: watch::Sender::new(0) });
         let (open, mut closed) = watch::channel(());
         let serving = shared.clone();
@@ -88,13 +89,13 @@ impl Sites {
     }
 
     /// Sets the behavior for a post with this text on its n-th request, from 1.
-    pub fn say(&self, rule: impl Fn(&str, usize) -> Then + Send + 'static) {
+    pub fn set_behavior(&self, rule: impl Fn(&str, usize) -> PostBehavior + Send + 'static) {
         self.state().rule = Box::new(rule);
     }
 
     /// Accepts every post again and responds to held requests.
     pub fn release(&self) {
-        self.say(|_, _| Then::Take);
+        self.set_behavior(|_, _| PostBehavior::Take);
         self.shared.released.send_modify(|n| *n += 1);
     }
 
@@ -119,7 +120,7 @@ impl Sites {
     }
 
     /// Asserts that each text was posted exactly once.
-    pub fn each_once(&self, texts: &[String]) {
+    pub fn assert_each_once(&self, texts: &[String]) {
         for text in texts {
             assert_eq!(self.count(text), 1, "{text}");
         }
@@ -191,23 +192,23 @@ async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Val
         state.calls.push(sent.clone());
         let times = state.calls.iter().filter(|call| call.text == text).count();
         let then = (state.rule)(&text, times);
-        if matches!(then, Then::Take | Then::TakeAndHold) {
+        if matches!(then, PostBehavior::Take | PostBehavior::TakeAndHold) {
             state.posts.push(sent.clone());
         }
-        if matches!(then, Then::Hold | Then::TakeAndHold | Then::Lose) {
+        if matches!(then, PostBehavior::Hold | PostBehavior::TakeAndHold | PostBehavior::Lose) {
             state.held.push(text.clone());
         }
         then
     };
-    if let Then::Later(seconds) = then {
+    if let PostBehavior::Later(seconds) = then {
         let refusal = json!({ "code": "too_many", "message": "Too many requests.", "data": { "status": 429 } });
         return Some((429, format!("Retry-After: {seconds}\r\n"), refusal));
     }
-    if then != Then::Take {
+    if then != PostBehavior::Take {
         let answered = tokio::select! {
             _ = gone(stream) => false,
-            () = tokio::time::sleep(SLOWLY), if then == Then::Slowly => true,
-            changed = released.changed(), if matches!(then, Then::Hold | Then::TakeAndHold) => changed.is_ok(),
+            () = tokio::time::sleep(SLOWLY), if then == PostBehavior::Slowly => true,
+            changed = released.changed(), if matches!(then, PostBehavior::Hold | PostBehavior::TakeAndHold) => changed.is_ok(),
         };
         let mut state = shared.state();
         if let Some(at) = state.held.iter().position(|held| *held == text) {
@@ -216,7 +217,7 @@ async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Val
         if !answered {
             return None;
         }
-        if matches!(then, Then::Hold | Then::Slowly) {
+        if matches!(then, PostBehavior::Hold | PostBehavior::Slowly) {
             state.posts.push(Sent { at: Clock::system().now(), ..sent.clone() });
         }
     }

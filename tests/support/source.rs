@@ -15,7 +15,7 @@ use super::fake_platform::Gate;
 
 /// The response to a request. The connection is closed afterwards.
 #[derive(Clone)]
-pub enum Say {
+pub enum SourceResponse {
     /// Sends these bytes.
     This(Vec<u8>),
     /// Sends these bytes once the test opens the gate.
@@ -25,19 +25,19 @@ pub enum Say {
 }
 
 /// Selects the response by path.
-type Rule = Box<dyn Fn(&str) -> Say + Send>;
+type Rule = Box<dyn Fn(&str) -> SourceResponse + Send>;
 
 #[derive(Default)]
 struct State {
     /// Used in order; the last one is repeated.
-    says: Mutex<VecDeque<Say>>,
+    says: Mutex<VecDeque<SourceResponse>>,
     /// Takes precedence over the queue, if set.
     rule: Mutex<Option<Rule>>,
-    heard: Mutex<Vec<String>>,
+    received: Mutex<Vec<String>>,
 }
 
 impl State {
-    fn next(&self) -> Option<Say> {
+    fn next(&self) -> Option<SourceResponse> {
         let mut says = self.says.lock().expect("no panic");
         if says.len() > 1 { says.pop_front() } else { says.front().cloned() }
     }
@@ -62,24 +62,24 @@ impl Source {
     }
 
     /// Starts a server with these responses.
-    pub async fn saying(says: impl IntoIterator<Item = Say>) -> Self {
+    pub async fn saying(says: impl IntoIterator<Item = SourceResponse>) -> Self {
         let this = Self::start().await;
-        this.says(says);
+        this.set_responses(says);
         this
     }
 
     /// Starts a server that always sends this response.
     pub async fn with(answer: Vec<u8>) -> Self {
-        Self::saying([Say::This(answer)]).await
+        Self::saying([SourceResponse::This(answer)]).await
     }
 
     /// Replaces the responses.
-    pub fn says(&self, says: impl IntoIterator<Item = Say>) {
+    pub fn set_responses(&self, says: impl IntoIterator<Item = SourceResponse>) {
         *self.state.says.lock().expect("no panic") = says.into_iter().collect();
     }
 
     /// Sets the response by path.
-    pub fn rule(&self, rule: impl Fn(&str) -> Say + Send + 'static) {
+    pub fn rule(&self, rule: impl Fn(&str) -> SourceResponse + Send + 'static) {
         *self.state.rule.lock().expect("no panic") = Some(Box::new(rule));
     }
 
@@ -88,13 +88,13 @@ impl Source {
     }
 
     /// Returns the heads of the requests, in order.
-    pub fn heard(&self) -> Vec<String> {
-        self.state.heard.lock().expect("no panic").clone()
+    pub fn request_heads(&self) -> Vec<String> {
+        self.state.received.lock().expect("no panic").clone()
     }
 
     /// Returns the requested paths.
     pub fn paths(&self) -> Vec<String> {
-        self.heard().iter().map(|head| head.split(' ').nth(1).unwrap_or_default().to_owned()).collect()
+        self.request_heads().iter().map(|head| head.split(' ').nth(1).unwrap_or_default().to_owned()).collect()
     }
 }
 
@@ -109,15 +109,15 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-    state.heard.lock().expect("no panic").push(head);
+    state.received.lock().expect("no panic").push(head);
     let ruled = state.rule.lock().expect("no panic").as_ref().map(|rule| rule(&path));
     match ruled.or_else(|| state.next()) {
-        Some(Say::This(bytes)) => drop(stream.write_all(&bytes).await),
-        Some(Say::After(gate, bytes)) => {
+        Some(SourceResponse::This(bytes)) => drop(stream.write_all(&bytes).await),
+        Some(SourceResponse::After(gate, bytes)) => {
             gate.pass().await;
             let _ = stream.write_all(&bytes).await;
         }
-        Some(Say::Stall(bytes)) => {
+        Some(SourceResponse::Stall(bytes)) => {
             let _ = stream.write_all(&bytes).await;
             std::future::pending::<()>().await;
         }

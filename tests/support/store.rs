@@ -15,9 +15,9 @@ use crier_common::config::{self, MediaConfig};
 use crier_common::domain::access::{KeyMode, Role, Scopes};
 use crier_common::domain::account::SocialAccount;
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::{Bell, Claimed, Kind, NewJob, Outcome, Ring, State};
+use crier_common::domain::job::{Claimed, JobKind, JobNotification, JobNotifier, JobState, NewJob, Outcome};
 use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::domain::post::{Post, PostStatus, ScheduleType, Wish};
+use crier_common::domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
 use crier_common::domain::webhook::Webhook;
 use crier_common::media::{Library, Storage};
 use crier_common::secrets::{Cipher, SecretKey};
@@ -88,18 +88,18 @@ pub fn start() -> DateTime<Utc> {
 
 /// A notifier that records notifications.
 #[derive(Debug, Default)]
-pub struct RecordingBell(Mutex<Vec<Ring>>);
+pub struct RecordingNotifier(Mutex<Vec<JobNotification>>);
 
-impl Bell for RecordingBell {
-    fn ring(&self, rings: &[Ring]) {
-        self.0.lock().expect("no test panics while it notifies").extend_from_slice(rings);
+impl JobNotifier for RecordingNotifier {
+    fn notify(&self, notifications: &[JobNotification]) {
+        self.0.lock().expect("no test panics while it notifies").extend_from_slice(notifications);
     }
 }
 
-impl RecordingBell {
+impl RecordingNotifier {
     /// Returns the ids notified since the last call, in order.
     pub fn take(&self) -> Vec<i64> {
-        self.0.lock().expect("no test panics while it notifies").drain(..).map(|ring| ring.id).collect()
+        self.0.lock().expect("no test panics while it notifies").drain(..).map(|notification| notification.id).collect()
     }
 }
 
@@ -113,7 +113,7 @@ enum Keep {
 pub struct TestStore {
     pub store: Store,
     pub clock: Clock,
-    pub bell: Arc<RecordingBell>,
+    pub notifier: Arc<RecordingNotifier>,
     keep: Keep,
     files: TempDir,
     bucket: Option<S3Server>,
@@ -159,9 +159,16 @@ impl TestStore {
     }
 
     fn over(db: Db, keep: Keep) -> Self {
-        let (clock, bell) = (Clock::manual(start()), Arc::<RecordingBell>::default());
+        let (clock, notifier) = (Clock::manual(start()), Arc::<RecordingNotifier>::default());
         let files = tempfile::tempdir().expect("a directory");
-        Self { store: Store::new(db, clock.clone(), cipher(), bell.clone()), clock, bell, keep, files, bucket: None }
+        Self {
+            store: Store::new(db, clock.clone(), cipher(), notifier.clone()),
+            clock,
+            notifier,
+            keep,
+            files,
+            bucket: None,
+        }
     }
 
     /// Uses an S3-compatible bucket instead of the directory.
@@ -222,7 +229,7 @@ impl TestStore {
             Keep::File(dir) => Db::sqlite(&dir.path().join("crier.db")).await.expect("a file"),
             Keep::Database(database) => Db::postgres(&database.url, 12).expect("a URL"),
         };
-        Store::new(db, self.clock.clone(), cipher(), Arc::<RecordingBell>::default())
+        Store::new(db, self.clock.clone(), cipher(), Arc::<RecordingNotifier>::default())
     }
 
     /// Like `another`, with connections on another runtime.
@@ -233,7 +240,7 @@ impl TestStore {
                 true => Db::postgres(&place, 12).expect("a URL"),
                 false => Db::sqlite(place.as_ref()).await.expect("a file"),
             };
-            Store::new(db, clock, cipher(), Arc::<RecordingBell>::default())
+            Store::new(db, clock, cipher(), Arc::<RecordingNotifier>::default())
         };
         runtime.spawn(open).await.expect("a store")
     }
@@ -362,7 +369,7 @@ impl TestStore {
     pub async fn post(&self, world: World, accounts: &[i64]) -> (i64, Vec<i64>) {
         self.write(async |tx| {
             let post = posts::insert(tx, &new_post(world, PostStatus::Publishing)).await?;
-            let (platform, overrides) = (Platform::Sandbox, Wish::default());
+            let (platform, overrides) = (Platform::Sandbox, TargetOverride::default());
             let target =
                 |(position, id): (i32, &i64)| NewTarget { account_id: *id, platform, position, wish: &overrides };
             let new: Vec<_> = (0..).zip(accounts).map(target).collect();
@@ -385,11 +392,11 @@ impl TestStore {
     }
 
     /// Enqueues a due job.
-    pub async fn job(&self, kind: Kind, subject: i64, lane: Option<&str>) -> i64 {
+    pub async fn job(&self, kind: JobKind, subject: i64, lane: Option<&str>) -> i64 {
         self.job_at(kind, subject, lane, self.clock.now()).await
     }
 
-    pub async fn job_at(&self, kind: Kind, subject: i64, lane: Option<&str>, run_at: DateTime<Utc>) -> i64 {
+    pub async fn job_at(&self, kind: JobKind, subject: i64, lane: Option<&str>, run_at: DateTime<Utc>) -> i64 {
         let mut job = NewJob::new(kind, subject, run_at);
         job.lane = lane.map(str::to_owned);
         self.write(async |tx| jobs::enqueue(tx, &job).await).await.expect("the subject has no other job")
@@ -417,7 +424,7 @@ impl TestStore {
         operate::show(&mut self.conn().await, id).await.expect("it can be shown").expect("it is there")
     }
 
-    pub async fn state(&self, id: i64) -> State {
+    pub async fn state(&self, id: i64) -> JobState {
         self.show(id).await.state
     }
 }

@@ -13,19 +13,19 @@ use apalis_core::task::Task;
 use apalis_core::task::builder::TaskBuilder;
 use apalis_core::task::task_id::{RandomId, TaskId};
 use apalis_core::worker::context::WorkerContext;
-use crier_common::domain::job::{Kind as JobKind, Ring};
-use crier_common::queue::{Heard, Transport};
+use crier_common::domain::job::{JobKind, JobNotification};
+use crier_common::queue::{Notification, Transport};
 use tokio::sync::{Semaphore, mpsc};
 use tower::layer::util::Identity;
 
 /// Receives the ids of one kind.
-pub struct BellBackend {
+pub struct NotifierBackend {
     transport: Arc<dyn Transport>,
     kind: JobKind,
-    ids: mpsc::Receiver<Heard>,
+    ids: mpsc::Receiver<Notification>,
 }
 
-impl BellBackend {
+impl NotifierBackend {
     /// Receives ids of a kind, at most `at_once` at a time.
     pub fn new(transport: Arc<dyn Transport>, kind: JobKind, at_once: usize) -> Self {
         let ids = transport.listen(kind, Arc::new(Semaphore::new(at_once)));
@@ -33,19 +33,19 @@ impl BellBackend {
     }
 }
 
-impl Drop for BellBackend {
+impl Drop for NotifierBackend {
     fn drop(&mut self) {
         self.ids.close();
         let mut left = Vec::new();
         while let Ok(notification) = self.ids.try_recv() {
-            left.push(Ring { kind: self.kind, id: notification.id });
+            left.push(JobNotification { kind: self.kind, id: notification.id });
         }
-        self.transport.ring(&left);
+        self.transport.notify(&left);
     }
 }
 
-impl Backend for BellBackend {
-    type Task = Task<Heard>;
+impl Backend for NotifierBackend {
+    type Task = Task<Notification>;
     type Error = Infallible;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>, _worker: &WorkerContext) -> Poll<Result<(), Infallible>> {
@@ -69,8 +69,8 @@ impl Backend for BellBackend {
     }
 }
 
-impl BackendConfig for BellBackend {
-    type Args = Heard;
+impl BackendConfig for NotifierBackend {
+    type Args = Notification;
     type Id = RandomId;
     type Kind = Ephemeral;
     type Config = ();

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::Engine;
 
 /// Three heartbeats fit into a lease, with room for a slow one.
-const EVERY: Duration = Duration::from_secs(8);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(8);
 /// The retry interval after a failed heartbeat: several retries fit between two heartbeats.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -44,11 +44,11 @@ where
             None => tokio::time::sleep(AGAIN).await,
         }
     };
-    let mut pause = EVERY;
+    let mut pause = HEARTBEAT_INTERVAL;
     loop {
         tokio::time::sleep(pause).await;
         pause = match beat(engine, &store).await {
-            Ok(_) => EVERY,
+            Ok(_) => HEARTBEAT_INTERVAL,
             Err(error) => {
                 tracing::warn!(%error, jobs = engine.held().len(), "leases could not be renewed yet");
                 AGAIN
@@ -63,7 +63,7 @@ pub async fn beat(engine: &Engine, store: &Store) -> Result<u64> {
     if held.is_empty() {
         return Ok(0);
     }
-    let mut tx = store.begin_soft().await?;
+    let mut tx = store.begin_async_commit().await?;
     let renewed = rows::heartbeat(&mut tx, &held, engine.worker()).await?;
     tx.commit().await?;
     Ok(renewed)

@@ -8,10 +8,10 @@ use apalis_core::worker::builder::WorkerBuilder;
 use apalis_core::worker::context::WorkerContext;
 use chrono::TimeDelta;
 use crier_common::config::Concurrency;
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::mail::Mailer;
 use crier_common::process::{Process, StartError};
-use crier_common::queue::{Heard, Transport};
+use crier_common::queue::{Notification, Transport};
 use crier_common::telemetry::metrics;
 use crier_common::webhooks::Sender;
 use tokio::task::JoinSet;
@@ -22,13 +22,13 @@ pub mod engine;
 pub mod heartbeat;
 pub mod jobs;
 
-use backend::BellBackend;
+use backend::NotifierBackend;
 use engine::Engine;
 use jobs::fetch_feed::Fetcher;
 use jobs::{Deps, Registry};
 
 /// How long releasing aborted jobs may take after the drain timeout.
-const HAND_BACK: Duration = Duration::from_secs(5);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the worker of a process until it stops.
 pub async fn serve(process: &Process) -> Result<(), StartError> {
@@ -75,7 +75,7 @@ pub async fn run(
     let stop_listening = CancellationToken::new();
     for kind in engine.kinds() {
         let (transport, at_once) = (transport.clone(), concurrency.of(kind));
-        let make = move || BellBackend::new(transport.clone(), kind, at_once);
+        let make = move || NotifierBackend::new(transport.clone(), kind, at_once);
         // Create the first backend before this function waits, so that a job enqueued right after the start is received
         // at once.
         workers.spawn(listen(engine.clone(), make(), make, kind, at_once, stop_listening.clone()));
@@ -89,16 +89,16 @@ pub async fn run(
     if tokio::time::timeout(drain, engine.idle()).await.is_err() {
         tracing::warn!(running = engine.held().len(), "drain timeout: aborting running jobs");
         engine.abort();
-        let _ = tokio::time::timeout(HAND_BACK, engine.idle()).await;
+        let _ = tokio::time::timeout(RELEASE_TIMEOUT, engine.idle()).await;
     }
 }
 
 /// Runs an apalis worker for one kind; restarts it if it ever ends, so that every kind keeps a listener.
 async fn listen(
     engine: Engine,
-    backend: BellBackend,
-    make: impl Fn() -> BellBackend,
-    kind: Kind,
+    backend: NotifierBackend,
+    make: impl Fn() -> NotifierBackend,
+    kind: JobKind,
     concurrency: usize,
     stop_listening: CancellationToken,
 ) {
@@ -109,7 +109,7 @@ async fn listen(
         let worker = WorkerBuilder::new(WorkerContext::new(kind.as_str()))
             .backend(backend)
             .concurrency(concurrency)
-            .build(move |notification: Heard| {
+            .build(move |notification: Notification| {
                 let engine = engine.clone();
                 async move {
                     engine.run_in_place(notification.id).await;

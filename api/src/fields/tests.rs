@@ -27,8 +27,8 @@ fn a_required_field_is_told_once() {
 fn null_is_absent_but_can_be_told_apart() {
     let (body, problems) = (json!({"a": null, "b": "x"}), Problems::default());
     let fields = Fields::new(body.as_object().unwrap(), &problems);
-    assert_eq!(fields.text("a", 0..=5), Given::Null);
-    assert_eq!(fields.text("c", 0..=5), Given::Absent);
+    assert_eq!(fields.text("a", 0..=5), PatchField::Null);
+    assert_eq!(fields.text("c", 0..=5), PatchField::Absent);
     assert_eq!(fields.text("b", 0..=5).over("old".into(), String::new()), "x");
     assert_eq!(fields.text("a", 0..=5).over("old".into(), String::new()), "");
     assert_eq!(fields.text("c", 0..=5).over("old".into(), String::new()), "old");
@@ -142,7 +142,7 @@ proptest! {
 }
 
 #[test]
-fn no_more_is_told_than_a_hundred_problems_and_nothing_more_looked_for() {
+fn validation_stops_after_a_hundred_problems() {
     let body = json!({ "list": vec![json!({}); 5_000] });
     let (problems, read) = (Problems::default(), std::cell::Cell::new(0));
     Fields::new(body.as_object().unwrap(), &problems).objects("list", 5_000, |one| {

@@ -6,7 +6,7 @@ use chrono_tz::Tz;
 /// Formats without an offset; seconds and their fractions are optional.
 const LOCAL: [&str; 4] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
 /// In minutes. The longest gap that a zone ever had is a day (Samoa skipped 30 December 2011).
-const LONGEST_GAP: i64 = 25 * 60;
+const MAX_GAP_MINUTES: i64 = 25 * 60;
 
 /// Parses a time, in whole microseconds; returns `None` if it is not valid.
 pub fn parse(text: &str, zone: Tz) -> Option<DateTime<Utc>> {
@@ -31,7 +31,7 @@ fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
         let minute = local.with_second(0)?.with_nanosecond(0)?;
         let after = |n: i64| at(&minute.checked_add_signed(TimeDelta::minutes(n))?);
         // Binary search: a gap may have more than a thousand minutes, and a request a thousand times.
-        let (mut skipped, mut there) = (0, LONGEST_GAP);
+        let (mut skipped, mut there) = (0, MAX_GAP_MINUTES);
         while there - skipped > 1 {
             let middle = i64::midpoint(skipped, there);
             if after(middle).is_some() { there = middle } else { skipped = middle }

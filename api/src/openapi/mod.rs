@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::answer::PREFIX;
-use crate::endpoint::{Endpoint, First, Form, How, Shape};
+use crate::endpoint::{Endpoint, FirstStep, Form, HandlerKind, Shape};
 use crate::error::{Code, Kind};
 
 mod example;
@@ -277,7 +277,7 @@ fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<Code>> {
             Code::IdempotencyInProgress,
         ]);
     }
-    if matches!(endpoint.how, How::TwoSteps { first: First::Asks | First::Holds, .. }) {
+    if matches!(endpoint.how, HandlerKind::TwoSteps { first: FirstStep::Query | FirstStep::Lease, .. }) {
         codes.push(Code::PlatformUnavailable);
     }
     if endpoint.is_brand_nested() {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn every_endpoint_is_told_whole() {
+    fn every_endpoint_is_fully_documented() {
         let endpoints = routes::all();
         let document = document(&endpoints);
         let mut ids = Vec::new();

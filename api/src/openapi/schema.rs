@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Planned, Stamp};
-use crate::fields::Given;
+use crate::fields::PatchField;
 
 /// The named schemas, collected while the document is built.
 #[derive(Debug, Default)]
@@ -115,7 +115,7 @@ impl<T: Documented> Documented for Option<T> {
     }
 }
 
-impl<T: Documented> Documented for Given<T> {
+impl<T: Documented> Documented for PatchField<T> {
     const OPTIONAL: bool = true;
     fn schema(s: &mut Schema) -> Value {
         nullable(T::schema(s))
@@ -202,7 +202,7 @@ macro_rules! record {
     )+};
 }
 
-/// Declares a request struct: an `Option` or a [`Given`] may be omitted.
+/// Declares a request struct: an `Option` or a [`PatchField`] may be omitted.
 macro_rules! request {
     ($($(#[doc = $doc:literal])* pub struct $name:ident {
         $($(#[doc = $text:literal])* pub $field:ident : $ty:ty $({ $($key:literal : $value:tt),+ $(,)? })?),+ $(,)?

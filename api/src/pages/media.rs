@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crier_common::domain::media::ImageType;
-use crier_common::media::storage::{Found, Looked, Part};
+use crier_common::media::storage::{CacheLookup, Part, StoredObject};
 use crier_common::media::{Storage, StorageError, kind_of};
 use futures::TryStreamExt;
 use http::header::{
@@ -65,11 +65,11 @@ async fn answer(
         }
         return Ok(());
     }
-    let part = wanted(headers, tag);
+    let part = requested_part(headers, tag);
     match storage.get(key, &part).await? {
-        Looked::Found(found) => send(found, &part, res),
-        Looked::Missing => missing(res),
-        Looked::OutOfRange { size } => {
+        CacheLookup::Found(found) => send(found, &part, res),
+        CacheLookup::Missing => missing(res),
+        CacheLookup::OutOfRange { size } => {
             plain(res, StatusCode::RANGE_NOT_SATISFIABLE, "The picture has no such part.");
             set(res.headers_mut(), CONTENT_RANGE, &format!("bytes */{size}"));
         }
@@ -77,8 +77,8 @@ async fn answer(
     Ok(())
 }
 
-fn send(found: Found, part: &Part, res: &mut Response) {
-    let Found { size, range, body } = found;
+fn send(found: StoredObject, part: &Part, res: &mut Response) {
+    let StoredObject { size, range, body } = found;
     res.headers_mut().insert(CONTENT_LENGTH, (range.end - range.start).into());
     if *part == Part::Whole {
         res.status_code(StatusCode::OK);
@@ -120,7 +120,7 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 
 /// Returns the requested part. Several ranges, an invalid range (RFC 9110, 14.2), or an `If-Range` with another tag
 /// return the whole.
-fn wanted(headers: &HeaderMap, tag: &str) -> Part {
+fn requested_part(headers: &HeaderMap, tag: &str) -> Part {
     if headers.get(IF_RANGE).is_some_and(|known| known != tag) {
         return Part::Whole;
     }

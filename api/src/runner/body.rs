@@ -6,25 +6,25 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use salvo::Request;
 use serde_json::{Map, Value};
 
-use super::intake::{Arriving, Lost, Pace};
+use super::intake::{Arriving, BodyError, MinRate};
 use super::json::{self, MAX_VALUES, NoJson};
 use crate::error::{ApiError, Code, Result};
 
 /// The maximum size of a JSON body, in bytes.
-pub const MOST_JSON: usize = 1 << 20;
+pub const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// Reads the whole body. Fails as soon as it is known to be too large, or when it arrives too slowly.
-pub async fn read(req: &mut Request, pace: Pace) -> Result<Bytes> {
-    let too_large = || ApiError::too_large(MOST_JSON);
+pub async fn read(req: &mut Request, pace: MinRate) -> Result<Bytes> {
+    let too_large = || ApiError::too_large(MAX_JSON_BYTES);
     let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|n| n > MOST_JSON as u64) {
+    if announced.is_some_and(|n| n > MAX_JSON_BYTES as u64) {
         return Err(too_large());
     }
     let mut all = BytesMut::new();
     let mut arriving = Arriving::of(req, pace);
     while let Some(data) = arriving.next().await {
-        let data = data.map_err(Lost::refusal)?;
-        if all.len() + data.len() > MOST_JSON {
+        let data = data.map_err(BodyError::refusal)?;
+        if all.len() + data.len() > MAX_JSON_BYTES {
             return Err(too_large());
         }
         all.extend_from_slice(&data);

@@ -13,7 +13,7 @@ use salvo::Request;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::intake::{Arriving, Lost, Pace};
+use super::intake::{Arriving, BodyError, MinRate};
 use crate::context::UploadedFile;
 use crate::error::{ApiError, Code, Result};
 use crate::routes::media::storage_full;
@@ -23,7 +23,7 @@ const FILE: &str = "file";
 /// How many bytes a form may have beside its file: the heads of its parts and its texts. An upload may also exceed the
 /// remaining storage by this much, because what is stored of a picture is often smaller than the file.
 const BESIDES: u64 = 64 << 10;
-const MOST_PARTS: usize = 32;
+const MAX_PARTS: usize = 32;
 /// The longest boundary (RFC 2046). The parser searches for it again with each chunk.
 const MAX_BOUNDARY: usize = 70;
 /// The maximum size of a part's head. The parser scans it again with each chunk.
@@ -63,7 +63,13 @@ impl Bounds {
 }
 
 /// Reads the form. Fails as soon as it is known to be too large; with a `Content-Length`, before a byte is read.
-pub async fn read(req: &mut Request, bounds: Bounds, spools: &Spools, workspace_id: i64, pace: Pace) -> Result<Form> {
+pub async fn read(
+    req: &mut Request,
+    bounds: Bounds,
+    spools: &Spools,
+    workspace_id: i64,
+    pace: MinRate,
+) -> Result<Form> {
     let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     // The size of the parts beside the file is not known yet.
     bounds.check(announced.unwrap_or_default().saturating_sub(BESIDES))?;
@@ -149,7 +155,7 @@ where
     stream::unfold((Box::pin(body), awaited, Bytes::new()), |(mut body, awaited, mut rest)| async {
         tokio::task::yield_now().await;
         if awaited.so_far().is_some_and(|came| came > MAX_HEAD) {
-            return Some((Err(Lost::LongHead.into()), (body, awaited, rest)));
+            return Some((Err(BodyError::LongHead.into()), (body, awaited, rest)));
         }
         if rest.is_empty() {
             rest = match body.next().await? {
@@ -178,8 +184,8 @@ struct Receiving {
 impl Receiving {
     async fn take(&mut self, mut part: Field<'_>) -> Result<()> {
         self.parts += 1;
-        if self.parts > MOST_PARTS {
-            return Err(broken(&format!("it has more than {MOST_PARTS} parts")));
+        if self.parts > MAX_PARTS {
+            return Err(broken(&format!("it has more than {MAX_PARTS} parts")));
         }
         let name = part.name().unwrap_or_default().to_owned();
         let file_name = part.file_name().map(str::to_owned);
@@ -232,7 +238,7 @@ impl Receiving {
 fn refused(error: multer::Error, most: u64) -> ApiError {
     match error {
         multer::Error::StreamSizeExceeded { .. } => too_large(most),
-        multer::Error::StreamReadFailed(why) if why.is::<Lost>() => match why.downcast::<Lost>() {
+        multer::Error::StreamReadFailed(why) if why.is::<BodyError>() => match why.downcast::<BodyError>() {
             Ok(lost) => lost.refusal(),
             Err(_) => broken("it is cut off"),
         },

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_one_waits_for_none() {
+    async fn small_bodies_do_not_wait() {
         let heavy = Heavy::default();
         let _turn = heavy.0.acquire().await;
         assert_eq!(heavy.run(LARGE - 1, || 7).await, 7);

@@ -11,16 +11,16 @@ use crate::error::{ApiError, Code};
 
 /// The minimum transfer rate of a request body.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct MinRate {
     /// How far behind the rate a client may fall in total.
     pub grace: Duration,
     /// Bytes per second.
-    pub least: u64,
+    pub bytes_per_second: u64,
 }
 
-impl Default for Pace {
+impl Default for MinRate {
     fn default() -> Self {
-        Self { grace: Duration::from_secs(30), least: 64 << 10 }
+        Self { grace: Duration::from_secs(30), bytes_per_second: 64 << 10 }
     }
 }
 
@@ -28,27 +28,27 @@ impl Default for Pace {
 /// grace. So a body takes at most the grace plus its size divided by the rate, and a client that stops sending is
 /// dropped after at most the grace, whatever it sent before.
 #[derive(Clone, Copy, Debug)]
-struct Patience {
-    pace: Pace,
+struct TimeBudget {
+    pace: MinRate,
     left: Duration,
 }
 
-impl Patience {
-    fn new(pace: Pace) -> Self {
+impl TimeBudget {
+    fn new(pace: MinRate) -> Self {
         Self { pace, left: pace.grace }
     }
 
     fn came(&mut self, waited: Duration, bytes: usize) {
-        let earned = Duration::from_secs_f64(bytes as f64 / self.pace.least.max(1) as f64);
+        let earned = Duration::from_secs_f64(bytes as f64 / self.pace.bytes_per_second.max(1) as f64);
         self.left = (self.left.saturating_sub(waited) + earned).min(self.pace.grace);
     }
 }
 
 /// Why the rest of a body could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum BodyError {
     #[error("the client sends too slowly")]
-    Slow(Pace),
+    Slow(MinRate),
     #[error("the body broke off")]
     Broken,
     /// The head of a multipart part is longer than the limit.
@@ -56,12 +56,12 @@ pub enum Lost {
     LongHead,
 }
 
-impl Lost {
+impl BodyError {
     pub fn refusal(self) -> ApiError {
         let message = match self {
             Self::Slow(pace) => format!(
                 "The body came too slowly: less than {} KiB a second, and more than {} seconds behind. Send the request again.",
-                pace.least >> 10,
+                pace.bytes_per_second >> 10,
                 pace.grace.as_secs()
             ),
             Self::Broken => "The body did not arrive whole. Send the request again.".to_owned(),
@@ -74,24 +74,24 @@ impl Lost {
 /// A request body that is being received.
 pub struct Arriving<'r> {
     body: &'r mut ReqBody,
-    patience: Patience,
+    patience: TimeBudget,
 }
 
 impl<'r> Arriving<'r> {
-    pub fn of(req: &'r mut Request, pace: Pace) -> Self {
-        Self { body: req.body_mut(), patience: Patience::new(pace) }
+    pub fn of(req: &'r mut Request, pace: MinRate) -> Self {
+        Self { body: req.body_mut(), patience: TimeBudget::new(pace) }
     }
 
     /// Returns the next bytes, or `None` at the end. Only the time spent waiting for the client counts.
-    pub async fn next(&mut self) -> Option<Result<Bytes, Lost>> {
+    pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         loop {
             let began = Instant::now();
             let Ok(frame) = tokio::time::timeout(self.patience.left, self.body.next()).await else {
-                return Some(Err(Lost::Slow(self.patience.pace)));
+                return Some(Err(BodyError::Slow(self.patience.pace)));
             };
             let data = match frame? {
                 Ok(frame) => frame.into_data().unwrap_or_default(),
-                Err(_) => return Some(Err(Lost::Broken)),
+                Err(_) => return Some(Err(BodyError::Broken)),
             };
             self.patience.came(began.elapsed(), data.len());
             if !data.is_empty() {
@@ -105,11 +105,11 @@ impl<'r> Arriving<'r> {
 mod tests {
     use super::*;
 
-    const PACE: Pace = Pace { grace: Duration::from_secs(30), least: 1_000 };
+    const PACE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 1_000 };
 
     /// Returns after how many seconds a client is dropped that sends `bytes` every `every` seconds; `None`: never.
     fn dropped_after(bytes: usize, every: u64) -> Option<u64> {
-        let mut patience = Patience::new(PACE);
+        let mut patience = TimeBudget::new(PACE);
         for n in 0..100_000 {
             let waited = Duration::from_secs(every);
             if waited >= patience.left {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_is_given_up_however_it_spreads_its_bytes() {
+    fn a_slow_client_is_dropped_however_it_spreads_its_bytes() {
         assert_eq!(dropped_after(0, 1), Some(30));
         assert_eq!(dropped_after(1, 29), Some(30), "a byte now and then keeps nothing open");
         assert_eq!(dropped_after(500, 1), Some(59), "half of the rate: the grace is used up at half of its speed");
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_came_fast_at_first_does_not_buy_time() {
-        let mut patience = Patience::new(PACE);
+        let mut patience = TimeBudget::new(PACE);
         patience.came(Duration::ZERO, 25 << 20);
         assert_eq!(patience.left, PACE.grace);
     }

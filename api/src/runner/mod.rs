@@ -14,10 +14,10 @@ use crier_common::store::keys::Caller;
 use futures::FutureExt;
 use salvo::{Depot, FlowCtrl, Request, Response};
 
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::app::App;
 use crate::context::{Context, Query};
-use crate::endpoint::{Endpoint, Form, How};
+use crate::endpoint::{Endpoint, Form, HandlerKind};
 use crate::error::{ApiError, Result};
 use crate::gate::{Label, RequestId};
 use crate::{admission, reply};
@@ -30,7 +30,7 @@ pub mod json;
 mod write;
 
 pub use heavy::Heavy;
-pub use intake::Pace;
+pub use intake::MinRate;
 
 /// Runs one endpoint.
 pub struct Runner {
@@ -53,7 +53,7 @@ impl salvo::Handler for Runner {
 }
 
 impl Runner {
-    async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<Answer> {
+    async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<ApiResponse> {
         let ids = self.ids(req).ok_or_else(ApiError::no_route)?;
         let caller = admission::admit(&self.app, req, res).await?;
         self.app.touch(&caller);
@@ -86,7 +86,7 @@ impl Runner {
             now: self.app.store.now(),
         };
         match &self.endpoint.how {
-            How::Reads(handler) => {
+            HandlerKind::Reads(handler) => {
                 if let Some(body) = &self.endpoint.body {
                     let raw = body::read(req, self.app.pace).await?;
                     let parse = || body::parse(req.headers(), &raw, body.form == Form::OptionalJson);

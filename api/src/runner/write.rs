@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use crier_common::store::idempotency::{self, Found, Slot};
+use crier_common::store::idempotency::{self, KeyState, Slot};
 use crier_common::store::{Store, Tx, files};
 use http::HeaderMap;
 use salvo::Request;
@@ -19,32 +19,32 @@ use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
 use super::{body, form};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::{Context, UploadedFile};
-use crate::endpoint::{Again, Endpoint, First, Form, How, Prepare};
+use crate::endpoint::{Endpoint, FirstStep, Form, HandlerKind, Prepare, Rerender};
 use crate::error::{ApiError, Code, Result};
 
 const HEADER: &str = "idempotency-key";
-const LONGEST_KEY: usize = 255;
+const MAX_KEY_LENGTH: usize = 255;
 /// How often a write is attempted when the database aborts it with a serialization error.
-const RUNS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// How long an external service may take to answer while a request waits.
-const PATIENCE: Duration = Duration::from_secs(20);
+const EXTERNAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Result<Answer> {
+pub async fn run(endpoint: &Endpoint, mut cx: Context, req: &mut Request) -> Result<ApiResponse> {
     let key = key(req.headers())?;
     let (arrived, parsed) = receive(endpoint, &cx, &key, req).await?;
     let slot = Slot { api_key_id: cx.caller.key_id, key, fingerprint: fingerprint(req, &arrived) };
     match &endpoint.how {
-        How::Reads(_) => Err(ApiError::bug("a read was run as a write")),
-        How::Writes(begin) => {
+        HandlerKind::Reads(_) => Err(ApiError::bug("a read was run as a write")),
+        HandlerKind::Writes(begin) => {
             let refusal = keep(&mut cx, parsed);
             let finish = cx.app.heavy.run(arrived.len(), || begin(&cx)).await;
             let again = endpoint.again.as_ref();
             let answer = commit(&cx, &slot, None, refusal, again, |cx, tx| finish.call(cx, tx)).await?;
             if answer.is_reference { render(again, cx, answer).await } else { Ok(answer) }
         }
-        How::TwoSteps { prepare, first } => {
+        HandlerKind::TwoSteps { prepare, first } => {
             let held = match look(&cx.app.store, &slot, &parsed, first.holds()).await? {
                 Look::Answered(answer) => return Ok(answer),
                 Look::Free { held } => held,
@@ -114,7 +114,7 @@ fn key(headers: &HeaderMap) -> Result<String> {
         ApiError::new(Code::IdempotencyKeyRequired, message)
     };
     let value = headers.get(HEADER).filter(|v| !v.is_empty()).ok_or_else(required)?;
-    let fits = value.len() <= LONGEST_KEY && value.as_bytes().iter().all(|b| (0x21..=0x7e).contains(b));
+    let fits = value.len() <= MAX_KEY_LENGTH && value.as_bytes().iter().all(|b| (0x21..=0x7e).contains(b));
     match value.to_str() {
         Ok(text) if fits => Ok(text.to_owned()),
         _ => {
@@ -136,18 +136,18 @@ fn fingerprint(req: &Request, raw: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the response stored under the key, an error if the key conflicts, or `None` if the request is new.
-fn standing(found: Found) -> Result<Option<Answer>> {
+fn standing(found: KeyState) -> Result<Option<ApiResponse>> {
     match found {
-        Found::Fresh => Ok(None),
-        Found::Answered(answer) => Ok(Some(answer.into())),
-        Found::Reused => Err(ApiError::key_reused()),
-        Found::InProgress => Err(ApiError::in_progress()),
+        KeyState::Fresh => Ok(None),
+        KeyState::Answered(answer) => Ok(Some(answer.into())),
+        KeyState::Reused => Err(ApiError::key_reused()),
+        KeyState::InProgress => Err(ApiError::in_progress()),
     }
 }
 
 /// The result of looking up the key.
 enum Look {
-    Answered(Answer),
+    Answered(ApiResponse),
     /// The key is new. `held`: when the lease on it ends, if it was leased.
     Free {
         held: Option<DateTime<Utc>>,
@@ -157,7 +157,7 @@ enum Look {
 /// Looks up the key before the first step, and leases it if that step must not run twice concurrently.
 async fn look(store: &Store, slot: &Slot, parsed: &Parsed, hold: bool) -> Result<Look> {
     if !hold || parsed.is_err() {
-        let answer = standing(idempotency::look(store, slot).await?)?;
+        let answer = standing(idempotency::peek(store, slot).await?)?;
         return Ok(answer.map_or(Look::Free { held: None }, Look::Answered));
     }
     let mut tx = store.begin().await?;
@@ -174,13 +174,13 @@ async fn two_steps(
     cx: Context,
     slot: Slot,
     prepare: Arc<dyn for<'a> Prepare<'a>>,
-    first: First,
+    first: FirstStep,
     held: Option<DateTime<Utc>>,
-) -> Result<Answer> {
+) -> Result<ApiResponse> {
     let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), held };
     let prepared = match first {
-        First::Takes | First::Spends => Ok(prepare.call(&cx).await),
-        First::Asks | First::Holds => tokio::time::timeout(PATIENCE, prepare.call(&cx)).await,
+        FirstStep::Upload | FirstStep::Reserve => Ok(prepare.call(&cx).await),
+        FirstStep::Query | FirstStep::Lease => tokio::time::timeout(EXTERNAL_TIMEOUT, prepare.call(&cx)).await,
     };
     let outcome = match prepared {
         Ok(Ok(finish)) => {
@@ -238,12 +238,12 @@ async fn release(store: &Store, slot: &Slot, held: DateTime<Utc>) {
 
 /// Renders a response that was too large to store, from the current state of its records. If a record was deleted
 /// since, the error is a 404 that says so; the write is not repeated.
-async fn render(again: Option<&Again>, mut cx: Context, stored: Answer) -> Result<Answer> {
+async fn render(again: Option<&Rerender>, mut cx: Context, stored: ApiResponse) -> Result<ApiResponse> {
     let again = again.ok_or_else(|| ApiError::bug("an answer was stored that cannot be rendered again"))?;
     cx.ids.extend(stored.records.iter().map(|id| (again.record, *id)));
     let mut conn = cx.app.store.read().await?;
     match again.handler.call(&cx, &mut conn).await {
-        Ok(rendered) => Ok(Answer { body: rendered.body, ..stored }),
+        Ok(rendered) => Ok(ApiResponse { body: rendered.body, ..stored }),
         Err(error) if error.code == Code::NotFound => Err(ApiError::gone_since()),
         Err(error) => Err(error),
     }
@@ -256,9 +256,9 @@ async fn commit<W>(
     slot: &Slot,
     held: Option<DateTime<Utc>>,
     refusal: Option<ApiError>,
-    again: Option<&Again>,
+    again: Option<&Rerender>,
     work: W,
-) -> Result<Answer>
+) -> Result<ApiResponse>
 where
     W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::Work<'a>,
 {
@@ -266,7 +266,7 @@ where
     let mut run = 1;
     loop {
         match once(cx, slot, held, &mut refusal, again, &work).await {
-            Err(error) if error.is_serialization() && run < RUNS => {
+            Err(error) if error.is_serialization() && run < MAX_ATTEMPTS => {
                 tracing::debug!(run, "serialization error; retrying the write");
                 run += 1;
             }
@@ -280,9 +280,9 @@ async fn once<W>(
     slot: &Slot,
     held: Option<DateTime<Utc>>,
     refusal: &mut Option<ApiError>,
-    again: Option<&Again>,
+    again: Option<&Rerender>,
     work: &W,
-) -> Result<Answer>
+) -> Result<ApiResponse>
 where
     W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::Work<'a>,
 {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-use super::structured::{Ask, Verdict, list_schema, texts};
-use super::{Result, Writer};
+use super::structured::{StructuredRequest, Verdict, list_schema, texts};
+use super::{Result, TextModel};
 use crate::domain::platform::{Descriptor, Platform};
 
 /// Maximum length of a hashtag including `#`; the limit of X, Instagram and Mastodon.
@@ -25,12 +25,12 @@ const fn wanted(platform: Option<Platform>) -> (usize, usize) {
     }
 }
 
-impl Writer<'_> {
+impl TextModel<'_> {
     /// Generates hashtags for a post.
     pub async fn hashtags(&self, content: &str, platform: Option<&'static Descriptor>) -> Result<Vec<String>> {
         let (wanted, most) = wanted(platform.map(|p| p.platform));
         let place = platform.map(|p| format!(" on {}", p.name)).unwrap_or_default();
-        let ask = Ask {
+        let ask = StructuredRequest {
             name: "hashtags",
             schema: list_schema("hashtags"),
             instructions: format!(

@@ -5,7 +5,7 @@ use std::io::Cursor;
 
 use bytes::Bytes;
 
-use super::{AiError, Painter, Result};
+use super::{AiError, ImageModel, Result};
 use crate::domain::ai::{Quality, Size};
 use crate::media::picture::{self, Limits};
 
@@ -14,14 +14,14 @@ const ANY: Limits = Limits { max_bytes: u64::MAX, max_pixels: u64::MAX };
 
 /// A request for a picture.
 #[derive(Clone, Debug)]
-pub struct PictureWish {
+pub struct ImageRequest {
     pub prompt: String,
     pub size: Size,
     pub quality: Quality,
 }
 
-impl Painter<'_> {
-    pub async fn picture(&self, request: &PictureWish) -> Result<Bytes> {
+impl ImageModel<'_> {
+    pub async fn picture(&self, request: &ImageRequest) -> Result<Bytes> {
         // `auto` is omitted: not every server knows the value.
         let size = (request.size != Size::Auto).then_some(("size", request.size.as_str()));
         let quality = (request.quality != Quality::Auto).then_some(("quality", request.quality.as_str()));

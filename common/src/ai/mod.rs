@@ -23,12 +23,12 @@ pub mod images;
 mod provider;
 mod structured;
 
-pub use captions::CaptionWish;
-pub use images::PictureWish;
+pub use captions::CaptionRequest;
+pub use images::ImageRequest;
 use provider::Provider;
 
 /// Total time for all calls to the provider in one request.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub struct Ai {
 
 /// A text model.
 #[derive(Clone, Copy, Debug)]
-pub struct Writer<'a> {
+pub struct TextModel<'a> {
     provider: &'a Provider,
     pub model: &'a str,
     patience: Duration,
@@ -65,7 +65,7 @@ pub struct Writer<'a> {
 
 /// An image model.
 #[derive(Clone, Copy, Debug)]
-pub struct Painter<'a> {
+pub struct ImageModel<'a> {
     provider: &'a Provider,
     pub model: &'a str,
 }
@@ -84,21 +84,21 @@ impl Ai {
 
     /// Returns a client for an installation without AI.
     pub const fn none() -> Self {
-        Self { provider: None, text_model: None, image_model: None, patience: PATIENCE }
+        Self { provider: None, text_model: None, image_model: None, patience: PROVIDER_TIMEOUT }
     }
 
-    pub const fn patience(&self) -> Duration {
+    pub const fn timeout(&self) -> Duration {
         self.patience
     }
 
     /// Returns `None` if no text model is configured.
-    pub fn writer(&self) -> Option<Writer<'_>> {
+    pub fn writer(&self) -> Option<TextModel<'_>> {
         let (provider, model) = (self.provider.as_ref()?, self.text_model.as_deref()?);
-        Some(Writer { provider, model, patience: self.patience })
+        Some(TextModel { provider, model, patience: self.patience })
     }
 
     /// Returns `None` if no image model is configured.
-    pub fn painter(&self) -> Option<Painter<'_>> {
-        Some(Painter { provider: self.provider.as_ref()?, model: self.image_model.as_deref()? })
+    pub fn painter(&self) -> Option<ImageModel<'_>> {
+        Some(ImageModel { provider: self.provider.as_ref()?, model: self.image_model.as_deref()? })
     }
 }

@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{AiError, Result};
-use crate::http::{Answer, HttpClient};
+use crate::http::{HttpClient, HttpResponse};
 use crate::platforms::Clients;
 
 /// Maximum size of a text response.
 const MOST_TEXT: usize = 1 << 20;
 /// Maximum length of an error message in the log.
-const MOST_SAID: usize = 300;
+const MAX_ERROR_CHARS: usize = 300;
 /// Maximum size of an error body that is parsed.
 const MOST_ERROR: usize = 64 << 10;
 /// Error codes for a prompt that breaks the rules: OpenAI's for text (two) and for pictures, Azure's (three).
@@ -64,15 +64,15 @@ pub struct Chat<'a> {
 /// An error response: `{"error": {…}}` like OpenAI, `{"error": "…"}` like Ollama, the same without the envelope like
 /// vLLM and Mistral, or no JSON at all. OpenRouter and LM Studio send it with a 200.
 #[derive(Debug)]
-struct Said {
+struct ErrorResponse {
     status: StatusCode,
     error: Value,
     text: String,
 }
 
-impl Said {
+impl ErrorResponse {
     /// Returns `None` if the response is a success.
-    fn of(answer: &Answer) -> Option<Self> {
+    fn of(answer: &HttpResponse) -> Option<Self> {
         #[derive(Deserialize)]
         struct Envelope {
             #[serde(default)]
@@ -151,7 +151,7 @@ impl Provider {
         body["response_format"] =
             json!({ "type": "json_schema", "json_schema": { "name": name, "strict": true, "schema": schema } });
         let mut answer = self.post(&self.texts, "chat/completions", &body).await?;
-        if Said::of(&answer).is_some_and(|error| error.is_about(&NO_SCHEMA)) {
+        if ErrorResponse::of(&answer).is_some_and(|error| error.is_about(&NO_SCHEMA)) {
             // The instructions also contain the schema in words.
             answer = self.post(&self.texts, "chat/completions", &plain).await?;
         }
@@ -170,8 +170,8 @@ impl Provider {
         let mut options = options.to_vec();
         let answer = loop {
             let answer = self.post(&self.pictures, "images/generations", &body(&options)).await?;
-            let error =
-                Said::of(&answer).filter(|error| matches!(error.status.as_u16(), 400 | 422) && !error.is_refusal());
+            let error = ErrorResponse::of(&answer)
+                .filter(|error| matches!(error.status.as_u16(), 400 | 422) && !error.is_refusal());
             let Some(error) = error.filter(|_| !options.is_empty()) else { break answer };
             // Drops the options that the error names, or all of them if it names none. Most servers name one at a time.
             let before = options.len();
@@ -204,16 +204,16 @@ impl Provider {
     }
 
     /// Posts to the base URL, or to `/v1` below it: most servers use that path, and operators often omit it.
-    async fn post(&self, client: &HttpClient, path: &str, body: &Value) -> Result<Answer> {
+    async fn post(&self, client: &HttpClient, path: &str, body: &Value) -> Result<HttpResponse> {
         let answer = self.post_to(client, &format!("{}/{path}", self.base), body).await?;
         let bare = Url::parse(&self.base).is_ok_and(|url| url.path() == "/");
-        if bare && Said::of(&answer).is_some_and(|error| error.is_nowhere()) {
+        if bare && ErrorResponse::of(&answer).is_some_and(|error| error.is_nowhere()) {
             return self.post_to(client, &format!("{}/v1/{path}", self.base), body).await;
         }
         Ok(answer)
     }
 
-    async fn post_to(&self, client: &HttpClient, url: &str, body: &Value) -> Result<Answer> {
+    async fn post_to(&self, client: &HttpClient, url: &str, body: &Value) -> Result<HttpResponse> {
         let mut request = client.request(Method::POST, url).json(body);
         if let Some(key) = &self.key {
             request = request.bearer_auth(key.expose_secret());
@@ -221,12 +221,12 @@ impl Provider {
         client.send(request).await.map_err(unreachable)
     }
 
-    fn accepted(&self, answer: Answer) -> Result<Answer> {
-        let Some(error) = Said::of(&answer) else {
+    fn accepted(&self, answer: HttpResponse) -> Result<HttpResponse> {
+        let Some(error) = ErrorResponse::of(&answer) else {
             return if answer.truncated { Err(malformed("it is too long")) } else { Ok(answer) };
         };
         let message = self.without_key(error.message());
-        let message: String = message.chars().filter(|c| !c.is_control()).take(MOST_SAID).collect();
+        let message: String = message.chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();
         if error.is_refusal() {
             return Err(AiError::Refused(message));
         }
@@ -261,7 +261,7 @@ fn malformed(why: &str) -> AiError {
     AiError::Malformed(why.to_owned())
 }
 
-fn parsed<'a, T: Deserialize<'a>>(answer: &'a Answer) -> Result<T> {
+fn parsed<'a, T: Deserialize<'a>>(answer: &'a HttpResponse) -> Result<T> {
     serde_json::from_slice(&answer.body).map_err(|error| AiError::Malformed(format!("it is not OpenAI's: {error}")))
 }
 
@@ -313,12 +313,13 @@ struct Picture {
 }
 
 /// Returns the model's text. A truncated response is returned as is; parsing it fails later.
-fn written(answer: &Answer) -> Result<String> {
+fn written(answer: &HttpResponse) -> Result<String> {
     let completion: Completion = parsed(answer)?;
     let choice = completion.choices.into_iter().next().ok_or_else(|| malformed("it has no choice"))?;
     let refusal = filled(choice.message.refusal);
     if refusal.is_some() || choice.finish_reason.as_deref() == Some("content_filter") {
-        let refusal: String = refusal.unwrap_or_default().chars().filter(|c| !c.is_control()).take(MOST_SAID).collect();
+        let refusal: String =
+            refusal.unwrap_or_default().chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();
         return Err(AiError::Refused(refusal));
     }
     choice.message.content.map(Content::text).ok_or_else(|| malformed("its message is empty"))

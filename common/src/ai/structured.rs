@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::provider::Chat;
-use super::{AiError, Result, Writer};
+use super::{AiError, Result, TextModel};
 
 /// The object to ask for.
-pub struct Ask<'a> {
+pub struct StructuredRequest<'a> {
     /// The object's name.
     pub name: &'a str,
     pub schema: Value,
@@ -27,9 +27,13 @@ pub enum Verdict<T> {
     Bad(String),
 }
 
-impl Writer<'_> {
+impl TextModel<'_> {
     /// Asks for an object, at most twice, until it is good.
-    pub(super) async fn object<T>(&self, ask: &Ask<'_>, judge: impl Fn(&Value) -> Verdict<T>) -> Result<T> {
+    pub(super) async fn object<T>(
+        &self,
+        ask: &StructuredRequest<'_>,
+        judge: impl Fn(&Value) -> Verdict<T>,
+    ) -> Result<T> {
         let began = Instant::now();
         let mut messages = vec![
             json!({ "role": "system", "content": format!("{}\n\nAnswer with nothing but a JSON object by this schema: {}", ask.instructions, ask.schema) }),
@@ -62,7 +66,7 @@ impl Writer<'_> {
         })
     }
 
-    async fn say(&self, ask: &Ask<'_>, messages: &[Value]) -> Result<String> {
+    async fn say(&self, ask: &StructuredRequest<'_>, messages: &[Value]) -> Result<String> {
         let chat = Chat { model: self.model, messages: messages.to_vec(), format: (ask.name, &ask.schema) };
         self.provider.chat(&chat).await
     }

@@ -49,7 +49,7 @@ pub use log::{LogConfig, LogFormat};
 pub use media::MediaConfig;
 pub use secrets::{SecretKeys, key_file};
 pub use smtp::{MailConfig, Mailbox, Smtp, SmtpTls};
-pub use source::{Invocation, Source};
+pub use source::{ConfigSource, Invocation};
 pub use storage::{S3Config, Storage};
 pub use values::duration;
 pub use worker::{Concurrency, WorkerConfig};
@@ -104,7 +104,7 @@ pub struct Config {
 
 impl Config {
     /// Reads and checks all sections.
-    pub fn load(source: &Source, role: Role) -> Result<Self, ConfigError> {
+    pub fn load(source: &ConfigSource, role: Role) -> Result<Self, ConfigError> {
         let mut reader = reader::Reader::new(source);
         let http = http::read(&mut reader);
         let base = base::read(&mut reader, role);
@@ -140,7 +140,7 @@ impl Config {
 
 /// One problem in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The key as the operator wrote it: `CRIER_HTTP_ADDR`, `--http-addr`, `http_addr (configuration file)`.
     pub key: String,
     /// The problem, and a valid value.
@@ -150,7 +150,7 @@ pub struct Problem {
 /// All problems in the configuration, one per line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 impl ConfigError {
@@ -166,7 +166,7 @@ impl ConfigError {
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("The configuration is not right:")?;
-        for Problem { key, message } in &self.problems {
+        for ConfigProblem { key, message } in &self.problems {
             write!(f, "\n  {key}: {message}")?;
         }
         Ok(())

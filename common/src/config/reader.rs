@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Problem;
+use super::ConfigProblem;
 use super::keys::{self, Key, Preset};
-use super::source::Source;
+use super::source::ConfigSource;
 use super::values;
 
 /// The source of a value; a later variant overrides an earlier one.
@@ -26,22 +26,22 @@ impl Origin {
     }
 }
 
-struct Found {
+struct FoundValue {
     value: String,
     origin: Origin,
 }
 
 /// The configured values and the problems found so far.
 pub(super) struct Reader {
-    found: BTreeMap<String, Found>,
+    found: BTreeMap<String, FoundValue>,
     /// `AWS_…`; no other foreign variables are read.
     aws: BTreeMap<String, String>,
     bad: BTreeSet<String>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ConfigProblem>,
 }
 
 impl Reader {
-    pub(super) fn new(source: &Source) -> Self {
+    pub(super) fn new(source: &ConfigSource) -> Self {
         let mut reader = Self {
             found: BTreeMap::new(),
             aws: BTreeMap::new(),
@@ -76,7 +76,7 @@ impl Reader {
             self.problem(origin.label(&name), format!("is unknown; the nearest known key is {}", origin.label(hint)));
         } else if !value.trim().is_empty() {
             // Templates leave unused variables empty (`CRIER_SMTP_URL=`); empty counts as unset.
-            self.found.insert(name, Found { value: value.trim().to_owned(), origin });
+            self.found.insert(name, FoundValue { value: value.trim().to_owned(), origin });
         }
     }
 
@@ -113,7 +113,7 @@ impl Reader {
 
     /// Returns the parsed value of a key; `None` if it is unset or invalid.
     pub(super) fn optional<T>(&mut self, key: &Key, parser: impl Fn(&str) -> Result<T, String>) -> Option<T> {
-        let Found { value, origin } = self.found.get(key.name.as_ref())?;
+        let FoundValue { value, origin } = self.found.get(key.name.as_ref())?;
         match parser(value) {
             Ok(value) => Some(value),
             Err(wrong) => {
@@ -142,7 +142,7 @@ impl Reader {
     }
 
     pub(super) fn problem(&mut self, key: String, message: String) {
-        self.problems.push(Problem { key, message });
+        self.problems.push(ConfigProblem { key, message });
     }
 }
 

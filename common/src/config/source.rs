@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Problem;
+use super::ConfigProblem;
 
 /// Reads a file; replaceable in tests.
 pub type ReadFile = Box<dyn Fn(&Path) -> io::Result<String>>;
 
 /// The three sources and the function that reads the plans file, all unparsed.
-pub struct Source {
+pub struct ConfigSource {
     /// The whole environment; only `CRIER_…` and `AWS_…` are read.
     pub(super) env: Vec<(String, String)>,
     /// The content of `crier.toml`.
@@ -19,10 +19,10 @@ pub struct Source {
     pub(super) flags: Vec<(String, String)>,
     pub(super) read_file: ReadFile,
     /// Problems found while collecting the sources.
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ConfigProblem>,
 }
 
-impl Source {
+impl ConfigSource {
     /// Creates a source from explicit values.
     pub fn new<E, F, K, V, L, W>(env: E, file: Option<String>, flags: F) -> Self
     where
@@ -60,7 +60,7 @@ impl Source {
             match value.into_string() {
                 Ok(value) => env.push((name, value)),
                 Err(_) if name.starts_with("CRIER_") => {
-                    problems.push(Problem { key: name, message: "the value must be UTF-8".to_owned() });
+                    problems.push(ConfigProblem { key: name, message: "the value must be UTF-8".to_owned() });
                 }
                 Err(_) => {}
             }
@@ -71,7 +71,7 @@ impl Source {
             Err(error) if error.kind() == io::ErrorKind::NotFound && config.is_none() => None,
             Err(error) => {
                 let message = format!("`{}` cannot be read ({error}); name a TOML file", path.display());
-                problems.push(Problem { key: "--config".to_owned(), message });
+                problems.push(ConfigProblem { key: "--config".to_owned(), message });
                 None
             }
         };
@@ -105,7 +105,7 @@ impl Invocation {
             }
             let Some(flag) = arg.strip_prefix("--").filter(|flag| !flag.is_empty()) else {
                 let message = "is no flag; flags are --key VALUE, and --help lists them".to_owned();
-                problems.push(Problem { key: format!("`{arg}`"), message });
+                problems.push(ConfigProblem { key: format!("`{arg}`"), message });
                 continue;
             };
             let (name, value) = match flag.split_once('=') {
@@ -113,7 +113,7 @@ impl Invocation {
                 None => (flag.to_owned(), args.next()),
             };
             match value {
-                None => problems.push(Problem { key: arg, message: "needs a value after it".to_owned() }),
+                None => problems.push(ConfigProblem { key: arg, message: "needs a value after it".to_owned() }),
                 Some(value) if name == "config" => config = Some(PathBuf::from(value)),
                 Some(value) => flags.push((name, value)),
             }

@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret;
 
 use super::*;
-use crate::domain::job::Kind;
+use crate::domain::job::JobKind;
 use crate::domain::platform::Platform;
 use crate::platforms::PlatformsConfig;
 
@@ -13,7 +13,7 @@ const PG: &str = "postgres://crier:hush-pg@db:5432/crier";
 const REDIS: &str = "redis://:hush-redis@cache:6379/1";
 
 fn load(env: &[(&str, &str)], role: Role) -> Result<Config, ConfigError> {
-    Config::load(&Source::new(env.iter().copied(), None, [("", ""); 0]), role)
+    Config::load(&ConfigSource::new(env.iter().copied(), None, [("", ""); 0]), role)
 }
 
 /// Returns the problems as lines.
@@ -23,7 +23,7 @@ fn wrong(result: Result<Config, ConfigError>) -> String {
 }
 
 fn from_file(text: &str) -> Result<Config, ConfigError> {
-    Config::load(&Source::new([("", ""); 0], Some(text.to_owned()), [("", ""); 0]), Role::Crier)
+    Config::load(&ConfigSource::new([("", ""); 0], Some(text.to_owned()), [("", ""); 0]), Role::Crier)
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn nothing_set_is_a_working_installation_in_one_process() {
         (config.worker.drain, config.worker.platform_timeout),
         (Duration::from_secs(30), Duration::from_secs(30))
     );
-    assert_eq!(config.worker.kinds, Kind::ALL);
+    assert_eq!(config.worker.kinds, JobKind::ALL);
     assert_eq!((config.log.filter.as_str(), config.log.format), ("info", None));
     assert!(config.plans.get("unlimited").is_some());
 }
@@ -76,12 +76,12 @@ fn flags_go_before_variables_and_variables_before_the_file() {
     let file = "http_addr = \"127.0.0.1:1\"\nops_addr = \"127.0.0.1:2\"\n[ai]\nbase_url = \"http://file/\"\n\
                 [worker]\nconcurrency = 3\nkinds = [\"noop\", \"deliver_webhook\"]\n[google_business]\nclient_id = 77\n";
     let env = [("CRIER_HTTP_ADDR", "127.0.0.1:3"), ("CRIER_OPS_ADDR", "127.0.0.1:4")];
-    let source = Source::new(env, Some(file.to_owned()), [("http-addr", "127.0.0.1:5")]);
+    let source = ConfigSource::new(env, Some(file.to_owned()), [("http-addr", "127.0.0.1:5")]);
     let config = Config::load(&source, Role::Crier).unwrap();
     assert_eq!((config.http.addr.port(), config.http.ops_addr.port()), (5, 4));
     assert_eq!(config.ai.base_url.as_deref(), Some("http://file"));
     assert_eq!(config.worker.concurrency, Concurrency::each(3));
-    assert!(config.worker.kinds == [Kind::DeliverWebhook, Kind::Noop]);
+    assert!(config.worker.kinds == [JobKind::DeliverWebhook, JobKind::Noop]);
     assert_eq!(config.platforms[&Platform::GoogleBusiness].client_id.as_deref(), Some("77"));
 }
 
@@ -89,7 +89,7 @@ fn flags_go_before_variables_and_variables_before_the_file() {
 fn an_unknown_key_is_named_with_the_nearest_known_one() {
     let env = [("CRIER_HTTP_ADR", "x"), ("CRIER_TWITER_CLIENT_ID", "x"), ("CRIER_TEST_PG_URL", "x"), ("CRIERS", "x")];
     let file = "redis_uri = \"x\"\n[http]\nport = 1\n";
-    let source = Source::new(env, Some(file.to_owned()), [("--ops-adr", "x")]);
+    let source = ConfigSource::new(env, Some(file.to_owned()), [("--ops-adr", "x")]);
     assert_eq!(
         wrong(Config::load(&source, Role::Crier)),
         "\
@@ -205,7 +205,7 @@ fn a_wrong_value_is_named_with_a_right_one() {
 #[test]
 fn each_kind_may_have_a_concurrency_of_its_own() {
     let read = |text| load(&[("CRIER_WORKER_CONCURRENCY", text)], Role::Crier).unwrap().worker.concurrency;
-    let of = |text| [Kind::PublishTarget, Kind::DeliverWebhook, Kind::Noop].map(|kind| read(text).of(kind));
+    let of = |text| [JobKind::PublishTarget, JobKind::DeliverWebhook, JobKind::Noop].map(|kind| read(text).of(kind));
     assert_eq!(of("5"), [5, 5, 5]);
     assert_eq!(of(" 64 , publish_target = 16,deliver_webhook=1024"), [16, 1_024, 64]);
     assert_eq!(of("noop=1"), [64, 64, 1]);
@@ -356,12 +356,11 @@ fn a_file_that_is_no_toml_is_told_by_its_line_without_quoting_it() {
 #[test]
 fn the_plans_file_is_read_and_its_faults_are_told_with_the_rest() {
     let source = |text: &'static str| {
-        Source::new([("CRIER_PLANS_FILE", "/plans.toml"), ("CRIER_SANDBOX", "x")], None, [("", ""); 0]).with_files(
-            move |path| {
+        ConfigSource::new([("CRIER_PLANS_FILE", "/plans.toml"), ("CRIER_SANDBOX", "x")], None, [("", ""); 0])
+            .with_files(move |path| {
                 assert_eq!(path, std::path::Path::new("/plans.toml"));
                 if text.is_empty() { Err(std::io::ErrorKind::NotFound.into()) } else { Ok(text.to_owned()) }
-            },
-        )
+            })
     };
     let text = wrong(Config::load(&source("[plans.a]\nbrands = \"many\"\n"), Role::Crier));
     assert!(text.contains("CRIER_SANDBOX: `x`"), "{text}");
@@ -380,7 +379,7 @@ fn every_example_in_the_table_is_right_and_every_name_is_there_once() {
         .filter(|key| key.name != "SECRET_KEY" && key.name != "STORAGE_URL")
         .map(|key| (key.variable(), key.example.to_owned()))
         .collect();
-    let source = Source::new(env, None, [("", ""); 0]).with_files(|_| Ok("[plans.one]".to_owned()));
+    let source = ConfigSource::new(env, None, [("", ""); 0]).with_files(|_| Ok("[plans.one]".to_owned()));
     let config = Config::load(&source, Role::Crier).unwrap();
     assert_eq!(config.plans.names().collect::<Vec<_>>(), ["one"]);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::keys::{Key, Preset};
 use super::reader::Reader;
 use super::values;
-use crate::domain::job::Kind;
+use crate::domain::job::JobKind;
 
 const WORKER_KINDS: Key = Key::new(
     "WORKER_KINDS",
@@ -34,7 +34,7 @@ pub(super) const KEYS: &[Key] = &[WORKER_KINDS, WORKER_CONCURRENCY, DRAIN, PLATF
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     default: usize,
-    by_kind: BTreeMap<Kind, usize>,
+    by_kind: BTreeMap<JobKind, usize>,
 }
 
 impl Concurrency {
@@ -43,7 +43,7 @@ impl Concurrency {
         Self { default: number, by_kind: BTreeMap::new() }
     }
 
-    pub fn of(&self, kind: Kind) -> usize {
+    pub fn of(&self, kind: JobKind) -> usize {
         self.by_kind.get(&kind).copied().unwrap_or(self.default)
     }
 }
@@ -69,16 +69,16 @@ fn concurrency(text: &str) -> Result<Concurrency, String> {
     Ok(Concurrency { default: default.unwrap_or(64), by_kind })
 }
 
-fn kind(word: &str) -> Result<Kind, String> {
+fn kind(word: &str) -> Result<JobKind, String> {
     word.parse().map_err(|_| {
-        let known = Kind::ALL.iter().map(|k| k.as_str()).collect::<Vec<_>>().join(", ");
+        let known = JobKind::ALL.iter().map(|k| k.as_str()).collect::<Vec<_>>().join(", ");
         format!("has `{word}`, which is none of: {known}")
     })
 }
 
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<JobKind>,
     pub concurrency: Concurrency,
     pub drain: Duration,
     pub platform_timeout: Duration,
@@ -95,11 +95,11 @@ pub(super) fn read(reader: &mut Reader) -> WorkerConfig {
     }
 }
 
-fn kinds(text: &str) -> Result<Vec<Kind>, String> {
+fn kinds(text: &str) -> Result<Vec<JobKind>, String> {
     let mut named = BTreeSet::new();
     for word in values::parts(text) {
         if word == "all" {
-            return Ok(Kind::ALL.to_vec());
+            return Ok(JobKind::ALL.to_vec());
         }
         named.insert(kind(word).map_err(|wrong| wrong.replace("none of: ", "none of: all, "))?);
     }

@@ -11,7 +11,7 @@ crate::text_enum! {
 
 impl Role {
     /// Returns whether the member may approve and reject posts.
-    pub const fn approves(self) -> bool {
+    pub const fn can_approve(self) -> bool {
         matches!(self, Self::Owner | Self::Admin)
     }
 }

@@ -9,13 +9,13 @@ crate::text_enum! {
 }
 
 /// Maximum number of links on a page.
-pub const MOST_LINKS: usize = 100;
+pub const MAX_LINKS: usize = 100;
 /// Maximum number of pages of a brand. The list is not paginated; this and [`MAX_LINKS_TEXT`] bound it.
 pub const MAX_PAGES: usize = 25;
 /// Maximum total size of the titles and URLs of a page's links, in bytes.
 pub const MAX_LINKS_TEXT: usize = 256 << 10;
 /// Maximum length of a slug.
-pub const LONGEST_SLUG: usize = 63;
+pub const MAX_SLUG_LENGTH: usize = 63;
 
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct BioPage {
@@ -48,7 +48,7 @@ pub struct BioLink {
 /// Returns whether the text is a valid slug: `^[a-z0-9][a-z0-9-]{1,62}$`.
 pub fn is_slug(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    (2..=LONGEST_SLUG).contains(&text.len())
+    (2..=MAX_SLUG_LENGTH).contains(&text.len())
         && text.bytes().all(|b| plain(b) || b == b'-')
         && text.bytes().next().is_some_and(plain)
 }

@@ -18,7 +18,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 /// keeps its retry times.
 pub const OPENS_AT: i32 = 10;
 /// Maximum number of concurrent attempts while the circuit is open.
-pub const PLACES: i64 = 4;
+pub const MAX_OPEN_ATTEMPTS: i64 = 4;
 /// A success that takes longer is a strike.
 pub const SLOW: Duration = Duration::from_secs(5);
 
@@ -26,13 +26,13 @@ const LONGEST_PAUSE: TimeDelta = TimeDelta::seconds(30);
 
 /// The result of one attempt, for judging its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CircuitVerdict {
     Quick,
     Slow,
     Failed,
 }
 
-impl Verdict {
+impl CircuitVerdict {
     pub fn of(success: bool, took: Duration) -> Self {
         match success {
             true if took <= SLOW => Self::Quick,
@@ -59,12 +59,12 @@ pub struct Health {
 
 impl Health {
     /// Returns the health after one more attempt, which ended at `at`.
-    pub fn after(self, verdict: Verdict, at: DateTime<Utc>) -> Self {
+    pub fn after(self, verdict: CircuitVerdict, at: DateTime<Utc>) -> Self {
         let strikes = self.strikes.saturating_add(1);
         match verdict {
-            Verdict::Quick => Self::default(),
-            Verdict::Slow => Self { failing_since: None, strikes },
-            Verdict::Failed => Self { failing_since: self.failing_since.or(Some(at)), strikes },
+            CircuitVerdict::Quick => Self::default(),
+            CircuitVerdict::Slow => Self { failing_since: None, strikes },
+            CircuitVerdict::Failed => Self { failing_since: self.failing_since.or(Some(at)), strikes },
         }
     }
 
@@ -89,43 +89,46 @@ mod tests {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(i64::try_from(second).unwrap_or_default())
     }
 
-    fn after(verdicts: &[Verdict]) -> Health {
+    fn after(verdicts: &[CircuitVerdict]) -> Health {
         let attempts = verdicts.iter().enumerate();
         attempts.fold(Health::default(), |health, (n, verdict)| health.after(*verdict, at(n)))
     }
 
     #[test]
     fn ten_strikes_open_it_and_a_quick_success_closes_it() {
-        let mut verdicts = vec![Verdict::Failed; 9];
+        let mut verdicts = vec![CircuitVerdict::Failed; 9];
         assert_eq!((after(&verdicts).circuit(), after(&verdicts).pause()), (Circuit::Closed, None));
         let pauses: Vec<_> = (0..7)
             .map_while(|_| {
-                verdicts.push(Verdict::Failed);
+                verdicts.push(CircuitVerdict::Failed);
                 after(&verdicts).pause().map(|pause| pause.num_seconds())
             })
             .collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
-        verdicts.push(Verdict::Slow);
+        verdicts.push(CircuitVerdict::Slow);
         // The endpoint works, but slowly: no pause, but still few connections.
         assert_eq!((after(&verdicts).circuit(), after(&verdicts).pause()), (Circuit::Open, None));
-        verdicts.push(Verdict::Quick);
+        verdicts.push(CircuitVerdict::Quick);
         assert_eq!(after(&verdicts), Health::default());
     }
 
     #[test]
     fn a_verdict_is_of_the_answer_and_the_time() {
-        let of = |success, seconds| Verdict::of(success, Duration::from_secs(seconds));
-        assert_eq!([of(true, 5), of(true, 6), of(false, 0)], [Verdict::Quick, Verdict::Slow, Verdict::Failed]);
+        let of = |success, seconds| CircuitVerdict::of(success, Duration::from_secs(seconds));
+        assert_eq!(
+            [of(true, 5), of(true, 6), of(false, 0)],
+            [CircuitVerdict::Quick, CircuitVerdict::Slow, CircuitVerdict::Failed]
+        );
     }
 
     proptest! {
         /// Law: `strikes` counts since the last quick success, `failing_since` is the first failure since the last
         /// success.
         #[test]
-        fn the_record_is_of_what_came_last(verdicts in prop::collection::vec(prop::sample::select(vec![Verdict::Quick, Verdict::Slow, Verdict::Failed]), 0..40)) {
+        fn the_record_is_of_what_came_last(verdicts in prop::collection::vec(prop::sample::select(vec![CircuitVerdict::Quick, CircuitVerdict::Slow, CircuitVerdict::Failed]), 0..40)) {
             let health = after(&verdicts);
-            let strikes = verdicts.iter().rev().take_while(|v| **v != Verdict::Quick).count();
-            let failures = verdicts.iter().rev().take_while(|v| **v == Verdict::Failed).count();
+            let strikes = verdicts.iter().rev().take_while(|v| **v != CircuitVerdict::Quick).count();
+            let failures = verdicts.iter().rev().take_while(|v| **v == CircuitVerdict::Failed).count();
             prop_assert_eq!(usize::try_from(health.strikes).ok(), Some(strikes));
             prop_assert_eq!(health.failing_since, (failures > 0).then(|| at(verdicts.len() - failures)));
             prop_assert_eq!(health.circuit() == Circuit::Open, strikes >= 10);

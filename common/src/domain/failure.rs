@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::outside::{self, MAX_CODE, MAX_MESSAGE};
+use super::untrusted::{self, MAX_CODE, MAX_MESSAGE};
 
 crate::text_enum! {
     /// What kind of failure it is. The category alone decides whether it is tried again (contract, section 3, Post).
@@ -24,7 +24,7 @@ crate::text_enum! {
 
 impl Category {
     /// Returns whether the service retries automatically.
-    pub const fn retryable(self) -> bool {
+    pub const fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::Network | Self::PlatformError | Self::Media | Self::Internal)
     }
 }
@@ -45,33 +45,33 @@ pub struct Failure {
 impl Failure {
     /// Creates a failure whose code is its category's word.
     pub fn of(category: Category, message: impl Into<String>) -> Self {
-        let message = outside::line(&message.into(), MAX_MESSAGE);
+        let message = untrusted::line(&message.into(), MAX_MESSAGE);
         Self { code: category.as_str().to_owned(), message, category, platform_code: None }
     }
 
     /// Creates a failure with its own code.
-    pub fn coded(category: Category, code: &str, message: impl Into<String>) -> Self {
+    pub fn with_code(category: Category, code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), ..Self::of(category, message) }
     }
 
     /// Adds the platform's own code.
     pub fn from_platform(mut self, code: impl ToString) -> Self {
-        self.platform_code = outside::some_line(&code.to_string(), MAX_CODE);
+        self.platform_code = untrusted::some_line(&code.to_string(), MAX_CODE);
         self
     }
 
     /// Returns the failure with all texts cleaned and shortened for storage.
     pub fn checked(self) -> Self {
         Self {
-            code: outside::line(&self.code, MAX_CODE),
-            message: outside::line(&self.message, MAX_MESSAGE),
+            code: untrusted::line(&self.code, MAX_CODE),
+            message: untrusted::line(&self.message, MAX_MESSAGE),
             category: self.category,
-            platform_code: self.platform_code.and_then(|code| outside::some_line(&code, MAX_CODE)),
+            platform_code: self.platform_code.and_then(|code| untrusted::some_line(&code, MAX_CODE)),
         }
     }
 
     /// Returns the failure without any text from outside; stored if the database rejects the original.
-    pub fn bare(&self) -> Self {
+    pub fn without_details(&self) -> Self {
         Self::of(self.category, "What the platform said of this could not be stored.")
     }
 }

@@ -28,17 +28,17 @@ crate::text_enum! {
 }
 
 /// Maximum length of a name, in characters.
-pub const LONGEST_NAME: usize = 120;
+pub const MAX_FEED_NAME: usize = 120;
 /// Maximum number of feeds of a brand: each is fetched every 15 minutes.
 pub const MAX_FEEDS: usize = 100;
 /// The newest articles of a feed that are kept.
-pub const KEPT: usize = 200;
+pub const MAX_ARTICLES: usize = 200;
 /// Interval between successful fetches.
-pub const EVERY: TimeDelta = TimeDelta::minutes(15);
+pub const FETCH_INTERVAL: TimeDelta = TimeDelta::minutes(15);
 /// Maximum wait between fetches of a failing feed.
-pub const SELDOM: TimeDelta = TimeDelta::days(1);
+pub const MAX_FETCH_INTERVAL: TimeDelta = TimeDelta::days(1);
 /// Article dates before this are placeholders of programs that have no date.
-pub const FIRST_DATE: DateTime<Utc> = DateTime::from_timestamp_nanos(86_400_000_000_000);
+pub const MIN_ARTICLE_DATE: DateTime<Utc> = DateTime::from_timestamp_nanos(86_400_000_000_000);
 
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Feed {
@@ -129,10 +129,10 @@ pub struct KnownArticle {
 /// together spread out. A later `retry_after` of the server is respected, up to a day.
 pub fn next_fetch(failures: i32, retry_after: Option<DateTime<Utc>>, now: DateTime<Utc>, random: f64) -> DateTime<Utc> {
     let doublings = u32::try_from(failures - 1).unwrap_or(0).min(10);
-    let wait = (EVERY * 2_i32.pow(doublings)).min(SELDOM);
+    let wait = (FETCH_INTERVAL * 2_i32.pow(doublings)).min(MAX_FETCH_INTERVAL);
     let millis = wait.num_milliseconds() as f64 * (0.9 + 0.2 * random.clamp(0.0, 1.0));
     let at = now + TimeDelta::milliseconds(millis as i64);
-    retry_after.map_or(at, |asked| at.max(asked.min(now + SELDOM)))
+    retry_after.map_or(at, |asked| at.max(asked.min(now + MAX_FETCH_INTERVAL)))
 }
 
 #[cfg(test)]

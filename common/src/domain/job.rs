@@ -12,14 +12,14 @@
 //! its lease changes nothing when it resumes. A ready job over its lane's cap is `waiting`: it takes no worker slot and
 //! is not polled; a job that leaves the lane wakes the next one.
 //!
-//! **To add a kind:** its line in [`Kind`] and in [`Kind::rules`], its word in `store::jobs`' `known!`, its arms in
+//! **To add a kind:** its line in [`JobKind`] and in [`JobKind::rules`], its word in `store::jobs`' `known!`, its arms in
 //! `subjects`, `worker/src/jobs/<kind>.rs`, one line in the worker's registry, and a test.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
 crate::text_enum! {
-    pub enum Kind {
+    pub enum JobKind {
         PublishTarget = "publish_target",
         DeliverWebhook = "deliver_webhook",
         SendMail = "send_mail",
@@ -31,7 +31,7 @@ crate::text_enum! {
 }
 
 crate::text_enum! {
-    pub enum State {
+    pub enum JobState {
         Scheduled = "scheduled",
         Ready = "ready",
         Running = "running",
@@ -53,7 +53,7 @@ pub struct Rules {
     pub workspace_cap: Option<i64>,
 }
 
-impl Kind {
+impl JobKind {
     pub const fn rules(self) -> Rules {
         match self {
             Self::PublishTarget => Rules { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(256) },
@@ -80,7 +80,7 @@ pub const LEASE: TimeDelta = TimeDelta::seconds(30);
 /// A job to be enqueued.
 #[derive(Clone, Debug)]
 pub struct NewJob {
-    pub kind: Kind,
+    pub kind: JobKind,
     pub subject_id: i64,
     pub lane: Option<String>,
     /// The workspace whose cap it counts towards.
@@ -94,7 +94,7 @@ pub struct NewJob {
 
 impl NewJob {
     /// Creates a job that runs at `run_at`, or at once if that is not in the future.
-    pub fn new(kind: Kind, subject_id: i64, run_at: DateTime<Utc>) -> Self {
+    pub fn new(kind: JobKind, subject_id: i64, run_at: DateTime<Utc>) -> Self {
         Self { kind, subject_id, lane: None, workspace_id: None, priority: 0, run_at, trace: None }
     }
 
@@ -121,7 +121,7 @@ impl NewJob {
 }
 
 /// Returns the lane that counts the running jobs of one kind and workspace; `None` if the kind has no workspace cap.
-pub fn workspace_lane(kind: Kind, workspace_id: Option<i64>) -> Option<String> {
+pub fn workspace_lane(kind: JobKind, workspace_id: Option<i64>) -> Option<String> {
     kind.rules().workspace_cap?;
     Some(format!("workspace:{}:{kind}", workspace_id?))
 }
@@ -132,7 +132,7 @@ pub enum Lane {
     Account(i64),
     Endpoint(i64),
     /// Deliveries that a person requests (a test, a manual retry): not delayed by the endpoint's queue.
-    AskedOf(i64),
+    ManualDelivery(i64),
     Brand(i64),
     MailServer,
 }
@@ -142,7 +142,7 @@ impl std::fmt::Display for Lane {
         match self {
             Self::Account(id) => write!(f, "account:{id}"),
             Self::Endpoint(id) => write!(f, "endpoint:{id}"),
-            Self::AskedOf(id) => write!(f, "endpoint:{id}:asked"),
+            Self::ManualDelivery(id) => write!(f, "endpoint:{id}:asked"),
             Self::Brand(id) => write!(f, "brand:{id}"),
             Self::MailServer => f.write_str("mail_server"),
         }
@@ -153,7 +153,7 @@ impl std::fmt::Display for Lane {
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Claimed {
     pub id: i64,
-    pub kind: Kind,
+    pub kind: JobKind,
     pub subject_id: i64,
     pub lane: Option<String>,
     pub workspace_lane: Option<String>,
@@ -190,7 +190,7 @@ pub enum Outcome {
 
 /// One attempt at a job's subject, as shown to operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
-pub struct Try {
+pub struct JobAttempt {
     pub number: i32,
     pub started_at: DateTime<Utc>,
     pub duration_ms: i64,
@@ -200,21 +200,21 @@ pub struct Try {
 
 /// A job id to publish to the notifier after the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ring {
-    pub kind: Kind,
+pub struct JobNotification {
+    pub kind: JobKind,
     pub id: i64,
 }
 
 /// Wakes workers. Called after each commit that made jobs ready. It may fail or lose an id: the row is authoritative,
 /// and the dispatcher notifies again. Never blocks.
-pub trait Bell: Send + Sync {
-    fn ring(&self, rings: &[Ring]);
+pub trait JobNotifier: Send + Sync {
+    fn notify(&self, notifications: &[JobNotification]);
 }
 
 /// A notifier that does nothing: for commands, whose jobs the dispatcher finds.
 #[derive(Debug, Default)]
-pub struct Silent;
+pub struct NoopNotifier;
 
-impl Bell for Silent {
-    fn ring(&self, _rings: &[Ring]) {}
+impl JobNotifier for NoopNotifier {
+    fn notify(&self, _rings: &[JobNotification]) {}
 }

@@ -18,7 +18,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::outside::{self, MAX_MESSAGE};
+use super::untrusted::{self, MAX_MESSAGE};
 
 crate::text_enum! {
     /// What an asset is for.
@@ -32,7 +32,7 @@ crate::text_enum! {
         Reserved = "reserved",
         Stored = "stored",
         /// They are to be taken away.
-        Doomed = "doomed",
+        Deleting = "doomed",
     }
 }
 
@@ -138,7 +138,7 @@ pub struct MediaError {
 
 impl MediaError {
     pub fn new(code: MediaErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: outside::line(&message.into(), MAX_MESSAGE) }
+        Self { code, message: untrusted::line(&message.into(), MAX_MESSAGE) }
     }
 }
 

@@ -15,10 +15,10 @@ pub mod feed;
 pub mod job;
 pub mod mail;
 pub mod media;
-pub mod outside;
 pub mod plan;
 pub mod platform;
 pub mod post;
+pub mod untrusted;
 pub mod webhook;
 
 /// A word that is not a value of the enum.

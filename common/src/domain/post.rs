@@ -140,7 +140,7 @@ pub struct Target {
 
 /// The overrides for one account, submitted with a post.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Wish {
+pub struct TargetOverride {
     pub content: Option<String>,
     pub media: Option<Vec<i64>>,
     pub options: Map<String, Value>,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, Read};
 
-use super::NotAFeed;
+use super::FeedError;
 
 /// Every how many checks the clock is read.
 const EVERY: u32 = 256;
@@ -26,20 +26,20 @@ impl<'a> Deadline<'a> {
     }
 
     /// Checks before a small step; mostly returns the cached result.
-    pub(super) fn check(&self) -> Result<(), NotAFeed> {
+    pub(super) fn check(&self) -> Result<(), FeedError> {
         let asked = self.asked.get();
         self.asked.set(asked.wrapping_add(1));
         if asked.is_multiple_of(EVERY) { self.check_now() } else { self.known() }
     }
 
     /// Checks before a large step; always reads the clock.
-    pub(super) fn check_now(&self) -> Result<(), NotAFeed> {
+    pub(super) fn check_now(&self) -> Result<(), FeedError> {
         self.over.set(self.over.get() || (self.is_over)());
         self.known()
     }
 
-    fn known(&self) -> Result<(), NotAFeed> {
-        if self.over.get() { Err(NotAFeed::TooSlow) } else { Ok(()) }
+    fn known(&self) -> Result<(), FeedError> {
+        if self.over.get() { Err(FeedError::TooSlow) } else { Ok(()) }
     }
 
     /// Returns a reader for libraries that do not check the deadline themselves: it returns the document in small

@@ -8,7 +8,7 @@ use super::html::{Piece, walk};
 use super::{LONGEST_URL, web_address};
 
 /// How many bytes of a page are searched; the links are in its head.
-const LOOKED_AT: usize = 256 << 10;
+const MAX_SCANNED_BYTES: usize = 256 << 10;
 /// Maximum number of a page's feeds that are tried.
 const MOST: usize = 3;
 const TYPES: &[&str] = &["application/rss+xml", "application/atom+xml", "application/feed+json"];
@@ -34,7 +34,7 @@ pub fn is_page(text: &str) -> bool {
 /// Returns the URLs of the feeds that a page links to, in its order; comment feeds come last.
 pub fn feeds(html: &str, page: &Url) -> Vec<String> {
     let (mut base, mut found) = (None::<Url>, Vec::new());
-    walk(html, LOOKED_AT, |piece| {
+    walk(html, MAX_SCANNED_BYTES, |piece| {
         match piece {
             Piece::Open("base", attributes) if base.is_none() => {
                 base = attributes.get("href").and_then(|href| page.join(href.trim()).ok());

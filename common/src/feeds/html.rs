@@ -37,7 +37,7 @@ const MOST_GAPS: usize = 500;
 /// Calls `each` with every piece of the first `limit` bytes, until it returns `Break`.
 pub fn walk(html: &str, limit: usize, each: impl FnMut(Piece<'_>) -> ControlFlow<()>) {
     let sink =
-        Sink { each: RefCell::new(each), hidden: Cell::new(None), told: Cell::new(false), done: Cell::new(false) };
+        Sink { each: RefCell::new(each), hidden: Cell::new(None), saw_token: Cell::new(false), done: Cell::new(false) };
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
     // Comments are removed first: they may be long and full of spaces.
     let mut parts = html[..html.floor_char_boundary(limit)].split("<!--");
@@ -50,7 +50,7 @@ pub fn walk(html: &str, limit: usize, each: impl FnMut(Piece<'_>) -> ControlFlow
             let input = BufferQueue::default();
             input.push_back(step.into());
             let _ = tokenizer.feed(&input);
-            gaps = if tokenizer.sink.told.take() { 0 } else { gaps + step.bytes().filter(is_gap).count() };
+            gaps = if tokenizer.sink.saw_token.take() { 0 } else { gaps + step.bytes().filter(is_gap).count() };
             if tokenizer.sink.done.get() || gaps > MOST_GAPS {
                 return;
             }
@@ -69,7 +69,7 @@ struct Sink<F> {
     /// The open element whose text is skipped.
     hidden: Cell<Option<&'static str>>,
     /// Whether a tag or text was seen since the last check.
-    told: Cell<bool>,
+    saw_token: Cell<bool>,
     done: Cell<bool>,
 }
 
@@ -100,7 +100,7 @@ impl<F: FnMut(Piece<'_>) -> ControlFlow<()>> TokenSink for Sink<F> {
     type Handle = ();
 
     fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
-        self.told.set(self.told.get() || matches!(token, Token::TagToken(_) | Token::CharacterTokens(_)));
+        self.saw_token.set(self.saw_token.get() || matches!(token, Token::TagToken(_) | Token::CharacterTokens(_)));
         match token {
             Token::TagToken(tag) if tag.kind == TagKind::EndTag => {
                 if self.hidden.get() == Some(&*tag.name) {

@@ -6,33 +6,33 @@ use serde_json::Value;
 use url::Url;
 
 use super::xml::{AUTHOR, TITLE, is_image};
-use super::{Deadline, Format, MOST_ITEMS, NotAFeed, Parsed, date, dates, guid, newest, sanitise, web_address};
-use crate::domain::feed::{FoundArticle, LONGEST_NAME};
+use super::{Deadline, FeedError, Format, MAX_ITEMS, Parsed, date, dates, guid, newest, sanitise, web_address};
+use crate::domain::feed::{FoundArticle, MAX_FEED_NAME};
 
 /// Maximum number of values in a document. A value of a few bytes takes hundreds of bytes in memory.
 const MOST_VALUES: usize = 300_000;
 
 /// Parses the text of a document.
-pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, NotAFeed> {
+pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, FeedError> {
     if values(text) > MOST_VALUES {
-        return Err(NotAFeed::Broken(format!("it has more than {MOST_VALUES} values")));
+        return Err(FeedError::Broken(format!("it has more than {MOST_VALUES} values")));
     }
     deadline.check_now()?;
     // serde_json limits nesting to 128 levels.
     let feed: Value =
-        serde_json::from_str(text).map_err(|error| NotAFeed::Broken(format!("it is no valid JSON ({error})")))?;
+        serde_json::from_str(text).map_err(|error| FeedError::Broken(format!("it is no valid JSON ({error})")))?;
     let version = feed["version"].as_str().unwrap_or_default();
     let items = feed["items"].as_array().filter(|_| version.contains("jsonfeed.org/version/1"));
-    let Some(items) = items else { return Err(NotAFeed::Unknown) };
+    let Some(items) = items else { return Err(FeedError::Unknown) };
     let author = author(&feed);
-    let items: Vec<&Value> = items.iter().take(MOST_ITEMS).filter(|item| item.is_object()).collect();
+    let items: Vec<&Value> = items.iter().take(MAX_ITEMS).filter(|item| item.is_object()).collect();
     let places = newest(items.iter().map(|item| published(item)));
     let mut articles = Vec::with_capacity(places.len());
     for place in places {
         deadline.check_now()?;
         articles.push(article(items[place], author.as_deref(), base));
     }
-    let title = feed["title"].as_str().and_then(|title| sanitise::one_line(title, LONGEST_NAME));
+    let title = feed["title"].as_str().and_then(|title| sanitise::one_line(title, MAX_FEED_NAME));
     Ok(Parsed { format: Format::Json, title, articles })
 }
 
@@ -113,7 +113,7 @@ mod tests {
                 &Deadline::none(),
             )
         };
-        assert!(matches!(feed("{},".repeat(200_000)), Err(NotAFeed::Broken(why)) if why.contains("values")));
+        assert!(matches!(feed("{},".repeat(200_000)), Err(FeedError::Broken(why)) if why.contains("values")));
         let long = "{[,".repeat(200_000);
         assert_eq!(feed(format!(r#"{{"id":"1","content_text":"{long}"}}"#)).unwrap().articles.len(), 1);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes ─decode─> text ─┬─json──────────────> Parsed ─keep─> what to write
-//!                       ├─mend─> parse (feed-rs) ┘
+//!                       ├─repair─> parse (feed-rs) ┘
 //!                       └─ HTML: discover ─> addresses of feeds
 //! ```
 //! All input here is untrusted. Therefore each step takes time and memory linear to its input, which is bounded (5 MiB
@@ -16,16 +16,16 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use url::Url;
 
-use crate::domain::feed::{FIRST_DATE, FoundArticle, KEPT};
+use crate::domain::feed::{FoundArticle, MAX_ARTICLES, MIN_ARTICLE_DATE};
 
 mod dates;
 mod deadline;
 mod decode;
+pub mod diff;
 pub mod discover;
 mod html;
 mod json;
-pub mod keep;
-mod mend;
+mod repair;
 mod sanitise;
 mod tag;
 mod xml;
@@ -34,9 +34,9 @@ pub use deadline::Deadline;
 pub use sanitise::plain_text;
 
 /// Maximum size of a document in bytes, after decompression.
-pub const LARGEST: usize = 5 << 20;
+pub const MAX_DOCUMENT_BYTES: usize = 5 << 20;
 /// Maximum number of articles that are read from one document; nearly all feeds list the newest first.
-pub const MOST_ITEMS: usize = 10_000;
+pub const MAX_ITEMS: usize = 10_000;
 /// Maximum length of a stored URL.
 const LONGEST_URL: usize = 2_048;
 
@@ -56,7 +56,7 @@ pub struct Parsed {
 
 /// Why a document is not a feed. The message completes "The feed could not be read: …".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAFeed {
+pub enum FeedError {
     #[error("it is empty")]
     Empty,
     /// A page that links to feeds at these URLs.
@@ -77,13 +77,13 @@ pub fn parse(
     content_type: Option<&str>,
     base: &Url,
     deadline: &Deadline<'_>,
-) -> Result<Parsed, NotAFeed> {
+) -> Result<Parsed, FeedError> {
     let text = decode::decode(bytes, content_type);
     let mut parsed = match text.trim_start().chars().next() {
-        None => Err(NotAFeed::Empty),
+        None => Err(FeedError::Empty),
         Some('{') => json::parse(&text, base, deadline),
-        Some('<') if discover::is_page(&text) => Err(NotAFeed::Page(discover::feeds(&text, base))),
-        Some(_) => xml::parse(xml::from_beginning(&text).ok_or(NotAFeed::Unknown)?, base, deadline),
+        Some('<') if discover::is_page(&text) => Err(FeedError::Page(discover::feeds(&text, base))),
+        Some(_) => xml::parse(xml::from_beginning(&text).ok_or(FeedError::Unknown)?, base, deadline),
     }?;
     parsed.articles.iter_mut().for_each(make_storable);
     parsed.title.iter_mut().for_each(without_controls);
@@ -135,12 +135,12 @@ fn newest(dates: impl Iterator<Item = Option<DateTime<Utc>>>) -> Vec<usize> {
     let mut all: Vec<(Option<DateTime<Utc>>, usize)> = dates.zip(0..).collect();
     // Undated articles sort first: `None` is less than any date.
     all.sort_by_key(|(at, _)| at.map(std::cmp::Reverse));
-    let mut places: Vec<usize> = all.into_iter().take(2 * KEPT).map(|(_, place)| place).collect();
+    let mut places: Vec<usize> = all.into_iter().take(2 * MAX_ARTICLES).map(|(_, place)| place).collect();
     places.sort_unstable();
     places
 }
 
 /// Drops dates that are only placeholders.
 fn date(at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
-    at.filter(|at| *at >= FIRST_DATE)
+    at.filter(|at| *at >= MIN_ARTICLE_DATE)
 }

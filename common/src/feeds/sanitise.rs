@@ -16,7 +16,7 @@ use super::html::{Piece, walk};
 use super::web_address;
 
 /// How many bytes of an article's text are read.
-const LOOKED_AT: usize = 32 << 10;
+const MAX_SCANNED_BYTES: usize = 32 << 10;
 /// Maximum length of a summary, in characters of its text.
 const SUMMARY: usize = 2_000;
 const MOST_TAGS: usize = 400;
@@ -76,7 +76,7 @@ static SAFE: LazyLock<Builder<'static>> = LazyLock::new(|| {
 /// Returns safe HTML of at most about 2,000 characters; `None` if it contains no text. `base` resolves relative URLs.
 pub fn summary(html: &str, base: &Url) -> Option<String> {
     let mut out = Shortened::default();
-    walk(html, LOOKED_AT, |piece| out.take(piece, base));
+    walk(html, MAX_SCANNED_BYTES, |piece| out.take(piece, base));
     let safe = SAFE.clean(out.html.trim()).to_string();
     let safe = safe.trim();
     (!plain_text(safe).is_empty()).then(|| safe.to_owned())
@@ -176,7 +176,7 @@ pub fn plain_text(html: &str) -> String {
     let mut out = String::new();
     // Line breaks to insert before the next text, and whether to insert a space.
     let (mut breaks, mut space) = (0, false);
-    walk(html, LOOKED_AT, |piece| {
+    walk(html, MAX_SCANNED_BYTES, |piece| {
         match piece {
             Piece::Text(text) => {
                 for (n, word) in text.split(char::is_whitespace).enumerate() {
@@ -222,7 +222,7 @@ pub fn one_line(text: &str, most: usize) -> Option<String> {
 /// Returns the URL of the first visible picture; those of one or two pixels are tracking pixels.
 pub fn first_image(html: &str, base: &Url) -> Option<String> {
     let mut found = None;
-    walk(html, LOOKED_AT, |piece| {
+    walk(html, MAX_SCANNED_BYTES, |piece| {
         if let Piece::Open("img", attributes) = piece {
             let tiny = |name| attributes.get(name).and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n < 3);
             if !tiny("width") && !tiny("height") {

@@ -7,8 +7,8 @@ use feed_rs::model::{Entry, Feed, FeedType, Link, MediaObject, Person, Text};
 use feed_rs::parser::{Builder, ParseErrorKind, ParseFeedError};
 use url::Url;
 
-use super::{Deadline, Format, NotAFeed, Parsed, date, dates, guid, mend, newest, sanitise, web_address};
-use crate::domain::feed::{FoundArticle, LONGEST_NAME};
+use super::{Deadline, FeedError, Format, Parsed, date, dates, guid, newest, repair, sanitise, web_address};
+use crate::domain::feed::{FoundArticle, MAX_FEED_NAME};
 
 /// Maximum length of a title, in characters.
 pub const TITLE: usize = 500;
@@ -25,8 +25,8 @@ pub fn from_beginning(text: &str) -> Option<&str> {
 }
 
 /// Parses the text of a document.
-pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, NotAFeed> {
-    let mended = mend::mend(text, deadline)?;
+pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, FeedError> {
+    let repaired = repair::repair(text, deadline)?;
     let parser = Builder::new()
         .base_uri(Some(base.as_str()))
         .sanitize_content(false)
@@ -35,33 +35,33 @@ pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, 
         .id_generator(|_, _, _| String::new())
         .build();
     // The parser panics on some unusual numbers and names.
-    let read = catch_unwind(AssertUnwindSafe(|| parser.parse(deadline.reader(mended.as_bytes()))));
+    let read = catch_unwind(AssertUnwindSafe(|| parser.parse(deadline.reader(repaired.as_bytes()))));
     deadline.check_now()?;
     let feed = read
-        .map_err(|_| NotAFeed::Broken("it has a value that cannot be read".to_owned()))?
+        .map_err(|_| FeedError::Broken("it has a value that cannot be read".to_owned()))?
         .map_err(|error| why(&error))?;
     convert(feed, base, deadline)
 }
 
-fn why(error: &ParseFeedError) -> NotAFeed {
+fn why(error: &ParseFeedError) -> FeedError {
     match error {
-        ParseFeedError::ParseError(ParseErrorKind::NoFeedRoot) => NotAFeed::Unknown,
+        ParseFeedError::ParseError(ParseErrorKind::NoFeedRoot) => FeedError::Unknown,
         ParseFeedError::XmlReader(error) => {
             let text = error.to_string();
-            NotAFeed::Broken(format!("it is no valid XML ({})", text.trim_start_matches("Parser error: ")))
+            FeedError::Broken(format!("it is no valid XML ({})", text.trim_start_matches("Parser error: ")))
         }
-        other => NotAFeed::Broken(other.to_string()),
+        other => FeedError::Broken(other.to_string()),
     }
 }
 
-fn convert(feed: Feed, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, NotAFeed> {
+fn convert(feed: Feed, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, FeedError> {
     let format = match feed.feed_type {
         FeedType::Atom => Format::Atom,
         FeedType::JSON => Format::Json,
         FeedType::RSS0 | FeedType::RSS1 | FeedType::RSS2 => Format::Rss,
     };
     let author = feed.authors.first().and_then(name);
-    let title = feed.title.as_ref().and_then(|title| line(title, format, LONGEST_NAME));
+    let title = feed.title.as_ref().and_then(|title| line(title, format, MAX_FEED_NAME));
     let places = newest(feed.entries.iter().map(published));
     let mut articles = Vec::with_capacity(places.len());
     for place in places {

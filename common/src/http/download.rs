@@ -15,7 +15,7 @@ use url::Url;
 use super::{HttpClient, HttpError, SchemePolicy, UrlRefusal};
 
 /// The maximum number of redirects followed.
-pub const MOST_REDIRECTS: usize = 5;
+pub const MAX_REDIRECTS: usize = 5;
 
 /// A successful response whose body has not been read.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Download {
     url: Url,
     response: reqwest::Response,
     deadline: Instant,
-    left: u64,
+    remaining: u64,
 }
 
 /// Why a download failed or broke off.
@@ -34,7 +34,7 @@ pub enum DownloadError {
     /// Neither a success nor a redirect with a target.
     #[error("the answer is {0}")]
     Status(StatusCode),
-    #[error("it redirects more than {MOST_REDIRECTS} times")]
+    #[error("it redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
     /// It redirects to an address that would have been refused in the first place.
     #[error("it redirects to a URL that is not followed: it {0}")]
@@ -48,8 +48,8 @@ impl HttpClient {
     /// announced length is refused before any of the body is read.
     pub async fn download(&self, url: &str, accept: &'static str, max_bytes: u64) -> Result<Download, DownloadError> {
         let deadline = Instant::now() + self.timeout;
-        let mut url = self.judge(url).map_err(|refusal| not_asked(refusal, url))?;
-        for _ in 0..=MOST_REDIRECTS {
+        let mut url = self.judge(url).map_err(|refusal| refused_url(refusal, url))?;
+        for _ in 0..=MAX_REDIRECTS {
             let request = self.prepare(self.inner.get(url.clone()).header(ACCEPT, accept))?;
             let response = match timeout_at(deadline, self.inner.execute(request)).await {
                 Ok(response) => response.map_err(HttpError::from_send)?,
@@ -60,10 +60,10 @@ impl HttpClient {
                 if response.content_length().is_some_and(|announced| announced > max_bytes) {
                     return Err(DownloadError::TooLarge);
                 }
-                return Ok(Download { url, response, deadline, left: max_bytes });
+                return Ok(Download { url, response, deadline, remaining: max_bytes });
             }
             let target = target(&url, &response).ok_or(DownloadError::Status(status))?;
-            url = self.judge(target.as_str()).map_err(|refusal| not_followed(refusal, &target))?;
+            url = self.judge(target.as_str()).map_err(|refusal| refused_redirect(refusal, &target))?;
         }
         Err(DownloadError::TooManyRedirects)
     }
@@ -85,14 +85,14 @@ fn target(url: &Url, response: &reqwest::Response) -> Option<Url> {
     url.join(location).ok()
 }
 
-fn not_asked(refusal: UrlRefusal, url: &str) -> HttpError {
+fn refused_url(refusal: UrlRefusal, url: &str) -> HttpError {
     match refusal {
         UrlRefusal::NotPublic => HttpError::Blocked(url.to_owned()),
         other => HttpError::Invalid(format!("the URL {other}")),
     }
 }
 
-fn not_followed(refusal: UrlRefusal, target: &Url) -> DownloadError {
+fn refused_redirect(refusal: UrlRefusal, target: &Url) -> DownloadError {
     match refusal {
         UrlRefusal::NotPublic => HttpError::Blocked(target.host_str().unwrap_or_default().to_owned()).into(),
         other => DownloadError::Redirect(other),
@@ -108,7 +108,7 @@ impl Download {
             Ok(Err(_)) => return Err(HttpError::Broken.into()),
             Err(_) => return Err(HttpError::Timeout { sent: true }.into()),
         };
-        self.left = self.left.checked_sub(chunk.len() as u64).ok_or(DownloadError::TooLarge)?;
+        self.remaining = self.remaining.checked_sub(chunk.len() as u64).ok_or(DownloadError::TooLarge)?;
         Ok(Some(chunk))
     }
 

@@ -37,9 +37,9 @@ pub enum HttpError {
     "no certificates of authorities can be read on this system ({0}): install the package ca-certificates, or set \
      SSL_CERT_FILE to a file of certificates"
 )]
-pub struct NoAuthorities(String);
+pub struct NoRootCertificates(String);
 
-impl NoAuthorities {
+impl NoRootCertificates {
     pub(super) fn from_build(error: reqwest::Error) -> Self {
         Self(StdError::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
     }
@@ -88,7 +88,7 @@ impl HttpError {
         // The TCP connector has its own error type; a bare I/O error comes from the TLS handshake above it.
         let cause = chain(error).find(|e| e.is::<hyper_util::client::legacy::Error>()).and_then(StdError::source);
         match cause.and_then(|e| e.downcast_ref::<io::Error>()) {
-            Some(handshake) => Self::Tls(why_not_believed(handshake)),
+            Some(handshake) => Self::Tls(handshake_failure(handshake)),
             None => Self::Connect,
         }
     }
@@ -100,7 +100,7 @@ fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (d
 }
 
 /// Returns why a handshake failed, for the owner of the server.
-fn why_not_believed(error: &io::Error) -> String {
+fn handshake_failure(error: &io::Error) -> String {
     let error = innermost(error);
     let reason = error.get_ref().and_then(|e| e.downcast_ref()).and_then(|e| match e {
         TlsError::InvalidCertificate(why) => certificate(why),

@@ -22,7 +22,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
 pub use download::{Download, DownloadError};
-pub use error::{HttpError, NoAuthorities};
+pub use error::{HttpError, NoRootCertificates};
 pub use guard::{Guard, SchemePolicy, UrlRefusal};
 use resolver::GuardedResolver;
 
@@ -30,18 +30,18 @@ use resolver::GuardedResolver;
 pub const USER_AGENT: &str = concat!("Crier/", env!("CARGO_PKG_VERSION"));
 
 /// The timeout of DNS, TCP and TLS together (half of the deadline, if that is shorter).
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an idle connection is kept. Many servers close theirs after 5 s, and a request that races with the close
 /// has an unknown effect; a busy connection is never idle for that long.
-const KEEP_UNUSED: Duration = Duration::from_secs(4);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The maximum number of idle connections per host: as many as one endpoint's deliveries use at once.
-const UNUSED_PER_HOST: usize = 128;
+const MAX_IDLE_PER_HOST: usize = 128;
 
 /// How long an HTTP/2 connection that waits for a response may be silent before it is pinged (a fifth of the deadline,
 /// if that is shorter).
-const SILENT: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The bounds of the HTTP/2 window, which otherwise equals the maximum body size. A larger window would only buffer
 /// data that is never read.
@@ -49,7 +49,7 @@ const WINDOW: std::ops::RangeInclusive<usize> = 65_535..=1 << 20;
 
 /// A response.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct HttpResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -80,7 +80,12 @@ impl HttpClient {
 
     /// Creates a guarded client that trusts one more certificate authority.
     #[cfg(test)]
-    fn believing(authority: reqwest::Certificate, guard: Guard, timeout: Duration, max_body: usize) -> Self {
+    fn with_root_certificate(
+        authority: reqwest::Certificate,
+        guard: Guard,
+        timeout: Duration,
+        max_body: usize,
+    ) -> Self {
         let inner = builder(Some(&guard), timeout, max_body).tls_certs_merge([authority]).build();
         Self { inner: inner.expect("the tests' own authority"), guard: Some(guard), timeout, max_body }
     }
@@ -97,19 +102,19 @@ impl HttpClient {
     }
 
     /// Sends the request and reads the response up to the cap, all within the deadline.
-    pub async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, HttpError> {
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Result<HttpResponse, HttpError> {
         let (answer, failure) = self.exchange(request).await?;
         failure.map_or(Ok(answer), Err)
     }
 
     /// Like [`HttpClient::send`], if only the status matters: once the headers have arrived, a body that breaks off or
     /// does not end in time is returned as far as it was read.
-    pub async fn send_for_status(&self, request: reqwest::RequestBuilder) -> Result<Answer, HttpError> {
+    pub async fn send_for_status(&self, request: reqwest::RequestBuilder) -> Result<HttpResponse, HttpError> {
         Ok(self.exchange(request).await?.0)
     }
 
     /// Returns the response, and the error of reading its body.
-    async fn exchange(&self, request: reqwest::RequestBuilder) -> Result<(Answer, Option<HttpError>), HttpError> {
+    async fn exchange(&self, request: reqwest::RequestBuilder) -> Result<(HttpResponse, Option<HttpError>), HttpError> {
         let request = self.prepare(request)?;
         let deadline = Instant::now() + self.timeout;
         let mut response = match timeout_at(deadline, self.inner.execute(request)).await {
@@ -125,7 +130,7 @@ impl HttpClient {
             Ok(Err(_)) => (true, Some(HttpError::Broken)),
             Err(_) => (true, Some(HttpError::Timeout { sent: true })),
         };
-        Ok((Answer { status, headers, body: body.into(), truncated }, failure))
+        Ok((HttpResponse { status, headers, body: body.into(), truncated }, failure))
     }
 
     /// Builds the request and checks it. The guard of this client applies, even if another client started the request.
@@ -152,8 +157,8 @@ async fn read(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) 
 
 /// Checks that this system has trusted certificate authorities. Called once at startup, so that clients created later
 /// can rely on it.
-pub fn check_authorities() -> Result<(), NoAuthorities> {
-    builder(None, Duration::ZERO, 0).build().map(drop).map_err(NoAuthorities::from_build)
+pub fn check_root_certificates() -> Result<(), NoRootCertificates> {
+    builder(None, Duration::ZERO, 0).build().map(drop).map_err(NoRootCertificates::from_build)
 }
 
 /// Installs the TLS crypto provider for the whole process; clients of libraries use it as well.
@@ -164,9 +169,9 @@ pub fn install_tls() {
 
 /// Returns the client for the object storage library; the operator sets the address. There is no total deadline: a file
 /// may be large and its reader slow. `silent` is the read timeout.
-pub fn for_buckets(silent: Duration, https_only: bool) -> reqwest::Result<reqwest::Client> {
+pub fn object_storage_client(silent: Duration, https_only: bool) -> reqwest::Result<reqwest::Client> {
     // The bytes as stored, because their length and checksums are verified.
-    builder(None, CONNECT, *WINDOW.end()).read_timeout(silent).no_gzip().https_only(https_only).build()
+    builder(None, CONNECT_TIMEOUT, *WINDOW.end()).read_timeout(silent).no_gzip().https_only(https_only).build()
 }
 
 fn build(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::Client {
@@ -184,15 +189,15 @@ fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest
         .referer(false)
         .no_proxy()
         // Well before the total deadline, so that it is known in which phase the time ran out.
-        .connect_timeout(CONNECT.min(timeout / 2))
-        .pool_idle_timeout(KEEP_UNUSED)
-        .pool_max_idle_per_host(UNUSED_PER_HOST)
+        .connect_timeout(CONNECT_TIMEOUT.min(timeout / 2))
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
         .http2_initial_stream_window_size(window)
         // Several responses at once; an unread one does not block the others.
         .http2_initial_connection_window_size(window * 4)
         // Closes a connection whose peer is stuck; otherwise every later request to that host would wait on it in vain.
         // Not before the deadline of a request: a busy endpoint may still respond.
-        .http2_keep_alive_interval(SILENT.min(timeout / 5))
+        .http2_keep_alive_interval(KEEPALIVE_INTERVAL.min(timeout / 5))
         .http2_keep_alive_timeout(timeout);
     match guard {
         Some(guard) => builder.dns_resolver(Arc::new(GuardedResolver(guard.clone()))),

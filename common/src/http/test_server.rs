@@ -80,9 +80,9 @@ pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Strin
 }
 
 /// Returns the given results in order, then the last one forever. `None`: the name is unknown.
-pub(crate) struct Script(Mutex<VecDeque<Option<Vec<IpAddr>>>>);
+pub(crate) struct ScriptedLookup(Mutex<VecDeque<Option<Vec<IpAddr>>>>);
 
-impl Script {
+impl ScriptedLookup {
     /// Parses one result per word: addresses separated by `,`, or `-` for an unknown name.
     pub fn of(answers: &str) -> Arc<Self> {
         let parse = |answer: &str| (answer != "-").then(|| answer.split(',').map(|ip| ip.parse().unwrap()).collect());
@@ -91,7 +91,7 @@ impl Script {
 }
 
 #[async_trait]
-impl Lookup for Script {
+impl Lookup for ScriptedLookup {
     async fn lookup(&self, _name: &str) -> io::Result<Vec<IpAddr>> {
         let mut answers = self.0.lock().unwrap();
         let answer = if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0].clone() };
@@ -100,10 +100,10 @@ impl Lookup for Script {
 }
 
 /// A lookup that never returns.
-pub(crate) struct Never;
+pub(crate) struct PendingLookup;
 
 #[async_trait]
-impl Lookup for Never {
+impl Lookup for PendingLookup {
     async fn lookup(&self, _name: &str) -> io::Result<Vec<IpAddr>> {
         std::future::pending().await
     }

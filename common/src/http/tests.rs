@@ -16,7 +16,7 @@ use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::test_server::{Never, Script, TestServer, read_request};
+use super::test_server::{PendingLookup, ScriptedLookup, TestServer, read_request};
 use super::*;
 
 const LONG: Duration = Duration::from_secs(10);
@@ -27,14 +27,14 @@ fn client(timeout: Duration, max_body: usize) -> HttpClient {
 }
 
 fn named(answers: &str, allowed: &str) -> HttpClient {
-    HttpClient::guarded(Guard::with_lookup(vec![allowed.parse().unwrap()], Script::of(answers)), LONG, 1024)
+    HttpClient::guarded(Guard::with_lookup(vec![allowed.parse().unwrap()], ScriptedLookup::of(answers)), LONG, 1024)
 }
 
-async fn get(client: &HttpClient, url: &str) -> Result<Answer, HttpError> {
+async fn get(client: &HttpClient, url: &str) -> Result<HttpResponse, HttpError> {
     client.send(client.request(Method::GET, url)).await
 }
 
-async fn post(client: &HttpClient, url: &str) -> Result<Answer, HttpError> {
+async fn post(client: &HttpClient, url: &str) -> Result<HttpResponse, HttpError> {
     client.send(client.request(Method::POST, url).body("hello")).await
 }
 
@@ -230,7 +230,7 @@ async fn rebinding_gains_nothing() {
 async fn a_name_that_is_unknown_or_slow_is_told_apart() {
     let error = get(&named("-", "127.0.0.1/32"), "https://unknown.example/").await.unwrap_err();
     assert!(matches!(error, HttpError::Dns) && !error.may_have_arrived(), "{error:?}");
-    let client = HttpClient::guarded(Guard::with_lookup(Vec::new(), Arc::new(Never)), SHORT, 1024);
+    let client = HttpClient::guarded(Guard::with_lookup(Vec::new(), Arc::new(PendingLookup)), SHORT, 1024);
     let error = get(&client, "https://slow.example/").await.unwrap_err();
     assert!(matches!(error, HttpError::Timeout { sent: false }) && !error.may_have_arrived(), "{error:?}");
 }

@@ -1,7 +1,7 @@
 //! State in Redis, shared by all replicas of the API: one Lua call per request, using Redis's clock.
 //!
 //! While Redis is unavailable, each process counts for itself and retries Redis after a second. A request never waits
-//! longer than [`PATIENCE`].
+//! longer than [`REDIS_TIMEOUT`].
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::{Decision, Limiter, Subject, WINDOW, share};
 use crate::clock::Clock;
 
 /// Timeout of one count.
-const PATIENCE: Duration = Duration::from_millis(100);
+const REDIS_TIMEOUT: Duration = Duration::from_millis(100);
 /// Pause after Redis failed.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Prefix of an installation's keys.
@@ -69,7 +69,7 @@ impl RedisLimiter {
         let mut connection = self.connection.clone();
         let mut call = self.script.prepare_invoke();
         call.key(format!("{}{subject}", self.prefix)).arg(share(limit)).arg(WINDOW);
-        let answer = tokio::time::timeout(PATIENCE, call.invoke_async::<(i64, i64, i64)>(&mut connection)).await;
+        let answer = tokio::time::timeout(REDIS_TIMEOUT, call.invoke_async::<(i64, i64, i64)>(&mut connection)).await;
         match answer {
             Ok(Ok((allowed, whole_at, now))) => Some(Decision::of(allowed == 1, whole_at, now, limit)),
             Ok(Err(error)) => {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::domain::event::EventName;
 use crate::domain::media::{MediaError, MediaErrorCode, MediaJob, MediaJobStatus};
-use crate::store::media_jobs::{self, Bare, Progress};
+use crate::store::media_jobs::{self, LockedImport, Progress};
 use crate::store::{Result, StoreError, Tx, events};
 
 /// Records the start of a run.
@@ -14,13 +14,13 @@ pub async fn begin(tx: &mut Tx, import: &MediaJob) -> Result<()> {
 }
 
 /// Records a failed run that will be retried; the error is kept until the next run starts.
-pub async fn put_off(tx: &mut Tx, import: &MediaJob, why: &MediaError) -> Result<()> {
+pub async fn retry_later(tx: &mut Tx, import: &MediaJob, why: &MediaError) -> Result<()> {
     step(tx, &import.into(), MediaJobStatus::Pending, None, Some(why)).await
 }
 
 /// Records that the picture is in the library.
 pub async fn complete(tx: &mut Tx, import: &MediaJob, media_id: i64, trace: Option<&str>) -> Result<()> {
-    let import = Bare::from(import);
+    let import = LockedImport::from(import);
     step(tx, &import, MediaJobStatus::Completed, Some(media_id), None).await?;
     tell(tx, &import, EventName::MediaCompleted, Some(media_id), None, trace).await
 }
@@ -30,14 +30,14 @@ pub async fn fail(tx: &mut Tx, import: &MediaJob, why: &MediaError, trace: Optio
     end(tx, &import.into(), why, trace).await
 }
 
-async fn end(tx: &mut Tx, import: &Bare, why: &MediaError, trace: Option<&str>) -> Result<()> {
+async fn end(tx: &mut Tx, import: &LockedImport, why: &MediaError, trace: Option<&str>) -> Result<()> {
     step(tx, import, MediaJobStatus::Failed, None, Some(why)).await?;
     tell(tx, import, EventName::MediaFailed, None, Some(why), trace).await
 }
 
 /// Fails an import whose run did not end by itself: its job died, or the operator cancelled it. If an earlier attempt
 /// failed and no run has started since, its error code is kept.
-pub async fn give_up(tx: &mut Tx, job_id: i64, message: &str, trace: Option<&str>) -> Result<()> {
+pub async fn fail_without_run(tx: &mut Tx, job_id: i64, message: &str, trace: Option<&str>) -> Result<()> {
     let held = media_jobs::lock_bare(tx, job_id).await?.filter(|i| !i.status.is_terminal());
     let Some(import) = held else { return Ok(()) };
     let last = import.error.as_deref().and_then(|error| serde_json::from_str::<MediaError>(error).ok());
@@ -46,7 +46,7 @@ pub async fn give_up(tx: &mut Tx, job_id: i64, message: &str, trace: Option<&str
 }
 
 /// Makes a failed import pending again, for a retry by the operator; `false` if it has not failed or does not exist.
-pub async fn revive(tx: &mut Tx, job_id: i64) -> Result<bool> {
+pub async fn retry_failed(tx: &mut Tx, job_id: i64) -> Result<bool> {
     let failed = media_jobs::lock_bare(tx, job_id).await?.filter(|i| i.status == MediaJobStatus::Failed);
     let Some(import) = failed else { return Ok(false) };
     step(tx, &import, MediaJobStatus::Pending, None, None).await?;
@@ -55,7 +55,7 @@ pub async fn revive(tx: &mut Tx, job_id: i64) -> Result<bool> {
 
 async fn step(
     tx: &mut Tx,
-    import: &Bare,
+    import: &LockedImport,
     to: MediaJobStatus,
     media_id: Option<i64>,
     error: Option<&MediaError>,
@@ -66,7 +66,7 @@ async fn step(
 
 async fn tell(
     tx: &mut Tx,
-    import: &Bare,
+    import: &LockedImport,
     name: EventName,
     media_id: Option<i64>,
     error: Option<&MediaError>,

@@ -2,14 +2,14 @@
 //!
 //! 1. Its bytes are received into a [`Spool`], within one limit for all of them ([`Spools`]); their content is still
 //!    unknown.
-//! 2. [`Library::take_in`] checks them completely (`picture/`), within one [`Budget`] of memory; reserves a row and
+//! 2. [`Library::ingest`] checks them completely (`picture/`), within one [`Budget`] of memory; reserves a row and
 //!    storage quota (`store::files`), committed before anything else happens; and writes them to the [`Storage`].
 //! 3. [`keep`], in the caller's transaction, confirms the row and creates the asset for it.
 //!
 //! If the process dies in between, a reserved row remains; the scheduler's sweep deletes it with its bytes.
 //!
-//! **To add pictures from another source:** spool, [`Library::take_in`], [`keep`]; on a failure after the second step
-//! [`Library::let_go`], so that the quota is released at once.
+//! **To add pictures from another source:** spool, [`Library::ingest`], [`keep`]; on a failure after the second step
+//! [`Library::abandon`], so that the quota is released at once.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::random;
 use crate::store::files::{self, NewFile, Reserved};
 use crate::store::media::{self, NewAsset};
 use crate::store::{Store, StoreError, Tx};
-use crate::telemetry::metrics::{self, TakenInAs};
+use crate::telemetry::metrics::{self, IngestOutcome};
 
 pub mod budget;
 pub mod import;
@@ -51,12 +51,12 @@ pub struct Owner {
 
 /// Bytes that are in the storage and have a row, but no asset yet.
 #[derive(Clone, Debug)]
-pub struct TakenIn {
+pub struct IngestedFile {
     file_id: i64,
     pub kind: ImageType,
 }
 
-impl TakenIn {
+impl IngestedFile {
     /// Returns the file's row id. To keep several files in one transaction, lock them in this order everywhere.
     pub fn order(&self) -> i64 {
         self.file_id
@@ -65,7 +65,7 @@ impl TakenIn {
 
 /// Why a picture was not added. Everything written for it has been removed.
 #[derive(Debug, thiserror::Error)]
-pub enum TakeInError {
+pub enum IngestError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error("the workspace's storage is full")]
@@ -124,27 +124,27 @@ impl Library {
     }
 
     /// Checks a picture and writes it to the storage.
-    pub async fn take_in(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<TakenIn, TakeInError> {
+    pub async fn ingest(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
         let taken = self.bring_in(store, owner, spooled).await;
-        metrics::taken_in(match &taken {
-            Ok(_) => TakenInAs::Stored,
-            Err(TakeInError::Refused(Refusal::TooLarge(_))) => TakenInAs::TooLarge,
-            Err(TakeInError::Refused(_)) => TakenInAs::Unsupported,
-            Err(TakeInError::Full) => TakenInAs::Full,
-            Err(_) => TakenInAs::Error,
+        metrics::media_ingested(match &taken {
+            Ok(_) => IngestOutcome::Stored,
+            Err(IngestError::Refused(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
+            Err(IngestError::Refused(_)) => IngestOutcome::Unsupported,
+            Err(IngestError::Full) => IngestOutcome::Full,
+            Err(_) => IngestOutcome::Error,
         });
         taken
     }
 
-    async fn bring_in(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<TakenIn, TakeInError> {
+    async fn bring_in(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
         let (picture, _share) = self.examine(spooled).await?;
         let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
-        let taken = TakenIn { file_id: row.id, kind };
+        let taken = IngestedFile { file_id: row.id, kind };
         // Also if another upload is writing the same bytes: that upload may fail.
         if row.state == FileState::Reserved
             && let Err(error) = self.write(store, &row, picture).await
         {
-            self.let_go(store, &taken).await;
+            self.abandon(store, &taken).await;
             return Err(error);
         }
         Ok(taken)
@@ -153,7 +153,7 @@ impl Library {
     /// Writes the bytes of a reserved file. In the meantime the sweep or another upload of the same bytes may have
     /// abandoned the file and deleted its bytes before the last of these were written. Checks for that afterwards,
     /// since no later cleanup would find them.
-    async fn write(&self, store: &Store, row: &Reserved, picture: Picture) -> Result<(), TakeInError> {
+    async fn write(&self, store: &Store, row: &Reserved, picture: Picture) -> Result<(), IngestError> {
         self.0.storage.put(&row.key, picture.bytes).await?;
         self.0.storage.put(&row.thumbnail_key, picture.thumbnail).await?;
         if files::is_live(&mut store.read().await?, row.id).await? {
@@ -161,11 +161,11 @@ impl Library {
         }
         self.0.storage.delete(&row.key).await?;
         self.0.storage.delete(&row.thumbnail_key).await?;
-        Err(TakeInError::Machine("a file was given up while its bytes were written".to_owned()))
+        Err(IngestError::Machine("a file was given up while its bytes were written".to_owned()))
     }
 
     /// Checks a picture. The share of memory for it is held until the second value is dropped.
-    async fn examine(&self, spooled: &Spooled) -> Result<(Picture, budget::Share), TakeInError> {
+    async fn examine(&self, spooled: &Spooled) -> Result<(Picture, budget::Share), IngestError> {
         if spooled.size() == 0 {
             return Err(Refusal::Empty.into());
         }
@@ -181,16 +181,16 @@ impl Library {
     async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
-    ) -> Result<T, TakeInError> {
+    ) -> Result<T, IngestError> {
         match self.0.budget.run(work).await {
             Some(Ok(done)) => Ok(done),
-            Some(Err(error)) => Err(TakeInError::Machine(format!("a temporary file cannot be read: {error}"))),
-            None => Err(TakeInError::Machine("work on a picture panicked".to_owned())),
+            Some(Err(error)) => Err(IngestError::Machine(format!("a temporary file cannot be read: {error}"))),
+            None => Err(IngestError::Machine("work on a picture panicked".to_owned())),
         }
     }
 
     /// Abandons a file that was taken in but not kept. If this fails, the sweep does it later.
-    pub async fn let_go(&self, store: &Store, taken: &TakenIn) {
+    pub async fn abandon(&self, store: &Store, taken: &IngestedFile) {
         let write = async {
             let mut tx = store.begin().await?;
             abandon(&mut tx, taken).await?;
@@ -210,13 +210,13 @@ pub fn kind_of(key: &str) -> Option<ImageType> {
     (name.len() == NAME && name.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(kind)
 }
 
-/// Abandons a file like [`Library::let_go`], in the caller's transaction.
-pub async fn abandon(tx: &mut Tx, taken: &TakenIn) -> crate::store::Result<()> {
+/// Abandons a file like [`Library::abandon`], in the caller's transaction.
+pub async fn abandon(tx: &mut Tx, taken: &IngestedFile) -> crate::store::Result<()> {
     files::abandon(tx, taken.file_id).await
 }
 
-async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, TakeInError> {
-    let name = random::text(NAME).map_err(|error| TakeInError::Machine(format!("no randomness: {error}")))?;
+async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, IngestError> {
+    let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
     let size = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     let new = NewFile {
         workspace_id: owner.workspace_id,
@@ -232,7 +232,7 @@ async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Rese
     let mut tx = store.begin().await?;
     let Some(row) = files::reserve(&mut tx, &new, owner.cap).await? else {
         tx.rollback().await?;
-        return Err(TakeInError::Full);
+        return Err(IngestError::Full);
     };
     tx.commit().await?;
     Ok(row)
@@ -262,8 +262,13 @@ pub struct Described<'a> {
 
 /// Creates an asset for a taken-in file and returns its id; `None` if it took so long that the sweep has deleted the
 /// file: take it in again.
-pub async fn keep(tx: &mut Tx, brand_id: i64, taken: &TakenIn, d: &Described<'_>) -> crate::store::Result<Option<i64>> {
-    if !files::keep(tx, taken.file_id).await? {
+pub async fn keep(
+    tx: &mut Tx,
+    brand_id: i64,
+    taken: &IngestedFile,
+    d: &Described<'_>,
+) -> crate::store::Result<Option<i64>> {
+    if !files::mark_stored(tx, taken.file_id).await? {
         return Ok(None);
     }
     let new = NewAsset {

@@ -170,12 +170,14 @@ impl Spool {
     pub async fn finish(mut self) -> io::Result<Spooled> {
         self.share.keep(self.size);
         if self.file.is_none() {
-            let place = Place::Memory(self.waiting.into());
+            let place = SpoolLocation::Memory(self.waiting.into());
             return Ok(Spooled { size: self.size, place, _share: Some(Arc::new(self.share)) });
         }
         self.flush().await?;
         match self.file {
-            Some(file) => Ok(Spooled { size: self.size, place: Place::File(file), _share: Some(Arc::new(self.share)) }),
+            Some(file) => {
+                Ok(Spooled { size: self.size, place: SpoolLocation::File(file), _share: Some(Arc::new(self.share)) })
+            }
             None => Err(io::Error::other("the file is gone")),
         }
     }
@@ -198,13 +200,13 @@ impl Spool {
 #[derive(Clone, Debug)]
 pub struct Spooled {
     size: u64,
-    place: Place,
+    place: SpoolLocation,
     /// The reservation; released with the last clone.
     _share: Option<Arc<Share>>,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum SpoolLocation {
     Memory(Bytes),
     File(Arc<File>),
 }
@@ -215,10 +217,10 @@ impl Spooled {
     }
 
     /// Returns a reader from the first byte. Reading blocks.
-    pub fn reader(&self) -> io::Result<Box<dyn Source + '_>> {
+    pub fn reader(&self) -> io::Result<Box<dyn ReadSeek + '_>> {
         Ok(match &self.place {
-            Place::Memory(bytes) => Box::new(Cursor::new(bytes)),
-            Place::File(file) => {
+            SpoolLocation::Memory(bytes) => Box::new(Cursor::new(bytes)),
+            SpoolLocation::File(file) => {
                 let mut file = BufReader::new(&**file);
                 file.seek(SeekFrom::Start(0))?;
                 Box::new(file)
@@ -229,8 +231,8 @@ impl Spooled {
     /// Reads all bytes. Blocks.
     pub fn bytes(&self) -> io::Result<Bytes> {
         match &self.place {
-            Place::Memory(bytes) => Ok(bytes.clone()),
-            Place::File(_) => {
+            SpoolLocation::Memory(bytes) => Ok(bytes.clone()),
+            SpoolLocation::File(_) => {
                 let mut all = Vec::with_capacity(usize::try_from(self.size).unwrap_or_default());
                 self.reader()?.read_to_end(&mut all)?;
                 Ok(all.into())
@@ -242,14 +244,14 @@ impl Spooled {
 /// Bytes that are already in memory need no reservation.
 impl From<Bytes> for Spooled {
     fn from(bytes: Bytes) -> Self {
-        Self { size: bytes.len() as u64, place: Place::Memory(bytes), _share: None }
+        Self { size: bytes.len() as u64, place: SpoolLocation::Memory(bytes), _share: None }
     }
 }
 
 /// A reader that can seek.
-pub trait Source: BufRead + Seek {}
+pub trait ReadSeek: BufRead + Seek {}
 
-impl<T: BufRead + Seek> Source for T {}
+impl<T: BufRead + Seek> ReadSeek for T {}
 
 #[cfg(test)]
 mod tests {
@@ -267,7 +269,7 @@ mod tests {
             let spooled = spool.finish().await.unwrap();
             assert_eq!(spools.held(), size as u64);
             assert_eq!(spooled.size(), size as u64);
-            assert_eq!(matches!(spooled.place, Place::Memory(_)), size < CHUNK, "{size}");
+            assert_eq!(matches!(spooled.place, SpoolLocation::Memory(_)), size < CHUNK, "{size}");
             for _ in 0..2 {
                 assert!(spooled.bytes().unwrap() == bytes, "{size}");
                 let mut read = Vec::new();

@@ -29,7 +29,7 @@ const TOP: &str = "media";
 const MOST: u64 = 1 << 62;
 
 /// A file, or a part of it, as a stream.
-pub struct Found {
+pub struct StoredObject {
     /// Of the whole file.
     pub size: u64,
     /// The range of the returned bytes.
@@ -48,8 +48,8 @@ pub enum Part {
 }
 
 /// The result of a lookup.
-pub enum Looked {
-    Found(Found),
+pub enum CacheLookup {
+    Found(StoredObject),
     /// The file does not exist.
     Missing,
     /// The file exists, but does not contain the requested part.
@@ -87,14 +87,14 @@ impl Storage {
     }
 
     /// Streams a file or a part of it: only the chunk being read is in memory.
-    pub async fn get(&self, key: &str, part: &Part) -> Result<Looked, StorageError> {
+    pub async fn get(&self, key: &str, part: &Part) -> Result<CacheLookup, StorageError> {
         let range = match part {
             Part::Whole => None,
             Part::Between(range) => Some(GetRange::Bounded(range.start.min(MOST)..range.end.min(MOST))),
             Part::From(first) => Some(GetRange::Offset(*first.min(&MOST))),
             // The libraries treat a suffix of length 0 as a valid part.
             Part::Last(0) => {
-                return Ok(self.size(key).await?.map_or(Looked::Missing, |size| Looked::OutOfRange { size }));
+                return Ok(self.size(key).await?.map_or(CacheLookup::Missing, |size| CacheLookup::OutOfRange { size }));
             }
             Part::Last(count) => Some(GetRange::Suffix(*count.min(&MOST))),
         };
@@ -107,12 +107,12 @@ impl Storage {
                     GetResultPayload::File(file, _) => directory::read(file, range.clone()),
                     GetResultPayload::Stream(body) => body.map(|chunk| chunk.map_err(StorageError::of)).boxed(),
                 };
-                Ok(Looked::Found(Found { size, range, body }))
+                Ok(CacheLookup::Found(StoredObject { size, range, body }))
             }
-            Err(error) if error::is_missing(&error) => self.none(Looked::Missing).await,
+            Err(error) if error::is_missing(&error) => self.none(CacheLookup::Missing).await,
             Err(error) if ranged => match self.size(key).await? {
-                None => Ok(Looked::Missing),
-                Some(size) if !part.fits(size) => Ok(Looked::OutOfRange { size }),
+                None => Ok(CacheLookup::Missing),
+                Some(size) if !part.fits(size) => Ok(CacheLookup::OutOfRange { size }),
                 Some(_) => counted(StorageCall::Get, Err(StorageError::of(error))),
             },
             Err(error) => counted(StorageCall::Get, Err(StorageError::of(error))),

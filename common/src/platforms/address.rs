@@ -37,7 +37,11 @@ impl AddressCheck for HttpsOnly {
 }
 
 /// Checks and normalizes the address in `field`: no user info, query, fragment or trailing slash.
-pub(super) async fn typed(check: &dyn AddressCheck, field: &'static str, text: &str) -> Result<String, ConnectError> {
+pub(super) async fn check_typed_address(
+    check: &dyn AddressCheck,
+    field: &'static str,
+    text: &str,
+) -> Result<String, ConnectError> {
     let wrong = |message: &str| ConnectError::Field { field, message: format!("The address {message}.") };
     if text.len() > 2048 {
         return Err(wrong("must have at most 2048 characters"));

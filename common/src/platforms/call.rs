@@ -1,8 +1,8 @@
-//! Every connector call goes through [`Caller::send`], and its errors are classified here.
+//! Every connector call goes through [`PlatformClient::send`], and its errors are classified here.
 //!
 //! Two things decide the class of a failed call: whether the platform may have received the request, and whether a
 //! duplicate would do harm ([`Effect`]). A connector first handles the platform's own error codes and leaves the rest
-//! to [`Caller::by_status`].
+//! to [`PlatformClient::classify_status`].
 //!
 //! Messages are our own, short, and written for people. They never contain a URL, header or raw body: a URL may contain
 //! a token.
@@ -17,14 +17,14 @@ use super::{CallError, ConnectError, catalogue};
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::Platform;
-use crate::http::{Answer, HttpClient, HttpError};
+use crate::http::{HttpClient, HttpError, HttpResponse};
 use crate::telemetry::metrics;
 
 /// The effect of sending a request twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing that a reader of the platform would see: a lookup, an upload that no post shows yet.
-    Harmless,
+    Repeatable,
     /// A duplicate post. A call that may have arrived ends as `Unknown`.
     Publishes,
 }
@@ -33,17 +33,17 @@ pub enum Effect {
 pub(super) const BLOCKED: &str = "blocked_address";
 
 /// The maximum pause accepted from a platform; if its limit is reset later, the next call gets the time again.
-const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(24);
+const MAX_PAUSE: TimeDelta = TimeDelta::hours(24);
 
 /// The HTTP client of one platform.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub struct PlatformClient {
     http: HttpClient,
     platform: Platform,
     clock: Clock,
 }
 
-impl Caller {
+impl PlatformClient {
     pub fn new(platform: Platform, http: HttpClient, clock: Clock) -> Self {
         Self { http, platform, clock }
     }
@@ -58,21 +58,27 @@ impl Caller {
     }
 
     /// Sends the request. Any response is `Ok`, whatever its status.
-    pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<Answer, CallError> {
+    pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, CallError> {
         let answer = self.http.send(request).await;
         metrics::platform_request(self.platform.as_str(), answer.as_ref().ok().map(|a| a.status));
-        answer.map_err(|error| self.no_answer(effect, &error))
+        answer.map_err(|error| self.classify_no_response(effect, &error))
     }
 
     /// Parses the body of a successful response. If that fails, the effect of the call is unknown.
-    pub fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &Answer) -> Result<T, CallError> {
+    pub fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &HttpResponse) -> Result<T, CallError> {
         let parsed = if answer.truncated { None } else { serde_json::from_slice(&answer.body).ok() };
-        parsed.ok_or_else(|| self.unclear(effect, "sent an answer that could not be read", None))
+        parsed.ok_or_else(|| self.classify_unknown_effect(effect, "sent an answer that could not be read", None))
     }
 
     /// Classifies a failed call by its status alone. `detail` is the platform's own message, already sanitized by
-    /// [`said`].
-    pub fn by_status(&self, effect: Effect, answer: &Answer, code: Option<&str>, detail: Option<String>) -> CallError {
+    /// [`sanitize_message`].
+    pub fn classify_status(
+        &self,
+        effect: Effect,
+        answer: &HttpResponse,
+        code: Option<&str>,
+        detail: Option<String>,
+    ) -> CallError {
         let (name, status) = (self.name(), answer.status);
         let code = code.map_or_else(|| status.as_u16().to_string(), str::to_owned);
         let with = |category, text: &str| {
@@ -87,7 +93,11 @@ impl Caller {
                 let until = retry_at(&answer.headers, self.clock.now());
                 self.rate_limited(until, Some(&code))
             }
-            500.. => self.unclear(effect, &format!("had an internal error ({})", status.as_u16()), Some(&code)),
+            500.. => self.classify_unknown_effect(
+                effect,
+                &format!("had an internal error ({})", status.as_u16()),
+                Some(&code),
+            ),
             // 408, 425: the server reports that it did not process the request.
             408 | 425 => CallError::Transient(with(Category::PlatformError, "asked to send it again")),
             401 => CallError::Reauth(with(
@@ -106,7 +116,7 @@ impl Caller {
 
     /// Returns the error for a pause requested until `until`.
     pub fn rate_limited(&self, until: Option<DateTime<Utc>>, code: Option<&str>) -> CallError {
-        let latest = self.clock.now() + LONGEST_PAUSE;
+        let latest = self.clock.now() + MAX_PAUSE;
         let failure = Failure::of(Category::RateLimited, format!("{} asks to wait before more is sent.", self.name()))
             .from_platform(code.unwrap_or("429"));
         CallError::RateLimited { until: until.map(|at| at.min(latest)), failure }
@@ -114,12 +124,12 @@ impl Caller {
 
     /// Returns the error for a pause of a number of seconds from now.
     pub fn rate_limited_for(&self, seconds: i64) -> CallError {
-        let pause = TimeDelta::try_seconds(seconds.max(0)).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
+        let pause = TimeDelta::try_seconds(seconds.max(0)).unwrap_or(MAX_PAUSE).min(MAX_PAUSE);
         self.rate_limited(Some(self.clock.now() + pause), None)
     }
 
     /// Classifies a call whose effect on the platform is unknown.
-    fn unclear(&self, effect: Effect, what: &str, code: Option<&str>) -> CallError {
+    fn classify_unknown_effect(&self, effect: Effect, what: &str, code: Option<&str>) -> CallError {
         let name = self.name();
         let failure = |category, message| {
             let failure = Failure::of(category, message);
@@ -129,7 +139,7 @@ impl Caller {
             }
         };
         match effect {
-            Effect::Harmless => CallError::Transient(failure(Category::PlatformError, format!("{name} {what}."))),
+            Effect::Repeatable => CallError::Transient(failure(Category::PlatformError, format!("{name} {what}."))),
             Effect::Publishes => CallError::Unknown(failure(
                 Category::OutcomeUnknown,
                 format!("{name} {what} after the post was sent: it may have been published."),
@@ -138,10 +148,10 @@ impl Caller {
     }
 
     /// Classifies a request that got no response.
-    fn no_answer(&self, effect: Effect, error: &HttpError) -> CallError {
+    fn classify_no_response(&self, effect: Effect, error: &HttpError) -> CallError {
         let name = self.name();
         match error {
-            HttpError::Blocked(_) => CallError::Permanent(Failure::coded(
+            HttpError::Blocked(_) => CallError::Permanent(Failure::with_code(
                 Category::Account,
                 BLOCKED,
                 format!("The address of this {name} account leads to a network that may not be called."),
@@ -174,7 +184,7 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
             ConnectError::Refused(f.message)
         }
         (CallError::RateLimited { failure, .. }, _) => ConnectError::Unavailable(failure.message),
-        (CallError::Transient(f) | CallError::UploadsGone(f) | CallError::Unknown(f), _) => {
+        (CallError::Transient(f) | CallError::UploadsMissing(f) | CallError::Unknown(f), _) => {
             ConnectError::Unavailable(f.message)
         }
     }
@@ -182,7 +192,7 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
 
 /// Sanitizes a platform's message for quoting: one line of at most 200 characters without markup. Returns `None` if
 /// nothing is left, or if the text contains one of `secrets` because the platform echoed it.
-pub(super) fn said(text: &str, secrets: &[&str]) -> Option<String> {
+pub(super) fn sanitize_message(text: &str, secrets: &[&str]) -> Option<String> {
     if secrets.iter().any(|secret| !secret.is_empty() && text.contains(secret)) {
         return None;
     }

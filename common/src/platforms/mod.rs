@@ -7,18 +7,18 @@
 //! **To add a platform:** add its variant to `domain::platform::Platform`, its descriptor to `catalogue.rs` and, if it
 //! can publish, a [`Connector`] in `platforms/<name>.rs`, one line in `registry.rs`, and tests in
 //! `tests/platforms/<name>.rs` against a server that responds as the platform's documentation specifies. All calls go
-//! through [`call::Caller`], which classifies their errors; [`text`] counts the length of texts.
-//! [`Connector::pictures`] defines how the platform receives pictures; the descriptor contains the limits on them.
+//! through [`call::PlatformClient`], which classifies their errors; [`text`] counts the length of texts.
+//! [`Connector::image_transfer`] defines how the platform receives pictures; the descriptor contains the limits on them.
 
 pub mod address;
 mod bluesky;
 pub mod call;
 pub mod catalogue;
-mod checked;
 pub mod config;
 pub mod pictures;
 mod registry;
 pub mod sandbox;
+mod sanitized;
 mod telegram;
 pub mod text;
 mod woocommerce;
@@ -64,7 +64,7 @@ impl Secrets {
     }
 
     /// Wraps secrets read from the store.
-    pub fn stored(secrets: &SecretString) -> Result<Self, StoreError> {
+    pub fn from_stored(secrets: &SecretString) -> Result<Self, StoreError> {
         Self::from_json(secrets.expose_secret().to_owned())
             .ok_or_else(|| StoreError::Decode("an account's secrets are no JSON object".into()))
     }
@@ -81,7 +81,7 @@ impl Secrets {
     }
 
     /// Returns a required field. If it is absent or empty, the account must be connected again.
-    pub fn need(&self, name: &str) -> Result<SecretString, CallError> {
+    pub fn require(&self, name: &str) -> Result<SecretString, CallError> {
         self.get(name).filter(|value| !value.expose_secret().is_empty()).ok_or_else(|| {
             let message = "The stored credentials are incomplete; connect the account again.";
             CallError::Reauth(Failure::of(Category::AuthExpired, message))
@@ -122,7 +122,7 @@ impl Account {
             workspace_id: account.workspace_id,
             external_id: account.external_id.clone(),
             username: account.username.clone(),
-            secrets: Secrets::stored(secrets)?,
+            secrets: Secrets::from_stored(secrets)?,
         })
     }
 }
@@ -150,7 +150,7 @@ pub struct Refreshed {
 
 /// How a platform receives the pictures of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pictures {
+pub enum ImageTransfer {
     /// Each picture has its own upload ([`Connector::upload`]); the post references the results ([`Image::uploaded`]).
     Uploaded,
     /// The picture bytes are part of the publishing request.
@@ -165,7 +165,7 @@ pub struct Image {
     /// The asset's id.
     pub id: i64,
     /// The bytes as the platform accepts them, converted and shrunk where necessary. Empty except for the call that
-    /// sends them: `upload`, or `publish` with [`Pictures::Inline`].
+    /// sends them: `upload`, or `publish` with [`ImageTransfer::Inline`].
     pub bytes: Bytes,
     /// The type of `bytes`, or of the asset if `bytes` is empty.
     pub mime_type: String,
@@ -186,7 +186,7 @@ pub struct Uploaded {
     pub name: Value,
     /// Uploaded in this run. An upload of an earlier run may have been deleted: platforms drop uploads that no post
     /// references, and users delete them.
-    pub fresh: bool,
+    pub uploaded_in_this_run: bool,
 }
 
 impl Image {
@@ -211,7 +211,7 @@ pub struct Outgoing {
     /// The attempt number, from 1 (the sandbox's `[flaky]` depends on it).
     pub attempt: u32,
     /// An earlier attempt used this marker, so its post or uploads may exist on the platform.
-    pub again: bool,
+    pub has_earlier_attempt: bool,
 }
 
 /// Data to find a post again after a call with unknown outcome: a record key, slug, SKU or creation time. Created once
@@ -243,7 +243,7 @@ pub enum Reconciled {
     /// The post does not exist. Final only after the earlier call's timeout has passed.
     Absent,
     /// The platform offers no way to find out.
-    CannotTell,
+    Unsupported,
 }
 
 /// How a call to a platform can fail.
@@ -266,7 +266,7 @@ pub enum CallError {
     Transient(Failure),
     /// Nothing was published because earlier uploads no longer exist: upload the pictures again.
     #[error("{}", .0.message)]
-    UploadsGone(Failure),
+    UploadsMissing(Failure),
     /// The request was sent and no usable response arrived: it may have been accepted.
     #[error("{}", .0.message)]
     Unknown(Failure),
@@ -278,7 +278,7 @@ impl CallError {
         match self {
             Self::RateLimited { failure, .. } => failure,
             Self::AuthExpired(f) | Self::Reauth(f) | Self::Permanent(f) | Self::Transient(f) => f,
-            Self::UploadsGone(f) | Self::Unknown(f) => f,
+            Self::UploadsMissing(f) | Self::Unknown(f) => f,
         }
     }
 
@@ -314,7 +314,7 @@ pub trait Connector: Send + Sync {
     async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError>;
 
     /// Writes the platform's own data about an account to our database, in the transaction that saves the account.
-    async fn claim(
+    async fn reserve(
         &self,
         _tx: &mut Tx,
         _workspace_id: i64,
@@ -336,11 +336,11 @@ pub trait Connector: Send + Sync {
     fn can_reconcile(&self) -> bool;
 
     /// Returns how the platform receives pictures.
-    fn pictures(&self) -> Pictures {
-        Pictures::Fetched
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Fetched
     }
 
-    /// Uploads one picture of a post ([`Pictures::Uploaded`]) and returns the platform's reference to it, which is
+    /// Uploads one picture of a post ([`ImageTransfer::Uploaded`]) and returns the platform's reference to it, which is
     /// stored before the next upload. Readers of the platform do not see the upload.
     async fn upload(&self, _account: &Account, _post: &Outgoing, _image: &Image) -> Result<Value, CallError> {
         Err(CallError::Transient(Failure::of(Category::Internal, "This platform takes no uploads.")))
@@ -348,11 +348,11 @@ pub trait Connector: Send + Sync {
 
     /// Returns whether publishing waits for another host or a timer instead of working in this process; if so, another
     /// job may use its slot meanwhile.
-    fn waits(&self, _post: &Outgoing) -> bool {
+    fn waits_externally(&self, _post: &Outgoing) -> bool {
         true
     }
 
-    /// Publishes the post. The marker is already stored, and the pictures are ready as [`Connector::pictures`]
+    /// Publishes the post. The marker is already stored, and the pictures are ready as [`Connector::image_transfer`]
     /// requires.
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError>;
 
@@ -376,7 +376,7 @@ pub struct MarkerSeed {
 
 /// Returns a string field of the marker. It was stored before the first call; without it nothing may be sent, because
 /// the post could not be found again.
-fn marked<'a>(marker: &'a Marker, name: &str) -> Result<&'a str, CallError> {
+fn marker_field<'a>(marker: &'a Marker, name: &str) -> Result<&'a str, CallError> {
     marker.get(name).and_then(Value::as_str).ok_or_else(|| {
         CallError::Transient(Failure::of(Category::Internal, "The post has no marker to find it again by."))
     })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::address::AddressCheck;
 use super::bluesky::Bluesky;
-use super::checked::Checked;
+use super::sanitized::SanitizingConnector;
 use super::telegram::Telegram;
 use super::woocommerce::Woocommerce;
 use super::wordpress::Wordpress;
@@ -47,7 +47,7 @@ impl Registry {
 
     /// Adds a connector and replaces the platform's previous one. From here on its results are checked.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
-        self.connectors.insert(connector.descriptor().platform, Arc::new(Checked(connector)));
+        self.connectors.insert(connector.descriptor().platform, Arc::new(SanitizingConnector(connector)));
     }
 
     /// Returns the connector of a platform; `None` if Crier cannot publish to it.
@@ -61,7 +61,7 @@ impl Registry {
 
     /// Returns whether accounts of this platform can be connected here: an OAuth platform needs its connector and the
     /// operator's client id, the sandbox must be switched on, all others need nothing.
-    pub fn configured(&self, platform: Platform) -> bool {
+    pub fn is_configured(&self, platform: Platform) -> bool {
         match catalogue::descriptor(platform).mode {
             Mode::Oauth => {
                 let client_id = self.config.of(platform).client_id.as_deref();

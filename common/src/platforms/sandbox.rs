@@ -24,7 +24,7 @@ const MAX_HANDLE: usize = 32;
 const SLOW: Duration = Duration::from_secs(10);
 const LIMIT: TimeDelta = TimeDelta::seconds(5);
 const FLAKY: TimeDelta = TimeDelta::seconds(1);
-const FLAKY_TRIES: u32 = 2;
+const FLAKY_FAILURES: u32 = 2;
 
 /// Returns whether the text is a well-formed handle. Any other text belongs to no workspace and is not looked up.
 pub fn is_handle(text: &str) -> bool {
@@ -40,7 +40,7 @@ pub fn post_path(handle: &str, id: i64) -> String {
 
 /// What a keyword in a post's text requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum Directive {
     Expire,
     Fail,
     Limit,
@@ -49,7 +49,7 @@ enum Wish {
     Nothing,
 }
 
-impl Wish {
+impl Directive {
     /// Returns the most severe keyword in the text.
     fn of(text: &str) -> Self {
         let words = [
@@ -117,14 +117,14 @@ impl Sandbox {
 
     async fn put(&self, handle: &str, post: &Outgoing) -> Result<i64, StoreError> {
         // The caller stores the id durably, and looks it up by the key if it could not.
-        let mut tx = self.store.begin_soft().await?;
+        let mut tx = self.store.begin_async_commit().await?;
         let id = sandbox::publish(&mut tx, handle, &key(post), &post.text, &self.pictures_of(post)).await?;
         tx.commit().await?;
         Ok(id)
     }
 }
 
-fn taken(handle: &str) -> ConnectError {
+fn handle_taken(handle: &str) -> ConnectError {
     ConnectError::Refused(format!("The handle `{handle}` is taken; choose another one."))
 }
 
@@ -156,7 +156,7 @@ impl Connector for Sandbox {
         }
         match self.owner(&handle).await {
             Ok(owner) if owner.is_none_or(|owner| owner == workspace_id) => {}
-            Ok(_) => return Err(taken(&handle)),
+            Ok(_) => return Err(handle_taken(&handle)),
             Err(error) => {
                 tracing::warn!(%error, "cannot access the sandbox tables");
                 return Err(ConnectError::Unavailable("The sandbox is not available right now.".into()));
@@ -176,7 +176,7 @@ impl Connector for Sandbox {
         })
     }
 
-    async fn claim(
+    async fn reserve(
         &self,
         tx: &mut Tx,
         workspace_id: i64,
@@ -185,7 +185,7 @@ impl Connector for Sandbox {
         let handle = &connected.external_id;
         // Another workspace may have claimed the handle since `connect` checked it.
         let claimed = sandbox::claim_handle(tx, workspace_id, handle).await?;
-        Ok(if claimed { Ok(()) } else { Err(taken(handle)) })
+        Ok(if claimed { Ok(()) } else { Err(handle_taken(handle)) })
     }
 
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
@@ -206,8 +206,8 @@ impl Connector for Sandbox {
         true
     }
 
-    fn waits(&self, post: &Outgoing) -> bool {
-        matches!(Wish::of(&post.text), Wish::Slow)
+    fn waits_externally(&self, post: &Outgoing) -> bool {
+        matches!(Directive::of(&post.text), Directive::Slow)
     }
 
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
@@ -216,26 +216,26 @@ impl Connector for Sandbox {
             return Err(refused());
         }
         let now = self.store.now();
-        match Wish::of(&post.text) {
-            Wish::Expire => {
+        match Directive::of(&post.text) {
+            Directive::Expire => {
                 self.expire(handle).await.map_err(|e| unavailable(&e))?;
                 return Err(refused());
             }
-            Wish::Fail => {
+            Directive::Fail => {
                 let message = "The sandbox refused the post, as [fail] in its text asks.";
                 return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
             }
-            Wish::Limit if post.attempt == 1 => {
+            Directive::Limit if post.attempt == 1 => {
                 let failure =
                     Failure::of(Category::RateLimited, "The sandbox asks for a pause of 5 seconds ([limit]).");
                 return Err(CallError::RateLimited { until: Some(now + LIMIT), failure });
             }
-            Wish::Flaky if post.attempt <= FLAKY_TRIES => {
+            Directive::Flaky if post.attempt <= FLAKY_FAILURES => {
                 let failure = Failure::of(Category::PlatformError, "The sandbox failed for the moment ([flaky]).");
                 return Err(CallError::RateLimited { until: Some(now + FLAKY), failure });
             }
-            Wish::Slow => tokio::time::sleep(self.slow).await,
-            Wish::Limit | Wish::Flaky | Wish::Nothing => {}
+            Directive::Slow => tokio::time::sleep(self.slow).await,
+            Directive::Limit | Directive::Flaky | Directive::Nothing => {}
         }
         let id = self.put(handle, post).await.map_err(|e| unavailable(&e))?;
         Ok(self.published(handle, id))
@@ -259,11 +259,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_choose() {
-        assert_eq!(Wish::of("hello"), Wish::Nothing);
-        assert_eq!(Wish::of("a [fail] b"), Wish::Fail);
-        assert_eq!(Wish::of("[slow][flaky]"), Wish::Flaky);
-        assert_eq!(Wish::of("[FAIL]"), Wish::Nothing);
+    fn keywords_select_the_outcome() {
+        assert_eq!(Directive::of("hello"), Directive::Nothing);
+        assert_eq!(Directive::of("a [fail] b"), Directive::Fail);
+        assert_eq!(Directive::of("[slow][flaky]"), Directive::Flaky);
+        assert_eq!(Directive::of("[FAIL]"), Directive::Nothing);
     }
 
     #[test]

@@ -15,9 +15,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::call::{Caller, Effect, connect_error, part, said};
+use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Outgoing, Pictures, PlatformsConfig,
+    Account, CallError, Clients, ConnectError, Connected, Connector, Image, ImageTransfer, Outgoing, PlatformsConfig,
     Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
@@ -25,14 +25,14 @@ use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
 
 pub(super) struct Telegram {
-    caller: Caller,
+    caller: PlatformClient,
     base: String,
 }
 
 impl Telegram {
     pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
         Self {
-            caller: Caller::new(Platform::Telegram, clients.trusted.clone(), clock.clone()),
+            caller: PlatformClient::new(Platform::Telegram, clients.trusted.clone(), clock.clone()),
             base: config.base_url(Platform::Telegram, "https://api.telegram.org"),
         }
     }
@@ -43,46 +43,47 @@ impl Telegram {
         effect: Effect,
         token: &SecretString,
         method: &str,
-        body: Body,
-    ) -> Result<T, Refusal> {
+        body: TelegramBody,
+    ) -> Result<T, MethodError> {
         let token = token.expose_secret();
         let url = format!("{}/bot{}/{method}", self.base, encode_segment(token));
         let request = self.caller.request(Method::POST, &url);
         let request = match body {
-            Body::Json(value) => request.json(&value),
-            Body::Form(form) => request.multipart(form),
+            TelegramBody::Json(value) => request.json(&value),
+            TelegramBody::Form(form) => request.multipart(form),
         };
         let answer = self.caller.send(effect, request).await?;
         if answer.status.is_success() {
             let reply: Reply<T> = self.caller.read(effect, &answer)?;
             return Ok(reply.result);
         }
-        let error = if answer.truncated { None } else { serde_json::from_slice::<Problem>(&answer.body).ok() };
-        let Some(error) = error else { return Err(self.caller.by_status(effect, &answer, None, None).into()) };
+        let error =
+            if answer.truncated { None } else { serde_json::from_slice::<TelegramErrorBody>(&answer.body).ok() };
+        let Some(error) = error else { return Err(self.caller.classify_status(effect, &answer, None, None).into()) };
         if let Some(chat) = error.parameters.migrate_to_chat_id {
-            return Err(Refusal::Migrated(chat));
+            return Err(MethodError::Migrated(chat));
         }
-        let quoted = said(strip_prefix(&error.description), &[token]);
+        let quoted = sanitize_message(strip_prefix(&error.description), &[token]);
         Err(match (answer.status.as_u16(), error.parameters.retry_after) {
             (429, Some(seconds)) => self.caller.rate_limited_for(seconds),
             (status @ (400 | 401 | 403 | 404), _) => refusal(status, &error.description, quoted),
-            _ => self.caller.by_status(effect, &answer, None, quoted),
+            _ => self.caller.classify_status(effect, &answer, None, quoted),
         }
         .into())
     }
 
     /// Sends the post to `chat` by the method for its number of pictures.
-    async fn send(&self, token: &SecretString, chat: &str, post: &Outgoing) -> Result<Published, Refusal> {
+    async fn send(&self, token: &SecretString, chat: &str, post: &Outgoing) -> Result<Published, MethodError> {
         let effect = Effect::Publishes;
         let messages: Vec<Message> = match post.images.as_slice() {
             [] => {
-                let body = Body::Json(json!({ "chat_id": chat, "text": post.text }));
+                let body = TelegramBody::Json(json!({ "chat_id": chat, "text": post.text }));
                 vec![self.call(effect, token, "sendMessage", body).await?]
             }
             [image] => {
                 let form = Form::new().text("chat_id", chat.to_owned()).text("caption", post.text.clone());
                 let form = form.part("photo", file(image, 0)?);
-                vec![self.call(effect, token, "sendPhoto", Body::Form(form)).await?]
+                vec![self.call(effect, token, "sendPhoto", TelegramBody::Form(form)).await?]
             }
             images => {
                 // Telegram shows the caption of the first picture as the album's.
@@ -96,7 +97,7 @@ impl Telegram {
                 let form = images.iter().enumerate().try_fold(form, |form, (i, image)| {
                     Ok::<_, CallError>(form.part(format!("file{i}"), file(image, i)?))
                 })?;
-                self.call(effect, token, "sendMediaGroup", Body::Form(form)).await?
+                self.call(effect, token, "sendMediaGroup", TelegramBody::Form(form)).await?
             }
         };
         // Every message's id is stored: an album has one message per picture.
@@ -108,8 +109,8 @@ impl Telegram {
     /// Checks that the bot may write to the chat; the error is worded for the user who connects it.
     async fn may_write(&self, token: &SecretString, chat: &Chat, bot: i64) -> Result<(), ConnectError> {
         let title = chat.name();
-        let body = Body::Json(json!({ "chat_id": chat.id, "user_id": bot }));
-        let member: Result<Member, _> = self.call(Effect::Harmless, token, "getChatMember", body).await;
+        let body = TelegramBody::Json(json!({ "chat_id": chat.id, "user_id": bot }));
+        let member: Result<Member, _> = self.call(Effect::Repeatable, token, "getChatMember", body).await;
         let member = member.map_err(|refusal| match refusal.into_error() {
             CallError::Permanent(_) => {
                 ConnectError::Refused(format!("The bot is not a member of {title}; add it there first."))
@@ -135,16 +136,19 @@ impl Connector for Telegram {
     }
 
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
-        let refused = |refusal: Refusal| connect_error(refusal.into_error(), None);
-        let token = credentials.need("bot_token").map_err(|e| connect_error(e, None))?;
-        let chat_id = credentials.need("chat_id").map_err(|e| connect_error(e, None))?;
-        let bot: User = self.call(Effect::Harmless, &token, "getMe", Body::Json(json!({}))).await.map_err(refused)?;
+        let refused = |refusal: MethodError| connect_error(refusal.into_error(), None);
+        let token = credentials.require("bot_token").map_err(|e| connect_error(e, None))?;
+        let chat_id = credentials.require("chat_id").map_err(|e| connect_error(e, None))?;
+        let bot: User =
+            self.call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({}))).await.map_err(refused)?;
 
         let typed = chat_id.expose_secret().trim();
-        let query = |id: &str| Body::Json(json!({ "chat_id": id }));
-        let chat: Chat = match self.call(Effect::Harmless, &token, "getChat", query(typed)).await {
+        let query = |id: &str| TelegramBody::Json(json!({ "chat_id": id }));
+        let chat: Chat = match self.call(Effect::Repeatable, &token, "getChat", query(typed)).await {
             // A group that became a supergroup returns its new id.
-            Err(Refusal::Migrated(id)) => self.call(Effect::Harmless, &token, "getChat", query(&id.to_string())).await,
+            Err(MethodError::Migrated(id)) => {
+                self.call(Effect::Repeatable, &token, "getChat", query(&id.to_string())).await
+            }
             answer => answer,
         }
         .map_err(refused)?;
@@ -168,9 +172,10 @@ impl Connector for Telegram {
     }
 
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
-        let token = account.secrets.need("bot_token")?;
-        let checked: Result<User, _> = self.call(Effect::Harmless, &token, "getMe", Body::Json(json!({}))).await;
-        checked.map_err(Refusal::into_error)?;
+        let token = account.secrets.require("bot_token")?;
+        let checked: Result<User, _> =
+            self.call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({}))).await;
+        checked.map_err(MethodError::into_error)?;
         Ok(Refreshed { secrets: None, token_expires_at: None })
     }
 
@@ -178,48 +183,48 @@ impl Connector for Telegram {
         false
     }
 
-    fn pictures(&self) -> Pictures {
-        Pictures::Inline
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Inline
     }
 
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
-        let token = account.secrets.need("bot_token")?;
-        let chat = account.secrets.need("chat_id")?;
+        let token = account.secrets.require("bot_token")?;
+        let chat = account.secrets.require("chat_id")?;
         match self.send(&token, chat.expose_secret(), post).await {
             // Nothing was posted: the chat has another id now. The new id is stored with the result.
-            Err(Refusal::Migrated(id)) => {
+            Err(MethodError::Migrated(id)) => {
                 let id = id.to_string();
-                let published = self.send(&token, &id, post).await.map_err(Refusal::into_error)?;
+                let published = self.send(&token, &id, post).await.map_err(MethodError::into_error)?;
                 Ok(Published { secrets: Some(account.secrets.with(&[("chat_id", &id)])), ..published })
             }
-            result => result.map_err(Refusal::into_error),
+            result => result.map_err(MethodError::into_error),
         }
     }
 
     async fn reconcile(&self, _account: &Account, _post: &Outgoing) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::CannotTell)
+        Ok(Reconciled::Unsupported)
     }
 }
 
-enum Body {
+enum TelegramBody {
     Json(Value),
     Form(Form),
 }
 
 /// Why a method failed.
-enum Refusal {
+enum MethodError {
     /// The chat has moved to this id.
     Migrated(i64),
     Call(CallError),
 }
 
-impl From<CallError> for Refusal {
+impl From<CallError> for MethodError {
     fn from(error: CallError) -> Self {
         Self::Call(error)
     }
 }
 
-impl Refusal {
+impl MethodError {
     fn into_error(self) -> CallError {
         match self {
             Self::Call(error) => error,
@@ -291,7 +296,7 @@ struct Reply<T> {
 }
 
 #[derive(Deserialize)]
-struct Problem {
+struct TelegramErrorBody {
     #[serde(default)]
     description: String,
     #[serde(default)]

@@ -15,24 +15,24 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::address::{self, AddressCheck};
-use super::call::{Caller, Effect, connect_error};
-use super::wp::{Body, Failed, Rest, host_of, html, site_of, unique};
+use super::call::{Effect, PlatformClient, connect_error};
+use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique};
 use super::{
     Account, CallError, Clients, ConnectError, Connected, Connector, Marker, MarkerSeed, Outgoing, Published,
-    Reconciled, Refreshed, Secrets, catalogue, marked,
+    Reconciled, Refreshed, Secrets, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
 
 pub(super) struct Woocommerce {
-    caller: Caller,
+    caller: PlatformClient,
     addresses: Arc<dyn AddressCheck>,
 }
 
 impl Woocommerce {
     pub(super) fn new(clients: &Clients, clock: &Clock) -> Self {
         Self {
-            caller: Caller::new(Platform::Woocommerce, clients.guarded.clone(), clock.clone()),
+            caller: PlatformClient::new(Platform::Woocommerce, clients.guarded.clone(), clock.clone()),
             addresses: clients.addresses.clone(),
         }
     }
@@ -41,20 +41,20 @@ impl Woocommerce {
         Ok(Rest {
             caller: &self.caller,
             root,
-            user: secrets.need("consumer_key")?.expose_secret().trim().to_owned(),
-            password: secrets.need("consumer_secret")?,
+            user: secrets.require("consumer_key")?.expose_secret().trim().to_owned(),
+            password: secrets.require("consumer_secret")?,
         })
     }
 
     fn stored(&self, secrets: &Secrets) -> Result<Rest<'_>, CallError> {
-        self.rest(secrets, secrets.need("api_root")?.expose_secret().to_owned())
+        self.rest(secrets, secrets.require("api_root")?.expose_secret().to_owned())
     }
 
     /// Looks up the product of an earlier call. Stores match SKUs by prefix, so the whole SKU is compared.
     async fn look_up(&self, rest: &Rest<'_>, sku: &str) -> Result<Option<Published>, CallError> {
         let query = [("sku", sku)];
         let found: Vec<Product> =
-            rest.call(Effect::Harmless, Method::GET, "wc/v3/products", &query, Body::None).await?;
+            rest.call(Effect::Repeatable, Method::GET, "wc/v3/products", &query, WpBody::None).await?;
         Ok(found.into_iter().find(|product| product.sku == sku).map(Product::published))
     }
 }
@@ -67,8 +67,8 @@ impl Connector for Woocommerce {
 
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
         let refused = |error| connect_error(error, Some("store_url"));
-        let typed = credentials.need("store_url").map_err(refused)?;
-        let store = address::typed(self.addresses.as_ref(), "store_url", typed.expose_secret()).await?;
+        let typed = credentials.require("store_url").map_err(refused)?;
+        let store = address::check_typed_address(self.addresses.as_ref(), "store_url", typed.expose_secret()).await?;
         // The second root is for stores without pretty permalinks.
         for root in [format!("{store}/wp-json/"), format!("{store}/?rest_route=/")] {
             let rest = self.rest(credentials, root).map_err(refused)?;
@@ -107,15 +107,15 @@ impl Connector for Woocommerce {
 
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
         let rest = self.stored(&account.secrets)?;
-        let sku = marked(&post.marker, "sku")?;
-        if post.again
+        let sku = marker_field(&post.marker, "sku")?;
+        if post.has_earlier_attempt
             && let Some(published) = self.look_up(&rest, sku).await?
         {
             return Ok(published);
         }
         let body = product(post, sku);
-        let created: Result<Product, Failed> =
-            rest.call(Effect::Publishes, Method::POST, "wc/v3/products", &[], Body::Json(&body)).await;
+        let created: Result<Product, RestError> =
+            rest.call(Effect::Publishes, Method::POST, "wc/v3/products", &[], WpBody::Json(&body)).await;
         match created {
             Ok(product) => Ok(product.published()),
             // The SKU is unique to this target, so an earlier call of ours succeeded.
@@ -126,16 +126,16 @@ impl Connector for Woocommerce {
 
     async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
         let rest = self.stored(&account.secrets)?;
-        let found = self.look_up(&rest, marked(&post.marker, "sku")?).await?;
+        let found = self.look_up(&rest, marker_field(&post.marker, "sku")?).await?;
         Ok(found.map_or(Reconciled::Absent, Reconciled::Found))
     }
 }
 
 /// Requests data that only a shop manager's key may read.
-async fn status(rest: &Rest<'_>) -> Result<(), Failed> {
+async fn status(rest: &Rest<'_>) -> Result<(), RestError> {
     // The response is long and not needed; `_fields` shortens it if the store supports that.
     let query = [("_fields", "environment.home_url")];
-    let _: Value = rest.call(Effect::Harmless, Method::GET, "wc/v3/system_status", &query, Body::None).await?;
+    let _: Value = rest.call(Effect::Repeatable, Method::GET, "wc/v3/system_status", &query, WpBody::None).await?;
     Ok(())
 }
 

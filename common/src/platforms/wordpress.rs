@@ -16,31 +16,31 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::address::{self, AddressCheck};
-use super::call::{Caller, Effect, connect_error};
-use super::wp::{Body, Failed, Rest, host_of, html, site_of, unique};
+use super::call::{Effect, PlatformClient, connect_error};
+use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures,
-    Published, Reconciled, Refreshed, Secrets, catalogue, marked,
+    Account, CallError, Clients, ConnectError, Connected, Connector, Image, ImageTransfer, Marker, MarkerSeed,
+    Outgoing, Published, Reconciled, Refreshed, Secrets, catalogue, marker_field,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
 use crate::domain::platform::{AccountKind, Descriptor, Platform};
 
 /// The maximum number of redirects followed from the typed address (`http://` to `https://`, to `www.`).
-const MOST_REDIRECTS: usize = 4;
+const MAX_REDIRECTS: usize = 4;
 
 /// The statuses to search when looking up a post of ours.
 const ANY_STATUS: &str = "publish,future,draft,pending,private";
 
 pub(super) struct Wordpress {
-    caller: Caller,
+    caller: PlatformClient,
     addresses: Arc<dyn AddressCheck>,
 }
 
 impl Wordpress {
     pub(super) fn new(clients: &Clients, clock: &Clock) -> Self {
         Self {
-            caller: Caller::new(Platform::Wordpress, clients.guarded.clone(), clock.clone()),
+            caller: PlatformClient::new(Platform::Wordpress, clients.guarded.clone(), clock.clone()),
             addresses: clients.addresses.clone(),
         }
     }
@@ -48,18 +48,18 @@ impl Wordpress {
     fn rest(&self, secrets: &Secrets) -> Result<Rest<'_>, CallError> {
         Ok(Rest {
             caller: &self.caller,
-            root: secrets.need("api_root")?.expose_secret().to_owned(),
-            user: secrets.need("username")?.expose_secret().to_owned(),
-            password: secrets.need("application_password")?,
+            root: secrets.require("api_root")?.expose_secret().to_owned(),
+            user: secrets.require("username")?.expose_secret().to_owned(),
+            password: secrets.require("application_password")?,
         })
     }
 
     /// Returns the possible roots of the site's REST API: the one linked by its front page, else the two defaults.
     async fn roots(&self, site: &str) -> Result<Vec<String>, ConnectError> {
         let mut page = format!("{site}/");
-        for _ in 0..MOST_REDIRECTS {
+        for _ in 0..MAX_REDIRECTS {
             let request = self.caller.request(Method::GET, &page);
-            let answer = self.caller.send(Effect::Harmless, request).await;
+            let answer = self.caller.send(Effect::Repeatable, request).await;
             let answer = answer.map_err(|error| connect_error(error, Some("site_url")))?;
             if let Some(root) = linked_root(&answer.headers, &page) {
                 return Ok(vec![root]);
@@ -81,7 +81,7 @@ impl Wordpress {
     ) -> Result<(String, Me), ConnectError> {
         for root in roots {
             // The page may link to another host: send no credentials to an address that could not have been typed.
-            address::typed(self.addresses.as_ref(), "site_url", &root).await?;
+            address::check_typed_address(self.addresses.as_ref(), "site_url", &root).await?;
             let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password: password.clone() };
             match me(&rest).await {
                 Ok(me) => return Ok((rest.root, me)),
@@ -97,8 +97,8 @@ impl Wordpress {
     /// Looks up the post of an earlier call.
     async fn look_up(&self, rest: &Rest<'_>, slug: &str) -> Result<Option<Published>, CallError> {
         let query = [("slug", slug), ("status", ANY_STATUS), ("_fields", "id,link,slug")];
-        let found: Result<Vec<Post>, Failed> =
-            rest.call(Effect::Harmless, Method::GET, "wp/v2/posts", &query, Body::None).await;
+        let found: Result<Vec<Post>, RestError> =
+            rest.call(Effect::Repeatable, Method::GET, "wp/v2/posts", &query, WpBody::None).await;
         let found = found.map_err(|failed| match failed.code.as_str() {
             // Only users who may edit posts may filter by status: the site treated us as a visitor.
             "rest_invalid_param" | "rest_forbidden_status" => CallError::Reauth(
@@ -116,7 +116,7 @@ impl Wordpress {
     /// Looks up the picture of an earlier attempt that crashed before its result was stored.
     async fn look_up_media(&self, rest: &Rest<'_>, name: &str) -> Result<Option<Media>, CallError> {
         let query = [("slug", name), ("_fields", "id,source_url,slug")];
-        let found: Vec<Media> = rest.call(Effect::Harmless, Method::GET, "wp/v2/media", &query, Body::None).await?;
+        let found: Vec<Media> = rest.call(Effect::Repeatable, Method::GET, "wp/v2/media", &query, WpBody::None).await?;
         Ok(found.into_iter().find(|media| media.slug == name))
     }
 
@@ -131,10 +131,11 @@ impl Wordpress {
         }
         let include = earlier.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id")];
-        let found: Vec<Known> = rest.call(Effect::Harmless, Method::GET, "wp/v2/media", &query, Body::None).await?;
+        let found: Vec<MediaId> =
+            rest.call(Effect::Repeatable, Method::GET, "wp/v2/media", &query, WpBody::None).await?;
         match earlier.iter().all(|id| found.iter().any(|item| item.id == *id)) {
             true => Ok(media),
-            false => Err(CallError::UploadsGone(Failure::of(
+            false => Err(CallError::UploadsMissing(Failure::of(
                 Category::Media,
                 "An image that was uploaded to the WordPress site earlier was deleted there; it is uploaded again.",
             ))),
@@ -143,9 +144,9 @@ impl Wordpress {
 }
 
 /// Sets the alt text of a picture.
-async fn describe(rest: &Rest<'_>, media: &Media, image: &Image) -> Result<(), CallError> {
+async fn set_alt_text(rest: &Rest<'_>, media: &Media, image: &Image) -> Result<(), CallError> {
     let (path, body) = (format!("wp/v2/media/{}", media.id), json!({ "alt_text": alt_of(image) }));
-    let _: Value = rest.call(Effect::Harmless, Method::POST, &path, &[], Body::Json(&body)).await?;
+    let _: Value = rest.call(Effect::Repeatable, Method::POST, &path, &[], WpBody::Json(&body)).await?;
     Ok(())
 }
 
@@ -154,7 +155,7 @@ fn alt_of(image: &Image) -> &str {
 }
 
 fn is_fresh(image: &Image) -> bool {
-    image.uploaded.as_ref().is_some_and(|uploaded| uploaded.fresh)
+    image.uploaded.as_ref().is_some_and(|uploaded| uploaded.uploaded_in_this_run)
 }
 
 #[async_trait]
@@ -165,12 +166,12 @@ impl Connector for Wordpress {
 
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
         let missing = |error| connect_error(error, None);
-        let typed = credentials.need("site_url").map_err(missing)?;
-        let user = credentials.need("username").map_err(missing)?;
-        let password = credentials.need("application_password").map_err(missing)?;
+        let typed = credentials.require("site_url").map_err(missing)?;
+        let user = credentials.require("username").map_err(missing)?;
+        let password = credentials.require("application_password").map_err(missing)?;
         let user = user.expose_secret().trim();
 
-        let site = address::typed(self.addresses.as_ref(), "site_url", typed.expose_secret()).await?;
+        let site = address::check_typed_address(self.addresses.as_ref(), "site_url", typed.expose_secret()).await?;
         let (root, me) = self.log_in(self.roots(&site).await?, user, &password).await?;
         if !me.may_publish() {
             let message =
@@ -181,7 +182,7 @@ impl Connector for Wordpress {
         let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password };
         // The site's title is optional: without it the host is used.
         let query = [("_fields", "name")];
-        let index: Option<Index> = rest.call(Effect::Harmless, Method::GET, "", &query, Body::None).await.ok();
+        let index: Option<Index> = rest.call(Effect::Repeatable, Method::GET, "", &query, WpBody::None).await.ok();
         let name = index.and_then(|index| index.name).filter(|name| !name.trim().is_empty());
         Ok(Connected {
             name: name.unwrap_or_else(|| host_of(&site)),
@@ -212,34 +213,35 @@ impl Connector for Wordpress {
         true
     }
 
-    fn pictures(&self) -> Pictures {
-        Pictures::Uploaded
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Uploaded
     }
 
     /// Uploads under a name derived from the slug, by which a retry finds it; then sets the alt text.
     async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
         let rest = self.rest(&account.secrets)?;
-        let name = format!("{}-{}", marked(&post.marker, "slug")?, image.id);
-        let existing = if post.again { self.look_up_media(&rest, &name).await? } else { None };
+        let name = format!("{}-{}", marker_field(&post.marker, "slug")?, image.id);
+        let existing = if post.has_earlier_attempt { self.look_up_media(&rest, &name).await? } else { None };
         let media = match existing {
             Some(media) => media,
             None => {
                 let filename = format!("{name}.{}", extension(&image.mime_type));
-                let file = Body::File { bytes: image.bytes.clone(), mime_type: &image.mime_type, filename: &filename };
+                let file =
+                    WpBody::File { bytes: image.bytes.clone(), mime_type: &image.mime_type, filename: &filename };
                 // No post shows it yet, so sending it twice does no harm.
-                rest.call(Effect::Harmless, Method::POST, "wp/v2/media", &[], file).await?
+                rest.call(Effect::Repeatable, Method::POST, "wp/v2/media", &[], file).await?
             }
         };
         if !alt_of(image).is_empty() {
-            describe(&rest, &media, image).await?;
+            set_alt_text(&rest, &media, image).await?;
         }
         Ok(json!({ "id": media.id, "source_url": media.source_url, "alt": alt_of(image) }))
     }
 
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
         let rest = self.rest(&account.secrets)?;
-        let slug = marked(&post.marker, "slug")?;
-        if post.again
+        let slug = marker_field(&post.marker, "slug")?;
+        if post.has_earlier_attempt
             && let Some(published) = self.look_up(&rest, slug).await?
         {
             return Ok(published);
@@ -248,24 +250,24 @@ impl Connector for Wordpress {
         for (media, image) in media.iter().zip(&post.images) {
             // The alt text was changed since the upload.
             if media.alt != alt_of(image) {
-                describe(&rest, media, image).await?;
+                set_alt_text(&rest, media, image).await?;
             }
         }
         let body = post_body(post, slug, &media);
-        let created: Post = rest.call(Effect::Publishes, Method::POST, "wp/v2/posts", &[], Body::Json(&body)).await?;
+        let created: Post = rest.call(Effect::Publishes, Method::POST, "wp/v2/posts", &[], WpBody::Json(&body)).await?;
         Ok(created.published())
     }
 
     async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
         let rest = self.rest(&account.secrets)?;
-        let found = self.look_up(&rest, marked(&post.marker, "slug")?).await?;
+        let found = self.look_up(&rest, marker_field(&post.marker, "slug")?).await?;
         Ok(found.map_or(Reconciled::Absent, Reconciled::Found))
     }
 }
 
-async fn me(rest: &Rest<'_>) -> Result<Me, Failed> {
+async fn me(rest: &Rest<'_>) -> Result<Me, RestError> {
     let query = [("context", "edit")];
-    rest.call(Effect::Harmless, Method::GET, "wp/v2/users/me", &query, Body::None).await
+    rest.call(Effect::Repeatable, Method::GET, "wp/v2/users/me", &query, WpBody::None).await
 }
 
 /// Builds the post: the first picture is the featured one, the others form a gallery below the text.
@@ -396,12 +398,12 @@ impl Media {
     fn of(image: &Image) -> Result<Self, CallError> {
         serde_json::from_value(image.name()?.clone()).map_err(|_| {
             let message = "What was kept of an uploaded image cannot be read; it is uploaded again.";
-            CallError::UploadsGone(Failure::of(Category::Media, message))
+            CallError::UploadsMissing(Failure::of(Category::Media, message))
         })
     }
 }
 
 #[derive(Deserialize)]
-struct Known {
+struct MediaId {
     id: i64,
 }

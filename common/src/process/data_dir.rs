@@ -12,7 +12,7 @@ use secrecy::ExposeSecret as _;
 
 use super::StartError;
 use crate::config::{Config, SecretKeys, Storage, key_file};
-use crate::modes;
+use crate::permissions;
 use crate::secrets::SecretKey;
 
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
@@ -21,8 +21,8 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
 }
 
 fn make(dir: &Path) -> Result<(), StartError> {
-    modes::make_dir(dir).map_err(io(format!("the directory {} cannot be made", dir.display())))?;
-    modes::warn_if_open(dir, "the directory");
+    permissions::make_dir(dir).map_err(io(format!("the directory {} cannot be made", dir.display())))?;
+    permissions::warn_if_open(dir, "the directory");
     Ok(())
 }
 
@@ -39,7 +39,7 @@ pub fn secret_keys(dir: &Path) -> Result<Vec<SecretKey>, StartError> {
         })?;
     }
     remove_drafts(dir).map_err(io(what()))?;
-    modes::close_or_warn(&path, "the secret key");
+    permissions::close_or_warn(&path, "the secret key");
     let text = fs::read_to_string(&path).map_err(io(what()))?;
     let keys: SecretKeys = text
         .trim()
@@ -101,7 +101,7 @@ pub fn database(path: &Path) -> Result<(), StartError> {
     for end in ["", "-wal", "-shm", "-journal"] {
         let mut file = path.as_os_str().to_owned();
         file.push(end);
-        modes::close_or_warn(Path::new(&file), "the database");
+        permissions::close_or_warn(Path::new(&file), "the database");
     }
     Ok(())
 }
@@ -112,6 +112,6 @@ pub fn files(config: &Config) {
         && dir.starts_with(&config.data_dir)
         && *dir != config.data_dir
     {
-        modes::close_or_warn(dir, "the directory");
+        permissions::close_or_warn(dir, "the directory");
     }
 }

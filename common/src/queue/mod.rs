@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::domain::job::{Bell, Kind};
+use crate::domain::job::{JobKind, JobNotifier};
 
 pub mod memory;
 pub mod redis;
@@ -21,21 +21,21 @@ pub const CAPACITY: usize = 20_000;
 /// A received id, and the place that was reserved for it if other processes could run it as well; dropping it frees the
 /// place.
 #[derive(Debug)]
-pub struct Heard {
+pub struct Notification {
     pub id: i64,
     pub place: Option<OwnedSemaphorePermit>,
 }
 
 /// A notifier that can be listened to.
 #[async_trait]
-pub trait Transport: Bell {
+pub trait Transport: JobNotifier {
     /// Returns the ids of a kind as they arrive. Each id reaches one listener, and is taken from the others only when
     /// one of `places` is free. Ends when `places` is closed; a lost connection is re-established.
-    fn listen(&self, kind: Kind, places: Arc<Semaphore>) -> mpsc::Receiver<Heard>;
+    fn listen(&self, kind: JobKind, places: Arc<Semaphore>) -> mpsc::Receiver<Notification>;
 
     /// Whether the notifier is reachable now.
     fn is_up(&self) -> bool;
 
     /// Returns how many more ids of each kind the notifier accepts; `None`: it is unreachable.
-    async fn room(&self) -> Option<Vec<(Kind, usize)>>;
+    async fn room(&self) -> Option<Vec<(JobKind, usize)>>;
 }

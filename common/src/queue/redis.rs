@@ -16,30 +16,30 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::{CAPACITY, Heard, Transport};
-use crate::domain::job::{Bell, Kind, Ring};
+use super::{CAPACITY, Notification, Transport};
+use crate::domain::job::{JobKind, JobNotification, JobNotifier};
 
 const CONNECT: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(2);
 /// The server's timeout of a blocking pop. The client waits a little longer, then considers the server hung.
 const WAIT: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Ids that wait for the pusher; further ids are left to the dispatcher.
 const BUFFER: usize = 8_192;
 /// How many ids a listener pops at once: enough to batch a claim.
 const POP: usize = 100;
 
 /// The notifier over Redis. Its tasks end when `stop` is cancelled.
-pub struct RedisBell {
+pub struct RedisNotifier {
     client: Client,
-    sender: mpsc::Sender<Ring>,
+    sender: mpsc::Sender<JobNotification>,
     up: Arc<AtomicBool>,
     prefix: String,
     asking: Mutex<Option<MultiplexedConnection>>,
     stop: CancellationToken,
 }
 
-fn key(prefix: &str, kind: Kind) -> String {
+fn key(prefix: &str, kind: JobKind) -> String {
     format!("{prefix}:bell:{kind}")
 }
 
@@ -48,7 +48,7 @@ async fn connect(client: &Client, answer: Duration) -> Result<MultiplexedConnect
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-impl RedisBell {
+impl RedisNotifier {
     /// Starts the pusher. Redis need not be reachable yet. `prefix` is `crier`, except in tests that share a server.
     pub fn start(url: &SecretString, prefix: &str, stop: CancellationToken) -> Result<Self, RedisError> {
         let client = Client::open(url.expose_secret())?;
@@ -63,10 +63,10 @@ impl RedisBell {
     }
 }
 
-impl Bell for RedisBell {
-    fn ring(&self, rings: &[Ring]) {
-        for ring in rings {
-            if self.sender.try_send(*ring).is_err() {
+impl JobNotifier for RedisNotifier {
+    fn notify(&self, notifications: &[JobNotification]) {
+        for notification in notifications {
+            if self.sender.try_send(*notification).is_err() {
                 break;
             }
         }
@@ -74,8 +74,8 @@ impl Bell for RedisBell {
 }
 
 #[async_trait]
-impl Transport for RedisBell {
-    fn listen(&self, kind: Kind, places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
+impl Transport for RedisNotifier {
+    fn listen(&self, kind: JobKind, places: Arc<Semaphore>) -> mpsc::Receiver<Notification> {
         let (sender, receiver) = mpsc::channel(POP);
         let listener = Listener { client: self.client.clone(), key: key(&self.prefix, kind), places, sender };
         let stop = self.stop.clone();
@@ -89,7 +89,7 @@ impl Transport for RedisBell {
         self.up.load(Ordering::Relaxed)
     }
 
-    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
+    async fn room(&self) -> Option<Vec<(JobKind, usize)>> {
         // Called several times a second, so the connection is reused as long as it works.
         let mut cached = self.asking.lock().await;
         let mut connection = match cached.take() {
@@ -97,32 +97,32 @@ impl Transport for RedisBell {
             None => connect(&self.client, ANSWER).await.ok()?,
         };
         let mut pipe = redis::pipe();
-        for kind in Kind::ALL {
+        for kind in JobKind::ALL {
             pipe.llen(key(&self.prefix, *kind));
         }
         let lengths: Vec<usize> = pipe.query_async(&mut connection).await.ok()?;
         *cached = Some(connection);
-        Some(Kind::ALL.iter().copied().zip(lengths.into_iter().map(|n| CAPACITY.saturating_sub(n))).collect())
+        Some(JobKind::ALL.iter().copied().zip(lengths.into_iter().map(|n| CAPACITY.saturating_sub(n))).collect())
     }
 }
 
 /// Pushes ids to Redis, and pings when there are no ids, so that readiness is known.
 struct Pusher {
     client: Client,
-    receiver: mpsc::Receiver<Ring>,
+    receiver: mpsc::Receiver<JobNotification>,
     up: Arc<AtomicBool>,
     prefix: String,
 }
 
 impl Pusher {
     async fn run(mut self) {
-        let mut pause = Pause::default();
+        let mut pause = Backoff::default();
         loop {
             match connect(&self.client, ANSWER).await {
                 Ok(connection) => {
                     tracing::info!("connected to the queue (Redis)");
                     self.up.store(true, Ordering::Relaxed);
-                    pause = Pause::default();
+                    pause = Backoff::default();
                     let error = self.push(connection).await;
                     self.up.store(false, Ordering::Relaxed);
                     match error {
@@ -158,7 +158,7 @@ impl Pusher {
             if batch.is_empty() {
                 pipe.cmd("PING").ignore();
             }
-            for kind in Kind::ALL {
+            for kind in JobKind::ALL {
                 let ids: Vec<i64> = batch.iter().filter(|r| r.kind == *kind).map(|r| r.id).collect();
                 if !ids.is_empty() {
                     let key = key(&self.prefix, *kind);
@@ -179,15 +179,15 @@ struct Listener {
     client: Client,
     key: String,
     places: Arc<Semaphore>,
-    sender: mpsc::Sender<Heard>,
+    sender: mpsc::Sender<Notification>,
 }
 
 impl Listener {
     async fn run(self) {
-        let mut pause = Pause::default();
+        let mut pause = Backoff::default();
         while !self.sender.is_closed() && !self.places.is_closed() {
             if let Ok(mut connection) = connect(&self.client, WAIT + ANSWER).await {
-                pause = Pause::default();
+                pause = Backoff::default();
                 if let Err(error) = self.pop(connection.clone()).await {
                     tracing::debug!(%error, key = self.key, "listening to the queue (Redis) failed; reconnecting");
                     // The key does not contain a list; until it is deleted, no id of this kind is received.
@@ -233,7 +233,7 @@ impl Listener {
         place: OwnedSemaphorePermit,
         connection: &mut MultiplexedConnection,
     ) -> Result<(), RedisError> {
-        if self.sender.send(Heard { id, place: Some(place) }).await.is_err() {
+        if self.sender.send(Notification { id, place: Some(place) }).await.is_err() {
             // This worker stopped while it waited: return the id to the queue for the others.
             return redis::cmd("LPUSH").arg(&self.key).arg(id).query_async(connection).await;
         }
@@ -243,15 +243,15 @@ impl Listener {
 
 /// A backoff that grows: 50 ms, 100 ms, … 2 s.
 #[derive(Default)]
-struct Pause(u32);
+struct Backoff(u32);
 
-impl Pause {
+impl Backoff {
     fn is_first(&self) -> bool {
         self.0 == 0
     }
 
     async fn wait(&mut self) {
-        let length = Duration::from_millis(50 << self.0.min(6)).min(LONGEST_PAUSE);
+        let length = Duration::from_millis(50 << self.0.min(6)).min(MAX_BACKOFF);
         self.0 += 1;
         tokio::time::sleep(length).await;
     }

@@ -11,7 +11,7 @@ use super::db::{execute, run};
 use super::{Conn, Page, PageOf, Result, StoreError, Tx};
 use crate::domain::account::{AccountError, AccountStatus, DisconnectResult, SocialAccount};
 use crate::domain::platform::{AccountKind, Platform};
-use crate::secrets::{Cipher, Place};
+use crate::secrets::{Cipher, SecretLocation};
 
 /// An account as learned by a connect.
 #[derive(Debug)]
@@ -34,8 +34,8 @@ fn row_name(workspace_id: i64, platform: Platform, external_id: &str) -> String 
     format!("{workspace_id}/{platform}/{external_id}")
 }
 
-fn place(row: &str) -> Place<'_> {
-    Place { table: "social_accounts", row, column: "secrets" }
+fn place(row: &str) -> SecretLocation<'_> {
+    SecretLocation { table: "social_accounts", row, column: "secrets" }
 }
 
 /// Stores the result of a connect: a new record, or new credentials for the existing one, which becomes active.
@@ -100,8 +100,10 @@ pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Opt
 
 /// Returns those of the accounts that belong to the brand.
 pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<SocialAccount>> {
-    let ids = conn
-        .spelt("(SELECT value::bigint FROM json_array_elements_text($2::json))", "(SELECT value FROM json_each($2))");
+    let ids = conn.for_engine(
+        "(SELECT value::bigint FROM json_array_elements_text($2::json))",
+        "(SELECT value FROM json_each($2))",
+    );
     let sql = format!(
         "SELECT {COLUMNS} FROM social_accounts a JOIN brand_accounts b ON b.account_id = a.id WHERE b.brand_id = $1 AND a.id IN {ids}"
     );
@@ -117,14 +119,14 @@ pub async fn with_secrets(
 ) -> Result<Option<(SocialAccount, SecretString)>> {
     let sql = format!("SELECT {COLUMNS}, a.secrets FROM social_accounts a WHERE a.id = $1");
     #[derive(sqlx::FromRow)]
-    struct Row {
+    struct AccountRow {
         #[sqlx(flatten)]
         account: SocialAccount,
         secrets: Vec<u8>,
     }
-    let row: Option<Row> =
+    let row: Option<AccountRow> =
         run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(account_id).fetch_optional(c))?;
-    let Some(Row { account, secrets }) = row else { return Ok(None) };
+    let Some(AccountRow { account, secrets }) = row else { return Ok(None) };
     let name = row_name(account.workspace_id, account.platform, &account.external_id);
     let plain = cipher.open(&place(&name), &secrets)?;
     let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("secrets are no text".into()))?;

@@ -47,7 +47,7 @@ pub async fn reserve(tx: &mut Tx, want: &Want) -> Result<Option<i64>> {
 }
 
 #[derive(sqlx::FromRow)]
-struct Ended {
+struct ReservationEnd {
     workspace_id: i64,
     brand_id: i64,
     month: String,
@@ -55,7 +55,7 @@ struct Ended {
     credits: i64,
 }
 
-async fn end(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<Option<Ended>> {
+async fn end(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<Option<ReservationEnd>> {
     const SQL: &str = "DELETE FROM ai_reservations WHERE workspace_id = $1 AND id = $2 RETURNING workspace_id, brand_id, month, operation, credits";
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(id).fetch_optional(c))?)
 }
@@ -77,18 +77,18 @@ pub async fn give_back(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> 
 
 /// Gives back the credits of requests whose lease ran out, at most `limit` of them; returns how many.
 pub async fn give_back_abandoned(tx: &mut Tx, limit: i64) -> Result<usize> {
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "DELETE FROM ai_reservations WHERE id IN (SELECT id FROM ai_reservations WHERE lease_until <= $1 ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING workspace_id, brand_id, month, operation, credits",
         "DELETE FROM ai_reservations WHERE id IN (SELECT id FROM ai_reservations WHERE lease_until <= $1 ORDER BY lease_until LIMIT $2) RETURNING workspace_id, brand_id, month, operation, credits",
     );
     let now = tx.now;
-    let ended: Vec<Ended> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
+    let ended: Vec<ReservationEnd> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
     free(tx, &ended).await?;
     Ok(ended.len())
 }
 
 /// Frees credits. Updates rows in key order, which prevents deadlocks.
-async fn free(tx: &mut Tx, ended: &[Ended]) -> Result<()> {
+async fn free(tx: &mut Tx, ended: &[ReservationEnd]) -> Result<()> {
     let mut freed = BTreeMap::<(i64, &str), i64>::new();
     for reservation in ended {
         *freed.entry((reservation.workspace_id, &reservation.month)).or_default() += reservation.credits;

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::db::{Db, execute, run};
 use super::{Conn, Result, StoreError, Tx};
-use crate::domain::job::{Kind, State};
+use crate::domain::job::{JobKind, JobState};
 
 /// A database beside the installation's, on the same server.
 #[derive(Clone)]
@@ -60,7 +60,13 @@ impl OwnDatabase {
 }
 
 /// Inserts jobs of one kind and state, one per subject, all for the same time and without a notification.
-pub async fn fill(tx: &mut Tx, kind: Kind, state: State, subjects: Range<i64>, run_at: DateTime<Utc>) -> Result<()> {
+pub async fn fill(
+    tx: &mut Tx,
+    kind: JobKind,
+    state: JobState,
+    subjects: Range<i64>,
+    run_at: DateTime<Utc>,
+) -> Result<()> {
     const SQL: &str = "WITH RECURSIVE subjects (id) AS (SELECT CAST($1 AS bigint) UNION ALL SELECT id + 1 FROM subjects WHERE id + 1 < $2) INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at) SELECT $3, id, $4, $5, $6, $7, $7 FROM subjects WHERE id < $2";
     let now = tx.now;
     execute!(tx, SQL, subjects.start, subjects.end, kind, state, run_at, kind.rules().max_attempts, now)?;
@@ -84,7 +90,7 @@ pub async fn tidy(db: &Db) -> Result<()> {
 
 /// Returns the engine with its version, and whether a commit waits for the disk.
 pub async fn engine(conn: &mut Conn) -> Result<(String, String)> {
-    let sql = conn.spelt(
+    let sql = conn.for_engine(
         "SELECT 'PostgreSQL ' || current_setting('server_version'), 'fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit')",
         "SELECT 'SQLite ' || sqlite_version(), 'each commit synced to the disk, with those beside it'",
     );

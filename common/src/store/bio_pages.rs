@@ -20,7 +20,7 @@ pub struct NewPage<'a> {
     pub title: &'a str,
     pub bio: Option<&'a str>,
     pub theme: Theme,
-    /// One of the brand's pictures, whose row is locked ([`super::post_media::hold`]).
+    /// One of the brand's pictures, whose row is locked ([`super::post_media::lock_media`]).
     pub avatar_id: Option<i64>,
 }
 
@@ -69,7 +69,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, page_id: i64) -> Result<Option
 
 /// Finds a page and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<BioPage>> {
-    let held = tx.spelt("FOR UPDATE", "");
+    let held = tx.for_engine("FOR UPDATE", "");
     let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2 {held}");
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page_id).fetch_optional(c))?)
 }
@@ -104,7 +104,7 @@ pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
 /// keeps its clicks, the others are deleted.
 pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Result<()> {
     let kept: Vec<i64> = entries.iter().filter_map(|entry| entry.id).collect();
-    let delete = tx.spelt(
+    let delete = tx.for_engine(
         "DELETE FROM bio_links WHERE page_id = $2 AND id NOT IN (SELECT value::bigint FROM json_array_elements_text($1::json))",
         "DELETE FROM bio_links WHERE page_id = $2 AND id NOT IN (SELECT value FROM json_each($1))",
     );
@@ -115,14 +115,14 @@ pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Resu
         serde_json::Value::from(rows).to_string()
     };
     let now = tx.now;
-    let change = tx.spelt(
+    let change = tx.for_engine(
         "UPDATE bio_links SET position = e.position, title = e.title, url = e.url, updated_at = $3 FROM (SELECT (value ->> 0)::bigint AS id, (value ->> 1)::integer AS position, value ->> 2 AS title, value ->> 3 AS url FROM json_array_elements($1::json)) e WHERE bio_links.id = e.id AND bio_links.page_id = $2",
         "UPDATE bio_links SET position = e.position, title = e.title, url = e.url, updated_at = $3 FROM (SELECT value ->> 0 AS id, value ->> 1 AS position, value ->> 2 AS title, value ->> 3 AS url FROM json_each($1)) e WHERE bio_links.id = e.id AND bio_links.page_id = $2",
     );
     if !kept.is_empty() {
         execute!(tx, change, rows(false), page_id, now)?;
     }
-    let add = tx.spelt(
+    let add = tx.for_engine(
         "INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at) SELECT $2, (value ->> 1)::integer, value ->> 2, value ->> 3, $3, $3 FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n) ORDER BY n",
         "INSERT INTO bio_links (page_id, position, title, url, created_at, updated_at) SELECT $2, value ->> 1, value ->> 2, value ->> 3, $3, $3 FROM json_each($1) ORDER BY key",
     );
@@ -206,7 +206,7 @@ async fn add(tx: &mut Tx, update: &str, table: &str, counts: &[(i64, u64)]) -> R
     if counts.is_empty() {
         return Ok(());
     }
-    let from = tx.spelt(
+    let from = tx.for_engine(
         "(SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS n FROM json_array_elements($1::json)) c",
         "(SELECT value ->> 0 AS id, value ->> 1 AS n FROM json_each($1)) c",
     );

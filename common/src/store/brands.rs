@@ -44,7 +44,7 @@ pub async fn lock_workspace(tx: &mut Tx, workspace_id: i64) -> Result<()> {
 }
 
 /// Locks the brand's row until the end of the transaction, so that the caps per brand are checked one at a time.
-pub async fn hold(tx: &mut Tx, brand_id: i64) -> Result<()> {
+pub async fn lock(tx: &mut Tx, brand_id: i64) -> Result<()> {
     execute!(tx, "UPDATE brands SET name = name WHERE id = $1", brand_id)?;
     Ok(())
 }
@@ -67,12 +67,12 @@ pub async fn find(conn: &mut Conn, user_id: i64, brand_id: i64) -> Result<Option
     const SQL: &str =
         "SELECT b.*, m.role FROM brands b JOIN brand_members m ON m.brand_id = b.id WHERE m.user_id = $1 AND b.id = $2";
     #[derive(sqlx::FromRow)]
-    struct Row {
+    struct BrandRow {
         #[sqlx(flatten)]
         brand: Brand,
         role: Role,
     }
-    let row: Option<Row> = run!(conn, c => sqlx::query_as(SQL).bind(user_id).bind(brand_id).fetch_optional(c))?;
+    let row: Option<BrandRow> = run!(conn, c => sqlx::query_as(SQL).bind(user_id).bind(brand_id).fetch_optional(c))?;
     Ok(row.map(|r| (r.brand, r.role)))
 }
 

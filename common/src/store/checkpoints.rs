@@ -3,7 +3,7 @@
 //! By default the transaction whose commit makes the log longer than 1,000 pages does that itself, for 10 to 30 ms,
 //! while all other writers wait. A passive checkpoint neither waits nor blocks. While writes never pause it does not
 //! reach the log's end, and the log cannot restart from its beginning: so a commit still checkpoints when the log has
-//! [`LONGEST_LOG`] pages, of which few are then left to copy.
+//! [`MAX_LOG_PAGES`] pages, of which few are then left to copy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// In pages of 4 KiB; the `wal_autocheckpoint` of every connection that writes.
-pub const LONGEST_LOG: &str = "8000";
+pub const MAX_LOG_PAGES: &str = "8000";
 /// The time between two checkpoints.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two checkpoints under heavy writes, which would soon fill the log.
@@ -101,7 +101,7 @@ mod tests {
         // Nothing is left to copy: the log restarts.
         write(&writer, 1).await;
         assert!(checkpoint(&beside).await.expect("copied") < 10);
-        let longest: i64 = LONGEST_LOG.parse().expect("a number");
+        let longest: i64 = MAX_LOG_PAGES.parse().expect("a number");
         let before = size();
         write(&writer, longest).await;
         assert!(size() > before, "a commit does it where the log is long");

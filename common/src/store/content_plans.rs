@@ -62,7 +62,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, plan_id: i64) -> Result<Option
 
 /// Finds a plan and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, plan_id: i64) -> Result<Option<ContentPlan>> {
-    let held = tx.spelt("FOR UPDATE", "");
+    let held = tx.for_engine("FOR UPDATE", "");
     let sql = format!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2 {held}");
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan_id).fetch_optional(c))?)
 }
@@ -99,7 +99,7 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, plan_id: i64) -> Result<bool> {
 pub async fn add_items(tx: &mut Tx, plan_id: i64, items: &[NewItem]) -> Result<Vec<i64>> {
     let rows: Vec<_> =
         items.iter().map(|item| json!([item.title, item.content, item.planned_at.map(time_text)])).collect();
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "INSERT INTO content_plan_items (plan_id, title, content, planned_at, created_at, updated_at) SELECT $2, value ->> 0, value ->> 1, (value ->> 2)::timestamptz, $3, $3 FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n) ORDER BY n RETURNING id",
         "INSERT INTO content_plan_items (plan_id, title, content, planned_at, created_at, updated_at) SELECT $2, value ->> 0, value ->> 1, value ->> 2, $3, $3 FROM json_each($1) ORDER BY key RETURNING id",
     );

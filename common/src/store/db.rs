@@ -2,7 +2,7 @@
 //!
 //! [`run!`] expands a query once per engine; the text, its `$1` placeholders and its binds are the same. Postgres has a
 //! pool. SQLite has one writer connection, for which writers queue, and several readers (WAL). To open a SQLite file a
-//! second time in one process, use [`Db::another`], so that both writers share the semaphore.
+//! second time in one process, use [`Db::new_connections`], so that both writers share the semaphore.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,16 +17,16 @@ use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool,
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::checkpoints::{Checkpoints, LONGEST_LOG};
+use super::checkpoints::{Checkpoints, MAX_LOG_PAGES};
 use super::error::StoreError;
 use super::wal::WalSync;
 
 /// How long to wait for a connection before the database counts as unreachable.
-const ACQUIRE: Duration = Duration::from_secs(5);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long SQLite waits for another process (a `crier` command) to finish its write.
-const BUSY: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const SQLITE_READERS: u32 = 4;
-/// Pool size of [`Db::another`]: one connection in use, and a spare in case that one hangs.
+/// Pool size of [`Db::new_connections`]: one connection in use, and a spare in case that one hangs.
 const A_FEW: u32 = 2;
 /// Settings of every Postgres connection. JIT is off: all statements are short, and a wrong estimate would cost a
 /// second of compilation. Transactions wait for nothing but the database, so an idle one belongs to a suspended process
@@ -44,7 +44,7 @@ pub enum Db {
         log: WalSync,
         /// SQLite's lock is unfair and can starve a waiter, such as the heartbeat's connection beside a writer under
         /// full load; this semaphore makes writers take turns.
-        turn: Arc<Semaphore>,
+        write_permit: Arc<Semaphore>,
         /// Only in the `Db` that opened the file first in this process.
         checkpoints: Option<Checkpoints>,
     },
@@ -105,7 +105,7 @@ impl Conn {
     }
 
     /// Returns the SQL for this connection's engine. `pg` and `sqlite` take the same binds.
-    pub fn spelt(&self, pg: &'static str, sqlite: &'static str) -> &'static str {
+    pub fn for_engine(&self, pg: &'static str, sqlite: &'static str) -> &'static str {
         if self.is_postgres() { pg } else { sqlite }
     }
 }
@@ -127,22 +127,22 @@ impl Db {
     }
 
     /// Opens a few more connections to the same database, for a thread with its own runtime.
-    pub async fn another(&self) -> Result<Self, StoreError> {
+    pub async fn new_connections(&self) -> Result<Self, StoreError> {
         match self {
             Self::Pg(pool) => Ok(Self::Pg(pg_pool((*pool.connect_options()).clone(), A_FEW))),
-            Self::Sqlite { path, turn, .. } => Self::sqlite_in_turn(path, turn.clone()).await,
+            Self::Sqlite { path, write_permit: turn, .. } => Self::sqlite_in_turn(path, turn.clone()).await,
         }
     }
 
     async fn sqlite_in_turn(path: &Path, turn: Arc<Semaphore>) -> Result<Self, StoreError> {
         let options = sqlite_options(path);
-        let writer = sqlite_pool(1).acquire_timeout(ACQUIRE * 4);
+        let writer = sqlite_pool(1).acquire_timeout(ACQUIRE_TIMEOUT * 4);
         let writer = open(writer, &options).await?;
         let readers = sqlite_pool(SQLITE_READERS)
-            .acquire_timeout(ACQUIRE)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_lazy_with(options.read_only(true).create_if_missing(false));
         let log = WalSync::start(path).map_err(sqlx::Error::Io)?;
-        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, turn, checkpoints: None })
+        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, write_permit: turn, checkpoints: None })
     }
 
     /// Returns a read connection, outside any transaction.
@@ -161,15 +161,15 @@ impl Db {
 
     /// Begins a transaction whose commit does not wait for the disk. A power cut (on Postgres also a server crash) may
     /// undo it; a later durable commit on any connection makes it durable too.
-    pub async fn begin_soft(&self) -> Result<Conn, StoreError> {
+    pub async fn begin_async_commit(&self) -> Result<Conn, StoreError> {
         self.begin_with("BEGIN; SET LOCAL synchronous_commit = off").await
     }
 
     async fn begin_with(&self, pg: &'static str) -> Result<Conn, StoreError> {
         Ok(match self {
             Self::Pg(pool) => Conn::PgTx(pool.begin_with(pg).await?),
-            Self::Sqlite { writer, turn, .. } => {
-                let turn = tokio::time::timeout(ACQUIRE * 4, turn.clone().acquire_owned()).await;
+            Self::Sqlite { writer, write_permit: turn, .. } => {
+                let turn = tokio::time::timeout(ACQUIRE_TIMEOUT * 4, turn.clone().acquire_owned()).await;
                 let turn = turn.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
                 Conn::SqliteTx(begin_write(writer).await?, turn)
             }
@@ -200,7 +200,7 @@ impl Db {
     }
 
     /// Fails if the schema is older than this version. A later one, from a newer process beside this one, is accepted.
-    pub async fn is_current(&self) -> Result<(), StoreError> {
+    pub async fn check_schema_version(&self) -> Result<(), StoreError> {
         let newest = match self {
             Self::Pg(_) => sqlx::migrate!("../migrations/postgres"),
             Self::Sqlite { .. } => sqlx::migrate!("../migrations/sqlite"),
@@ -241,7 +241,7 @@ impl Db {
 fn pg_pool(options: PgConnectOptions, max_connections: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(max_connections)
-        .acquire_timeout(ACQUIRE)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
         // A dropped connection is found when a query fails; a ping before each use would double the round trips.
         .test_before_acquire(false)
         .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
@@ -255,8 +255,8 @@ pub(super) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         .journal_mode(SqliteJournalMode::Wal)
         // The wait for the disk follows the commit and is shared with other commits: `Db::sync`.
         .synchronous(SqliteSynchronous::Normal)
-        .pragma("wal_autocheckpoint", LONGEST_LOG)
-        .busy_timeout(BUSY)
+        .pragma("wal_autocheckpoint", MAX_LOG_PAGES)
+        .busy_timeout(BUSY_TIMEOUT)
         .foreign_keys(true)
         .statement_cache_capacity(256)
 }
@@ -285,7 +285,7 @@ async fn begin_write(writer: &SqlitePool) -> Result<Transaction<'static, Sqlite>
 
 /// Opens the file. Switching a new file to WAL needs exclusive access, for which SQLite itself does not wait.
 async fn open(pool: SqlitePoolOptions, options: &SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
-    let deadline = Instant::now() + BUSY;
+    let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         match pool.clone().connect_with(options.clone()).await {
             Err(sqlx::Error::Database(e)) if e.code().as_deref() == Some("5") && Instant::now() < deadline => {

@@ -10,7 +10,7 @@ use super::db::{execute, run, time_text};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Page, PageOf, Result, Tx, webhooks};
 use crate::domain::event::EventName;
-use crate::domain::job::Try;
+use crate::domain::job::JobAttempt;
 use crate::domain::webhook::{Attempt, Delivery, DeliveryStatus};
 use crate::secrets::Cipher;
 
@@ -18,7 +18,7 @@ const SELECT: &str = "SELECT d.id, d.webhook_id, e.id AS event_id, e.name AS eve
 
 /// Filters a list; `None` matches everything.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Filter {
+pub struct DeliveryFilter {
     pub status: Option<DeliveryStatus>,
     pub event: Option<EventName>,
 }
@@ -27,7 +27,7 @@ pub struct Filter {
 ///
 /// Status and event are not indexed: an endpoint's deliveries are scanned, newest first. On Postgres an index on the
 /// status would prevent HOT updates at the end of each attempt, which are far more frequent than filtered lists.
-pub async fn list(conn: &mut Conn, webhook_id: i64, filter: Filter, page: PageOf) -> Result<Page<Delivery>> {
+pub async fn list(conn: &mut Conn, webhook_id: i64, filter: DeliveryFilter, page: PageOf) -> Result<Page<Delivery>> {
     // Each filter has its own text instead of `$2 IS NULL OR …`, and the count joins events only where necessary.
     let status = if filter.status.is_some() { "d.status = $2" } else { "$2 = ''" };
     let event = if filter.event.is_some() { "e.name = $3" } else { "$3 = ''" };
@@ -69,7 +69,7 @@ pub async fn replay(tx: &mut Tx, delivery_id: i64) -> Result<bool> {
 }
 
 /// Returns every attempt at a delivery, oldest first.
-pub async fn tries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<Try>> {
+pub async fn attempt_summaries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<JobAttempt>> {
     const SQL: &str = "SELECT number, started_at, duration_ms, outcome, error FROM webhook_attempts WHERE delivery_id = $1 ORDER BY id";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
 }
@@ -110,8 +110,8 @@ pub async fn outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<Outgoing>> {
 }
 
 /// Locks those of the deliveries that exist, in id order, and returns the `max_attempts` of each.
-pub async fn hold_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
-    let sql = tx.spelt(
+pub async fn lock_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
+    let sql = tx.for_engine(
         "SELECT id, max_attempts FROM webhook_deliveries WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') ORDER BY id FOR NO KEY UPDATE",
         "SELECT id, max_attempts FROM webhook_deliveries WHERE id IN (SELECT value FROM json_each($1))",
     );
@@ -158,7 +158,7 @@ pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64
             concat!("INSERT INTO webhook_attempts (delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body) SELECT delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body FROM ", attempts!($engine))
         };
     }
-    let (update, now) = (tx.spelt(update!(pg), update!(sqlite)), tx.now);
+    let (update, now) = (tx.for_engine(update!(pg), update!(sqlite)), tx.now);
     let rows = as_json(attempts);
     let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(update).bind(&rows).bind(now).fetch_all(c))?;
     let found: BTreeSet<i64> = found.into_iter().collect();
@@ -166,7 +166,7 @@ pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64
         true => rows,
         false => as_json(attempts.iter().filter(|a| found.contains(&a.delivery_id))),
     };
-    let insert = tx.spelt(insert!(pg), insert!(sqlite));
+    let insert = tx.for_engine(insert!(pg), insert!(sqlite));
     execute!(tx, insert, &rows)?;
     Ok(found)
 }
@@ -192,7 +192,7 @@ fn as_json<'a>(attempts: impl IntoIterator<Item = &'a AttemptRow>) -> String {
 }
 
 /// Fails a delivery without a further attempt, with a reason (the endpoint is inactive, the job is dead).
-pub async fn give_up(tx: &mut Tx, delivery_id: i64, reason: &str) -> Result<()> {
+pub async fn fail(tx: &mut Tx, delivery_id: i64, reason: &str) -> Result<()> {
     const SQL: &str = "UPDATE webhook_deliveries SET status = 'failed', error = $2, next_attempt_at = NULL, updated_at = $3 WHERE id = $1 AND status IN ('pending', 'retrying')";
     let now = tx.now;
     execute!(tx, SQL, delivery_id, reason, now)?;

@@ -48,7 +48,7 @@ impl StoreError {
     }
 
     /// Whether a retry a little later may succeed.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         self.is_unavailable() || self.is_serialization()
     }
 

@@ -6,21 +6,21 @@ use super::db::run;
 use super::jobs::{self, Subject, id_list};
 use super::{Result, StoreError, Tx};
 use crate::domain::event::EventName;
-use crate::domain::job::{Kind, Lane, NewJob};
+use crate::domain::job::{JobKind, Lane, NewJob};
 use crate::domain::webhook::MAX_ATTEMPTS;
 
 /// The ids of a delivery, its endpoint and the endpoint's workspace.
-type Made = (i64, i64, i64);
+type NewDelivery = (i64, i64, i64);
 
 /// Sends the event to every active endpoint of the brand's members that subscribed to it. Runs in the transaction that
 /// causes the event. Returns how many endpoints will receive it.
 pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, trace: Option<&str>) -> Result<usize> {
     let payload = json!({ "event": name, "data": data }).to_string();
     let made = match tx.is_postgres() {
-        true => tell_listeners(tx, brand_id, name, &payload).await?,
+        true => insert_for_listeners(tx, brand_id, name, &payload).await?,
         false => {
             let listeners = listeners(tx, brand_id, name).await?;
-            tell(tx, Some(brand_id), name, &payload, &listeners).await?
+            insert_deliveries(tx, Some(brand_id), name, &payload, &listeners).await?
         }
     };
     enqueue(tx, &made, Lane::Endpoint, trace).await?;
@@ -30,14 +30,14 @@ pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, tra
 /// Sends the sample of an event to one endpoint, whatever its subscriptions; the event belongs to no brand. The caller
 /// has locked the endpoint's row. Returns the delivery's id.
 pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: Option<&str>) -> Result<i64> {
-    let made = tell(tx, None, name, &name.sample().to_string(), &[webhook_id]).await?;
-    enqueue(tx, &made, Lane::AskedOf, trace).await?;
+    let made = insert_deliveries(tx, None, name, &name.sample().to_string(), &[webhook_id]).await?;
+    enqueue(tx, &made, Lane::ManualDelivery, trace).await?;
     made.first().map(|(id, ..)| *id).ok_or_else(|| StoreError::Decode("a delivery was not made".into()))
 }
 
 /// Finds the listeners, stores the event and creates the deliveries in one statement on Postgres, to save round trips.
 /// Locks the endpoints: the deletion of one meanwhile would break its delivery's foreign key.
-async fn tell_listeners(tx: &mut Tx, brand_id: i64, name: EventName, payload: &str) -> Result<Vec<Made>> {
+async fn insert_for_listeners(tx: &mut Tx, brand_id: i64, name: EventName, payload: &str) -> Result<Vec<NewDelivery>> {
     const SQL: &str = "WITH listeners AS MATERIALIZED (SELECT w.id FROM webhooks w JOIN brand_members m ON m.user_id = w.user_id WHERE m.brand_id = $1 AND w.is_active AND w.events @> jsonb_build_array($2::text) ORDER BY w.id FOR KEY SHARE OF w), event AS (INSERT INTO events (brand_id, name, payload, created_at) SELECT $1, $2, $3, $4 WHERE EXISTS (SELECT 1 FROM listeners) RETURNING id) INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT listeners.id, event.id, 'pending', $5, $4, $4, $4 FROM listeners, event RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)";
     let now = tx.now;
     Ok(
@@ -52,13 +52,13 @@ async fn listeners(tx: &mut Tx, brand_id: i64, name: EventName) -> Result<Vec<i6
 }
 
 /// Stores an event and a delivery for each of the endpoints, if there are any.
-async fn tell(
+async fn insert_deliveries(
     tx: &mut Tx,
     brand_id: Option<i64>,
     name: EventName,
     payload: &str,
     webhook_ids: &[i64],
-) -> Result<Vec<Made>> {
+) -> Result<Vec<NewDelivery>> {
     if webhook_ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -66,7 +66,7 @@ async fn tell(
     let now = tx.now;
     let event: i64 =
         run!(tx, c => sqlx::query_scalar(EVENT).bind(brand_id).bind(name).bind(payload).bind(now).fetch_one(c))?;
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value::bigint, $2, 'pending', $3, $4, $4, $4 FROM json_array_elements_text($1::json) RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)",
         "INSERT INTO webhook_deliveries (webhook_id, event_id, status, max_attempts, next_attempt_at, created_at, updated_at) SELECT value, $2, 'pending', $3, $4, $4, $4 FROM json_each($1) RETURNING id, webhook_id, (SELECT u.workspace_id FROM webhooks w JOIN users u ON u.id = w.user_id WHERE w.id = webhook_deliveries.webhook_id)",
     );
@@ -74,15 +74,15 @@ async fn tell(
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&list).bind(event).bind(MAX_ATTEMPTS).bind(now).fetch_all(c))?)
 }
 
-async fn enqueue(tx: &mut Tx, made: &[Made], lane: fn(i64) -> Lane, trace: Option<&str>) -> Result<()> {
-    let subject = |(id, webhook, workspace): &Made| Subject {
+async fn enqueue(tx: &mut Tx, made: &[NewDelivery], lane: fn(i64) -> Lane, trace: Option<&str>) -> Result<()> {
+    let subject = |(id, webhook, workspace): &NewDelivery| Subject {
         id: *id,
         lane: lane(*webhook),
         // A delivery that a person requested does not wait for others.
         workspace_id: matches!(lane(*webhook), Lane::Endpoint(_)).then_some(*workspace),
     };
     let subjects: Vec<_> = made.iter().map(subject).collect();
-    let job = NewJob::new(Kind::DeliverWebhook, 0, tx.now).trace(trace.map(str::to_owned));
+    let job = NewJob::new(JobKind::DeliverWebhook, 0, tx.now).trace(trace.map(str::to_owned));
     jobs::enqueue_each(tx, &job, &subjects).await?;
     Ok(())
 }

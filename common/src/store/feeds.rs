@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 
 use super::db::{execute, run};
 use super::{Conn, Result, StoreError, Tx, jobs};
-use crate::domain::feed::{EVERY, Feed, FeedStatus, FeedType, host_of};
-use crate::domain::job::{Kind, NewJob};
+use crate::domain::feed::{FETCH_INTERVAL, Feed, FeedStatus, FeedType, host_of};
+use crate::domain::job::{JobKind, NewJob};
 
 const COLUMNS: &str = "id, brand_id, name, named, url, type, status, version, found_url, validator_url, etag, last_modified, failures, last_error, last_fetched_at, next_fetch_at, articles_count, created_at, updated_at";
 
@@ -21,7 +21,7 @@ pub struct NewFeed<'a> {
 
 /// Returns the job that fetches a feed now; each host is a lane.
 fn fetch_now(tx: &Tx, feed_id: i64, workspace_id: i64, address: &str, trace: Option<&str>) -> NewJob {
-    NewJob::new(Kind::FetchFeed, feed_id, tx.now)
+    NewJob::new(JobKind::FetchFeed, feed_id, tx.now)
         .lane_of_host(host_of(address))
         .workspace(workspace_id)
         .trace(trace.map(str::to_owned))
@@ -39,7 +39,7 @@ async fn workspace_of(tx: &mut Tx, feed_id: i64) -> Result<i64> {
 /// Stores a feed with the job that fetches it.
 pub async fn create(tx: &mut Tx, brand_id: i64, new: &NewFeed<'_>, trace: Option<&str>) -> Result<Feed> {
     const SQL: &str = "INSERT INTO feeds (brand_id, name, named, url, type, status, next_fetch_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7, $7) RETURNING id";
-    let (now, next) = (tx.now, tx.now + EVERY);
+    let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(new.name).bind(new.named).bind(new.url)
         .bind(new.kind).bind(next).bind(now).fetch_one(c))?;
     let workspace = workspace_of(tx, id).await?;
@@ -67,7 +67,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, feed_id: i64) -> Result<Option
 
 /// Finds a feed and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
-    let lock = tx.spelt("FOR UPDATE", "");
+    let lock = tx.for_engine("FOR UPDATE", "");
     let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2 {lock}");
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
 }
@@ -80,7 +80,7 @@ pub async fn find_any(conn: &mut Conn, feed_id: i64) -> Result<Option<Feed>> {
 
 /// Finds a feed by its id alone and locks its row.
 pub async fn lock(tx: &mut Tx, feed_id: i64) -> Result<Option<Feed>> {
-    let lock = tx.spelt("FOR UPDATE", "");
+    let lock = tx.for_engine("FOR UPDATE", "");
     let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1 {lock}");
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_optional(c))?)
 }
@@ -96,13 +96,13 @@ pub async fn rename(tx: &mut Tx, feed_id: i64, name: &str) -> Result<()> {
 /// `name`: the name until the feed's own title is known; not used if a user named the feed.
 pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Option<&str>) -> Result<()> {
     const SQL: &str = "UPDATE feeds SET url = $2, name = CASE WHEN named THEN name ELSE $3 END, status = 'pending', version = version + 1, found_url = NULL, validator_url = NULL, etag = NULL, last_modified = NULL, failures = 0, last_error = NULL, last_fetched_at = NULL, next_fetch_at = $4, articles_count = 0, updated_at = $5 WHERE id = $1";
-    let (now, next) = (tx.now, tx.now + EVERY);
+    let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     execute!(tx, SQL, feed_id, url, name, next, now)?;
     execute!(tx, "DELETE FROM articles WHERE feed_id = $1", feed_id)?;
     // A running fetch finds another version when it ends, and is repeated.
     let workspace = workspace_of(tx, feed_id).await?;
     let job = fetch_now(tx, feed_id, workspace, url, trace);
-    jobs::hasten(tx, &job).await
+    jobs::run_now(tx, &job).await
 }
 
 /// Deletes a feed with its articles; its job finds no subject and ends.
@@ -113,11 +113,11 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
 /// Enqueues fetches of due feeds, the longest due first, at most `limit`; returns how many. Moves their next fetch
 /// time, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that has a job keeps it.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "WITH found AS MATERIALIZED (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING id, coalesce(found_url, url), (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
         "UPDATE feeds SET next_fetch_at = $3 WHERE id IN (SELECT id FROM feeds WHERE next_fetch_at <= $1 ORDER BY next_fetch_at LIMIT $2) RETURNING id, coalesce(found_url, url), (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id)",
     );
-    let (now, next) = (tx.now, tx.now + EVERY);
+    let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     let due: Vec<(i64, String, i64)> =
         run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;
     for (id, address, workspace) in &due {

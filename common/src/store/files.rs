@@ -63,7 +63,7 @@ pub async fn used(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
 
 /// Totals of the library.
 #[derive(Debug, Clone, Copy, sqlx::FromRow)]
-pub struct Held {
+pub struct LibraryTotals {
     pub reserved: i64,
     pub stored: i64,
     pub doomed: i64,
@@ -72,14 +72,14 @@ pub struct Held {
 }
 
 /// Counts only in indexes: most files are stored, so their number is computed from the others.
-pub async fn held(conn: &mut Conn) -> Result<Held> {
+pub async fn totals(conn: &mut Conn) -> Result<LibraryTotals> {
     const SQL: &str = "SELECT reserved, files - reserved - doomed AS stored, doomed, bytes FROM (SELECT (SELECT count(*) FROM files) AS files, (SELECT count(*) FROM files WHERE state = 'reserved') AS reserved, (SELECT count(*) FROM files WHERE state = 'doomed') AS doomed, (SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage) AS bytes) counted";
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_one(c))?)
 }
 
 /// Marks a file as stored: all bytes are there, and from now on an asset shows them. `false`: the file was marked for
 /// deletion meanwhile, or its brand was deleted.
-pub async fn keep(tx: &mut Tx, file_id: i64) -> Result<bool> {
+pub async fn mark_stored(tx: &mut Tx, file_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE files SET state = 'stored', touched_at = $2 WHERE id = $1 AND state <> 'doomed' AND brand_id IS NOT NULL";
     let now = tx.now;
     Ok(execute!(tx, SQL, file_id, now)? > 0)
@@ -93,21 +93,22 @@ pub async fn is_live(conn: &mut Conn, file_id: i64) -> Result<bool> {
 }
 
 /// Withdraws one reservation of a file. Marks it for deletion, unless another upload of the same bytes is running or
-/// has completed. Its bytes may still be in transit to a slow bucket: the sweep waits a little ([`doomed`]).
+/// has completed. Its bytes may still be in transit to a slow bucket: the sweep waits a little ([`marked_for_deletion`]).
 pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE files SET takers = takers - 1, state = CASE WHEN takers > 1 THEN state ELSE 'doomed' END, touched_at = $2 WHERE id = $1 AND state = 'reserved' RETURNING workspace_id, size_bytes, state";
     let now = tx.now;
     let left: Option<(i64, i64, FileState)> =
         run!(tx, c => sqlx::query_as(SQL).bind(file_id).bind(now).fetch_optional(c))?;
-    let doomed = left.filter(|(.., state)| *state == FileState::Doomed).map(|(workspace, bytes, _)| (workspace, bytes));
+    let doomed =
+        left.filter(|(.., state)| *state == FileState::Deleting).map(|(workspace, bytes, _)| (workspace, bytes));
     give_back(tx, &Vec::from_iter(doomed)).await
 }
 
 /// Marks a file for deletion if no asset shows it any more, and releases its space.
-pub async fn doom_unused(tx: &mut Tx, file_id: i64) -> Result<()> {
+pub async fn mark_unused_for_deletion(tx: &mut Tx, file_id: i64) -> Result<()> {
     // A separate statement, and first: it waits for a concurrent `keep` of the file, so that the next statement sees
     // the new asset (a single statement would look for assets in a snapshot from before the wait).
-    let lock = tx.spelt("SELECT id FROM files WHERE id = $1 FOR UPDATE", "SELECT id FROM files WHERE id = $1");
+    let lock = tx.for_engine("SELECT id FROM files WHERE id = $1 FOR UPDATE", "SELECT id FROM files WHERE id = $1");
     let _: Option<i64> = run!(tx, c => sqlx::query_scalar(lock).bind(file_id).fetch_optional(c))?;
     const SQL: &str = "UPDATE files SET state = 'doomed' WHERE id = $1 AND state <> 'doomed' AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = $1) RETURNING workspace_id, size_bytes";
     let doomed: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(file_id).fetch_all(c))?;
@@ -116,12 +117,12 @@ pub async fn doom_unused(tx: &mut Tx, file_id: i64) -> Result<()> {
 
 /// Marks for deletion, at most `limit` of each, reserved files that were not touched since `before`, and files of
 /// deleted brands. Returns how many. Locked rows are left for the next time.
-pub async fn doom_abandoned(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let late = tx.spelt(
+pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
+    let late = tx.for_engine(
         "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE state = 'reserved' AND touched_at < $1 ORDER BY touched_at LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING workspace_id, size_bytes",
         "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE state = 'reserved' AND touched_at < $1 ORDER BY touched_at LIMIT $2) RETURNING workspace_id, size_bytes",
     );
-    let orphaned = tx.spelt(
+    let orphaned = tx.for_engine(
         "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE brand_id IS NULL AND state <> 'doomed' ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING workspace_id, size_bytes",
         "UPDATE files SET state = 'doomed' WHERE id IN (SELECT id FROM files WHERE brand_id IS NULL AND state <> 'doomed' ORDER BY id LIMIT $1) RETURNING workspace_id, size_bytes",
     );
@@ -146,14 +147,19 @@ async fn give_back(tx: &mut Tx, doomed: &[(i64, i64)]) -> Result<()> {
 
 /// A file whose bytes are to be deleted.
 #[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Doomed {
+pub struct DeletableFile {
     pub id: i64,
     pub key: String,
     pub thumbnail_key: String,
 }
 
 /// Returns those after an id, in order, that no upload has reserved or abandoned since `before`.
-pub async fn doomed(conn: &mut Conn, after: i64, before: DateTime<Utc>, limit: i64) -> Result<Vec<Doomed>> {
+pub async fn marked_for_deletion(
+    conn: &mut Conn,
+    after: i64,
+    before: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<DeletableFile>> {
     const SQL: &str = "SELECT id, key, thumbnail_key FROM files WHERE state = 'doomed' AND id > $1 AND touched_at <= $2 ORDER BY id LIMIT $3";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(after).bind(before).bind(limit).fetch_all(c))?)
 }

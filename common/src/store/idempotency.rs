@@ -10,10 +10,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::db::{execute, run};
 use super::jobs::id_list;
 use super::{Conn, Result, Store, StoreError, Tx};
-use crate::secrets::{Cipher, Place};
+use crate::secrets::{Cipher, SecretLocation};
 
 /// How long a response is stored.
-pub const KEPT: TimeDelta = TimeDelta::hours(24);
+pub const RETENTION: TimeDelta = TimeDelta::hours(24);
 /// How long a dead process keeps the key of an operation with external calls.
 pub const LEASE: TimeDelta = TimeDelta::seconds(30);
 
@@ -28,15 +28,15 @@ pub struct Slot {
 
 /// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoredResponse {
     pub status: u16,
     pub location: Option<String>,
-    pub body: Body,
+    pub body: StoredBody,
 }
 
 /// What is stored of a response's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
+pub enum StoredBody {
     /// All of it, sealed: some responses contain a secret.
     Whole(Vec<u8>),
     /// The ids of the records that it showed, unless the request's path contains them. The body is rendered again.
@@ -45,11 +45,11 @@ pub enum Body {
 
 /// What is stored under a key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum KeyState {
     /// Nothing: continue.
     Fresh,
     /// The response to an earlier, identical request.
-    Answered(Answer),
+    Answered(StoredResponse),
     /// The response to a different request.
     Reused,
     /// The first request is still running.
@@ -70,7 +70,7 @@ impl Slot {
 }
 
 /// Returns what is stored under the key, without taking it: a mere look must not make another's write "in progress".
-pub async fn look(store: &Store, slot: &Slot) -> Result<Found> {
+pub async fn peek(store: &Store, slot: &Slot) -> Result<KeyState> {
     find(&mut store.read().await?, store.cipher(), slot, store.now()).await
 }
 
@@ -84,13 +84,13 @@ pub async fn is_known(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<boo
 }
 
 /// Takes the key for this transaction and returns what is stored under it.
-pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<Found> {
+pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<KeyState> {
     if tx.is_postgres() {
         const LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
         let id = slot.lock_id();
         let free: bool = run!(tx, c => sqlx::query_scalar(LOCK).bind(id).fetch_one(c))?;
         if !free {
-            return Ok(Found::InProgress);
+            return Ok(KeyState::InProgress);
         }
     }
     let (now, cipher) = (tx.now, tx.cipher.clone());
@@ -99,7 +99,7 @@ pub async fn take(tx: &mut Tx, slot: &Slot) -> Result<Found> {
 
 /// Takes a key that the caller holds by a lease until `mine`; this lease itself counts as nothing. Returns what is
 /// stored if the lease ran out and another request took the key. Excludes all others until the end of the transaction.
-pub async fn retake(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<Found> {
+pub async fn retake(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<KeyState> {
     if tx.is_postgres() {
         let id = slot.lock_id();
         execute!(tx, "SELECT pg_advisory_xact_lock($1)", id)?;
@@ -108,20 +108,20 @@ pub async fn retake(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<Fou
     let held: i64 =
         run!(tx, c => sqlx::query_scalar(SQL).bind(slot.api_key_id).bind(&slot.key).bind(mine).fetch_one(c))?;
     if held > 0 {
-        return Ok(Found::Fresh);
+        return Ok(KeyState::Fresh);
     }
     let (now, cipher) = (tx.now, tx.cipher.clone());
     find(tx, &cipher, slot, now).await
 }
 
 /// An expired row counts as nothing; [`store`] and [`hold`] overwrite it.
-async fn find(conn: &mut Conn, cipher: &Cipher, slot: &Slot, now: DateTime<Utc>) -> Result<Found> {
+async fn find(conn: &mut Conn, cipher: &Cipher, slot: &Slot, now: DateTime<Utc>) -> Result<KeyState> {
     const SQL: &str = "
         SELECT fingerprint, status, location, body, records, lease_until, created_at
         FROM idempotency_keys
         WHERE api_key_id = $1 AND key = $2";
     #[derive(sqlx::FromRow)]
-    struct Row {
+    struct IdempotencyRow {
         fingerprint: Vec<u8>,
         status: Option<i32>,
         location: Option<String>,
@@ -130,32 +130,36 @@ async fn find(conn: &mut Conn, cipher: &Cipher, slot: &Slot, now: DateTime<Utc>)
         lease_until: Option<DateTime<Utc>>,
         created_at: DateTime<Utc>,
     }
-    let row: Option<Row> =
+    let row: Option<IdempotencyRow> =
         run!(conn, c => sqlx::query_as(SQL).bind(slot.api_key_id).bind(&slot.key).fetch_optional(c))?;
-    let Some(row) = row else { return Ok(Found::Fresh) };
-    if row.created_at + KEPT <= now || row.status.is_none() && row.lease_until.is_none_or(|t| t <= now) {
-        return Ok(Found::Fresh);
+    let Some(row) = row else { return Ok(KeyState::Fresh) };
+    if row.created_at + RETENTION <= now || row.status.is_none() && row.lease_until.is_none_or(|t| t <= now) {
+        return Ok(KeyState::Fresh);
     }
     if row.fingerprint != slot.fingerprint {
-        return Ok(Found::Reused);
+        return Ok(KeyState::Reused);
     }
-    let Some(status) = row.status else { return Ok(Found::InProgress) };
+    let Some(status) = row.status else { return Ok(KeyState::InProgress) };
     let body = match (row.body, row.records) {
-        (Some(sealed), _) => Body::Whole(cipher.open(&place(&slot.row()), &sealed)?),
-        (None, Some(ids)) => Body::Records(
+        (Some(sealed), _) => StoredBody::Whole(cipher.open(&place(&slot.row()), &sealed)?),
+        (None, Some(ids)) => StoredBody::Records(
             serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored answer: {e}")))?,
         ),
-        (None, None) => return Ok(Found::InProgress),
+        (None, None) => return Ok(KeyState::InProgress),
     };
-    Ok(Found::Answered(Answer { status: u16::try_from(status).unwrap_or(500), location: row.location, body }))
+    Ok(KeyState::Answered(StoredResponse {
+        status: u16::try_from(status).unwrap_or(500),
+        location: row.location,
+        body,
+    }))
 }
 
-fn place(row: &str) -> Place<'_> {
-    Place { table: "idempotency_keys", row, column: "body" }
+fn place(row: &str) -> SecretLocation<'_> {
+    SecretLocation { table: "idempotency_keys", row, column: "body" }
 }
 
 /// Stores the response in the transaction of the write.
-pub async fn store(tx: &mut Tx, slot: &Slot, answer: &Answer) -> Result<()> {
+pub async fn store(tx: &mut Tx, slot: &Slot, answer: &StoredResponse) -> Result<()> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, body, records, created_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -168,8 +172,8 @@ pub async fn store(tx: &mut Tx, slot: &Slot, answer: &Answer) -> Result<()> {
             lease_until = NULL,
             created_at = excluded.created_at";
     let (sealed, records) = match &answer.body {
-        Body::Whole(body) => (Some(tx.cipher.seal(&place(&slot.row()), body)?), None),
-        Body::Records(ids) => (None, Some(id_list(ids))),
+        StoredBody::Whole(body) => (Some(tx.cipher.seal(&place(&slot.row()), body)?), None),
+        StoredBody::Records(ids) => (None, Some(id_list(ids))),
     };
     let (status, now) = (i32::from(answer.status), tx.now);
     let location = &answer.location;
@@ -204,10 +208,10 @@ pub async fn release(tx: &mut Tx, slot: &Slot, mine: DateTime<Utc>) -> Result<()
 
 /// Deletes expired responses, at most `limit`; returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "DELETE FROM idempotency_keys WHERE ctid = ANY(ARRAY(SELECT ctid FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT (SELECT $2)))",
         "DELETE FROM idempotency_keys WHERE rowid IN (SELECT rowid FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT (SELECT $2))",
     );
-    let before = tx.now - KEPT;
+    let before = tx.now - RETENTION;
     Ok(execute!(tx, sql, before, limit)?)
 }

@@ -97,7 +97,7 @@ pub async fn first_is_shown(tx: &mut Tx) -> Result<()> {
 pub async fn authenticate(conn: &mut Conn, key: &SecretString) -> Result<Option<Caller>> {
     const SQL: &str = "SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name, w.id AS workspace_id, w.plan FROM api_keys k JOIN users u ON u.id = k.user_id JOIN workspaces w ON w.id = u.workspace_id WHERE k.hash = $1";
     #[derive(sqlx::FromRow)]
-    struct Row {
+    struct KeyRow {
         key_id: i64,
         mode: KeyMode,
         scopes: String,
@@ -108,7 +108,7 @@ pub async fn authenticate(conn: &mut Conn, key: &SecretString) -> Result<Option<
         last_used_at: Option<DateTime<Utc>>,
     }
     let Some(hash) = hash(key.expose_secret()) else { return Ok(None) };
-    let row: Option<Row> = run!(conn, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
+    let row: Option<KeyRow> = run!(conn, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
     row.map(|r| {
         Ok(Caller {
             key_id: r.key_id,

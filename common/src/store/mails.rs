@@ -3,7 +3,7 @@
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
-use crate::domain::job::{Kind, Lane, NewJob};
+use crate::domain::job::{JobKind, Lane, NewJob};
 use crate::domain::mail::Mail;
 
 /// A mail to be put into the outbox.
@@ -21,7 +21,7 @@ pub async fn post(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&s
     let now = tx.now;
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.recipient).bind(new.subject)
         .bind(new.body_text).bind(new.message_id).bind(now).fetch_one(c))?;
-    let job = NewJob::new(Kind::SendMail, id, now).lane(Lane::MailServer).trace(trace.map(str::to_owned));
+    let job = NewJob::new(JobKind::SendMail, id, now).lane(Lane::MailServer).trace(trace.map(str::to_owned));
     super::jobs::enqueue(tx, &job).await?;
     Ok(id)
 }
@@ -33,7 +33,7 @@ pub async fn find(conn: &mut Conn, mail_id: i64) -> Result<Option<Mail>> {
 }
 
 /// Locks the row until the end of the transaction.
-pub async fn hold(tx: &mut Tx, mail_id: i64) -> Result<()> {
+pub async fn lock(tx: &mut Tx, mail_id: i64) -> Result<()> {
     execute!(tx, "UPDATE mails SET status = status WHERE id = $1", mail_id)?;
     Ok(())
 }

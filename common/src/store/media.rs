@@ -17,7 +17,7 @@ pub struct NewAsset<'a> {
     pub source_url: Option<&'a str>,
 }
 
-/// Stores an asset; its file is already stored ([`super::files::keep`]).
+/// Stores an asset; its file is already stored ([`super::files::mark_stored`]).
 pub async fn insert(tx: &mut Tx, brand_id: i64, new: &NewAsset<'_>) -> Result<i64> {
     const SQL: &str = "INSERT INTO media (brand_id, file_id, asset_type, filename, alt_text, source_url, search, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) RETURNING id";
     let (now, search) = (tx.now, search_text(new.filename, new.alt_text));
@@ -42,14 +42,14 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, media_ids: &[i64]) -> Res
 
 /// Which assets to list.
 #[derive(Debug, Clone, Default)]
-pub struct Filter<'a> {
+pub struct MediaFilter<'a> {
     pub asset_type: Option<AssetType>,
     /// A part of the file's name or of the alt text, case-insensitive.
     pub search: Option<&'a str>,
 }
 
 /// Lists assets, newest first.
-pub async fn list(conn: &mut Conn, brand_id: i64, filter: &Filter<'_>, page: PageOf) -> Result<Page<Asset>> {
+pub async fn list(conn: &mut Conn, brand_id: i64, filter: &MediaFilter<'_>, page: PageOf) -> Result<Page<Asset>> {
     let which =
         "WHERE m.brand_id = $1 AND ($2 = '' OR m.asset_type = $2) AND ($3 = '' OR m.search LIKE $3 ESCAPE '\\')";
     let (kind, pattern) =
@@ -83,7 +83,7 @@ fn pattern(text: &str) -> String {
 
 /// Locks an asset's row until the end of the transaction, and returns its file's id.
 pub async fn lock(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<Option<i64>> {
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "SELECT file_id FROM media WHERE brand_id = $1 AND id = $2 FOR UPDATE",
         "SELECT file_id FROM media WHERE brand_id = $1 AND id = $2",
     );
@@ -99,7 +99,7 @@ pub async fn update(tx: &mut Tx, asset: &Asset) -> Result<()> {
     Ok(())
 }
 
-/// Deletes an asset whose row is locked; [`super::files::doom_unused`] takes care of its file.
+/// Deletes an asset whose row is locked; [`super::files::mark_unused_for_deletion`] takes care of its file.
 pub async fn delete(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<()> {
     execute!(tx, "DELETE FROM media WHERE brand_id = $1 AND id = $2", brand_id, media_id)?;
     Ok(())

@@ -40,7 +40,7 @@ pub async fn find_any(conn: &mut Conn, job_id: i64) -> Result<Option<MediaJob>> 
 /// Locks an import's row until the end of the transaction; by its id alone, for the worker. Locks the brand first, as
 /// the deletion of a brand does.
 pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
-    let rest = tx.spelt(
+    let rest = tx.for_engine(
         "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
         "WHERE j.id = $1",
     );
@@ -50,8 +50,8 @@ pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
 
 /// Locks an import and loads only what is needed to fail it, so that a row whose other columns cannot be read (a newer
 /// version may have written it) can still fail.
-pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<Bare>> {
-    let rest = tx.spelt(
+pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<LockedImport>> {
+    let rest = tx.for_engine(
         "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
         "WHERE j.id = $1",
     );
@@ -61,7 +61,7 @@ pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<Bare>> {
 
 /// An import whose row is locked.
 #[derive(Clone, Debug, sqlx::FromRow)]
-pub struct Bare {
+pub struct LockedImport {
     pub id: i64,
     pub brand_id: i64,
     pub status: MediaJobStatus,
@@ -69,7 +69,7 @@ pub struct Bare {
     pub error: Option<String>,
 }
 
-impl From<&MediaJob> for Bare {
+impl From<&MediaJob> for LockedImport {
     fn from(import: &MediaJob) -> Self {
         Self { id: import.id, brand_id: import.brand_id, status: import.status, error: None }
     }
@@ -85,7 +85,7 @@ pub struct Progress<'a> {
 
 /// Updates an import whose row is locked. The caller checks that the status may follow the earlier one
 /// ([`MediaJobStatus::to`]).
-pub async fn progress(tx: &mut Tx, import: &Bare, to: &Progress<'_>) -> Result<()> {
+pub async fn progress(tx: &mut Tx, import: &LockedImport, to: &Progress<'_>) -> Result<()> {
     const SQL: &str =
         "UPDATE media_jobs SET status = $3, media_id = $4, error = $5, updated_at = $6 WHERE brand_id = $1 AND id = $2";
     let (now, error) = (tx.now, to.error.map(sqlx::types::Json));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::clock::Clock;
-use crate::domain::job::{Bell, Claimed, Kind, Ring};
+use crate::domain::job::{Claimed, JobKind, JobNotification, JobNotifier};
 use crate::secrets::Cipher;
 use crate::telemetry::metrics;
 
@@ -59,7 +59,7 @@ pub struct Store {
     db: Db,
     clock: Clock,
     cipher: Cipher,
-    bell: Arc<dyn Bell>,
+    notifier: Arc<dyn JobNotifier>,
 }
 
 impl std::fmt::Debug for Store {
@@ -69,13 +69,13 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    pub fn new(db: Db, clock: Clock, cipher: Cipher, bell: Arc<dyn Bell>) -> Self {
-        Self { db, clock, cipher, bell }
+    pub fn new(db: Db, clock: Clock, cipher: Cipher, notifier: Arc<dyn JobNotifier>) -> Self {
+        Self { db, clock, cipher, notifier }
     }
 
-    /// Returns a copy with its own connections, for a thread with its own runtime ([`Db::another`]).
-    pub async fn another(&self) -> Result<Self> {
-        Ok(Self { db: self.db.another().await?, ..self.clone() })
+    /// Returns a copy with its own connections, for a thread with its own runtime ([`Db::new_connections`]).
+    pub async fn new_connections(&self) -> Result<Self> {
+        Ok(Self { db: self.db.new_connections().await?, ..self.clone() })
     }
 
     pub fn db(&self) -> &Db {
@@ -90,8 +90,8 @@ impl Store {
         &self.cipher
     }
 
-    pub fn bell(&self) -> &dyn Bell {
-        &*self.bell
+    pub fn notifier(&self) -> &dyn JobNotifier {
+        &*self.notifier
     }
 
     pub fn now(&self) -> DateTime<Utc> {
@@ -111,16 +111,16 @@ impl Store {
     /// Begins a transaction whose commit does not wait for the disk: claims, lease renewals, repeated notifications. A
     /// power cut may undo it, which does no harm: a later durable commit that builds on it makes it durable too, and an
     /// undone claim is repeated under another worker name.
-    pub async fn begin_soft(&self) -> Result<Tx> {
-        Ok(self.tx(self.db.begin_soft().await?, false))
+    pub async fn begin_async_commit(&self) -> Result<Tx> {
+        Ok(self.tx(self.db.begin_async_commit().await?, false))
     }
 
     fn tx(&self, conn: Conn, firm: bool) -> Tx {
         Tx {
             conn,
             store: self.clone(),
-            firm,
-            rings: Vec::new(),
+            is_durable: firm,
+            notifications: Vec::new(),
             enqueued: Vec::new(),
             lanes: Lanes::default(),
             after: Vec::new(),
@@ -136,9 +136,9 @@ pub struct Tx {
     conn: Conn,
     store: Store,
     /// The commit waits for the disk.
-    firm: bool,
-    rings: Vec<Ring>,
-    enqueued: Vec<Kind>,
+    is_durable: bool,
+    notifications: Vec<JobNotification>,
+    enqueued: Vec<JobKind>,
     lanes: Lanes,
     after: Vec<After>,
     /// One timestamp for the whole transaction.
@@ -162,7 +162,7 @@ pub(in crate::store) struct Lanes {
 
 /// Changes of a transaction to one workspace's share.
 pub(in crate::store) struct Workspace {
-    kind: Kind,
+    kind: JobKind,
     /// Jobs were set waiting because the share was full.
     was_full: bool,
     /// How many of its jobs ended, and in which lanes.
@@ -185,8 +185,8 @@ impl DerefMut for Tx {
 
 impl Tx {
     /// Queues a notification for a job, to be sent after the commit.
-    pub fn ring_later(&mut self, ring: Ring) {
-        self.rings.push(ring);
+    pub fn notify_later(&mut self, notification: JobNotification) {
+        self.notifications.push(notification);
     }
 
     /// Runs `work` in this process after a successful commit, for example to drop a cache entry. It does not run if the
@@ -196,7 +196,7 @@ impl Tx {
     }
 
     /// Counts the job in the metrics after the commit.
-    pub(crate) fn count_enqueued(&mut self, kind: Kind) {
+    pub(crate) fn count_enqueued(&mut self, kind: JobKind) {
         self.enqueued.push(kind);
     }
 
@@ -212,11 +212,11 @@ impl Tx {
     }
 
     /// Records that a job was set waiting because its workspace's share was full.
-    pub(in crate::store) fn found_workspace_full(&mut self, name: &str, kind: Kind) {
+    pub(in crate::store) fn found_workspace_full(&mut self, name: &str, kind: JobKind) {
         self.workspace(name, kind).was_full = true;
     }
 
-    fn workspace(&mut self, name: &str, kind: Kind) -> &mut Workspace {
+    fn workspace(&mut self, name: &str, kind: JobKind) -> &mut Workspace {
         self.lanes.workspaces.entry(name.to_owned()).or_insert_with(|| Workspace::new(kind))
     }
 
@@ -248,15 +248,15 @@ impl Tx {
             Conn::SqliteTx(tx, _turn) => tx.commit().await?,
             Conn::Pg(_) | Conn::Sqlite(_) => {}
         }
-        if self.firm {
+        if self.is_durable {
             self.store.db.sync().await?;
         }
         self.after.into_iter().for_each(|work| work());
         for kind in &self.enqueued {
             metrics::jobs_enqueued(kind.as_str(), 1);
         }
-        if !self.rings.is_empty() {
-            self.store.bell.ring(&self.rings);
+        if !self.notifications.is_empty() {
+            self.store.notifier.notify(&self.notifications);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Which posts show which pictures, and the platforms' ids of pictures that are already uploaded.
 //!
-//! Writing a post locks its pictures ([`hold`]); deleting a picture locks it and then checks whether a post needs it
+//! Writing a post locks its pictures ([`lock_media`]); deleting a picture locks it and then checks whether a post needs it
 //! ([`in_use`]): the later of the two transactions sees the other's change.
 
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use super::{Conn, Result, Tx};
 
 /// Keeps those of the brand's pictures from being deleted until the end of the transaction. SQLite needs no lock, since
 /// it has one writer.
-pub async fn hold(tx: &mut Tx, brand_id: i64, media_ids: &[i64]) -> Result<()> {
+pub async fn lock_media(tx: &mut Tx, brand_id: i64, media_ids: &[i64]) -> Result<()> {
     if media_ids.is_empty() || !tx.is_postgres() {
         return Ok(());
     }

@@ -47,8 +47,10 @@ pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option
 
 /// Finds a post and locks its row: changes of a post, and starts and ends of its targets, must not overlap.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
-    let sql =
-        format!("{SELECT} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {}", tx.spelt(FOR_UPDATE, ""));
+    let sql = format!(
+        "{SELECT} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {}",
+        tx.for_engine(FOR_UPDATE, "")
+    );
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
@@ -65,7 +67,7 @@ pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<(Post,
 
 async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<(Post, bool)>> {
     #[derive(sqlx::FromRow)]
-    struct Row {
+    struct PostRow {
         #[sqlx(flatten)]
         post: Post,
         deleted: bool,
@@ -73,9 +75,9 @@ async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<
     let sql = format!(
         "{} WHERE {which} {}",
         SELECT.replace("p.updated_at FROM", "p.updated_at, p.deleted_at IS NOT NULL AS deleted FROM"),
-        tx.spelt(FOR_UPDATE, "")
+        tx.for_engine(FOR_UPDATE, "")
     );
-    let row: Option<Row> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
+    let row: Option<PostRow> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
     Ok(row.map(|r| (r.post, r.deleted)))
 }
 

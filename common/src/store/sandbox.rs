@@ -114,7 +114,7 @@ pub enum Commented {
 /// Adds a comment to a post of the handle.
 pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<Commented> {
     // Two comments at once must not both take the last place: on Postgres the lock on the post's row serializes them.
-    let find = tx.spelt(
+    let find = tx.for_engine(
         "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2 FOR UPDATE",
         "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2",
     );

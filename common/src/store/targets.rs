@@ -8,9 +8,9 @@ use super::db::{execute, run};
 use super::jobs::list_sql;
 use super::{Conn, Result, Tx};
 use crate::domain::failure::Failure;
-use crate::domain::job::Try;
+use crate::domain::job::JobAttempt;
 use crate::domain::platform::Platform;
-use crate::domain::post::{Attempt, AttemptOutcome, Target, TargetStatus, Wish};
+use crate::domain::post::{Attempt, AttemptOutcome, Target, TargetOverride, TargetStatus};
 
 const COLUMNS: &str = "id, post_id, account_id, platform, status, content, media, options, marker, call_started_at, external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
 
@@ -21,13 +21,13 @@ pub struct NewTarget<'a> {
     pub platform: Platform,
     /// The place of the account in the client's list.
     pub position: i32,
-    pub wish: &'a Wish,
+    pub wish: &'a TargetOverride,
 }
 
 /// Inserts pending targets of a post in one statement. Returns their ids, in the order of `new`.
 pub async fn insert(tx: &mut Tx, post_id: i64, new: &[NewTarget<'_>]) -> Result<Vec<i64>> {
     // `nullif`: a JSON null is stored as an SQL NULL.
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "
         INSERT INTO post_targets
             (post_id, account_id, platform, position, status, content, media, options, created_at, updated_at)
@@ -87,7 +87,7 @@ pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
 }
 
 /// Finds a target without its JSON columns: enough to end a target whose row cannot be read.
-pub async fn bare(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
+pub async fn find_without_json(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     const BARE: &str = "nullif(media, media) AS media, coalesce(nullif(options, options), '{}') AS options, nullif(marker, marker) AS marker, nullif(error, error) AS error";
     let columns = COLUMNS.replace("media, options, marker, ", "").replace("error, ", "");
     let sql = format!("SELECT {columns}, {BARE} FROM post_targets WHERE id = $1");
@@ -113,7 +113,7 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
 /// Changes what is published (call it for a target whose post's own content changes, too). Attempts with the old
 /// content mean nothing for the new one, so the marker is deleted, unless the outcome of a call made with it is still
 /// unknown: then the next run must ask for that very post.
-pub async fn set_wish(tx: &mut Tx, target_id: i64, wish: &Wish) -> Result<()> {
+pub async fn set_overrides(tx: &mut Tx, target_id: i64, wish: &TargetOverride) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET content = $2, media = $3, options = $4, marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $5 WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, &wish.content, wish.media.as_ref().map(Json), Json(&wish.options), now)?;
@@ -154,7 +154,7 @@ pub async fn start_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>
 }
 
 /// Refunds the attempt of the last run, which was interrupted before its call.
-pub async fn uncount(tx: &mut Tx, target_id: i64) -> Result<()> {
+pub async fn refund_attempt(tx: &mut Tx, target_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET attempts = attempts - 1, updated_at = $2 WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, target_id, now)?;
@@ -196,7 +196,7 @@ pub async fn hold_back(
 
 /// The state in which a run left the target.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct TargetEnd {
     pub status: TargetStatus,
     pub external_id: Option<String>,
     pub url: Option<String>,
@@ -207,7 +207,7 @@ pub struct Ended {
     pub call_open: bool,
 }
 
-pub async fn end(tx: &mut Tx, target_id: i64, ended: &Ended) -> Result<()> {
+pub async fn end(tx: &mut Tx, target_id: i64, ended: &TargetEnd) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET status = $2, external_id = $3, url = $4, error = $5, next_attempt_at = $6, published_at = $7, call_started_at = CASE WHEN $8 THEN call_started_at ELSE NULL END, updated_at = $9 WHERE id = $1";
     let now = tx.now;
     execute!(
@@ -263,7 +263,7 @@ pub async fn attempts(conn: &mut Conn, post_id: i64) -> Result<Vec<Attempt>> {
 }
 
 /// Returns every attempt at one target, oldest first.
-pub async fn tries(conn: &mut Conn, target_id: i64) -> Result<Vec<Try>> {
+pub async fn attempt_summaries(conn: &mut Conn, target_id: i64) -> Result<Vec<JobAttempt>> {
     const SQL: &str = "SELECT number, started_at, duration_ms, outcome, error ->> 'message' AS error FROM target_attempts WHERE target_id = $1 ORDER BY id";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_all(c))?)
 }

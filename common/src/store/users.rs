@@ -43,7 +43,7 @@ pub async fn create(tx: &mut Tx, workspace_id: i64, email: &str, name: &str) -> 
 }
 
 /// Locks the user's row until the end of the transaction, so that the caps per user are checked one at a time.
-pub async fn hold(tx: &mut Tx, user_id: i64) -> Result<()> {
+pub async fn lock(tx: &mut Tx, user_id: i64) -> Result<()> {
     execute!(tx, "UPDATE users SET name = name WHERE id = $1", user_id)?;
     Ok(())
 }

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_that_cannot_be_reached_is_told() {
+    async fn an_unreachable_log_is_an_error() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("file");
         std::fs::write(&file, b"").expect("a file");

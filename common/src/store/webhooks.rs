@@ -9,14 +9,14 @@ use super::jobs::{engine, id_list};
 use super::{Conn, Result, StoreError, Tx};
 use crate::domain::circuit::Health;
 use crate::domain::event::EventName;
-use crate::domain::job::{Kind, Lane};
+use crate::domain::job::{JobKind, Lane};
 use crate::domain::webhook::Webhook;
-use crate::secrets::{Cipher, Place};
+use crate::secrets::{Cipher, SecretLocation};
 
 const COLUMNS: &str = "id, user_id, url, events, description, is_active, disabled_reason, created_at, updated_at";
 
-fn place(row: &str) -> Place<'_> {
-    Place { table: "webhooks", row, column: "secret" }
+fn place(row: &str) -> SecretLocation<'_> {
+    SecretLocation { table: "webhooks", row, column: "secret" }
 }
 
 /// An endpoint as a client sends it.
@@ -113,18 +113,18 @@ pub(super) fn open_secret(cipher: &Cipher, webhook_id: i64, sealed: &[u8]) -> Re
 /// rows until the end of the transaction, in id order.
 pub async fn records(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, Health)>> {
     #[derive(sqlx::FromRow)]
-    struct Row {
+    struct WebhookRow {
         id: i64,
         #[sqlx(flatten)]
         health: Health,
     }
     // Not `FOR UPDATE`: the insert of a delivery references the row, and need not wait.
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id FOR NO KEY UPDATE",
         "SELECT id, failing_since, strikes FROM webhooks WHERE id IN (SELECT value FROM json_each($1)) AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id",
     );
     let list = id_list(ids);
-    let rows: Vec<Row> = run!(tx, c => sqlx::query_as(sql).bind(&list).bind(all).fetch_all(c))?;
+    let rows: Vec<WebhookRow> = run!(tx, c => sqlx::query_as(sql).bind(&list).bind(all).fetch_all(c))?;
     Ok(rows.into_iter().map(|row| (row.id, row.health)).collect())
 }
 
@@ -149,7 +149,7 @@ pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool>
 
 /// Removes the limits that hold back an endpoint's deliveries.
 async fn free(tx: &mut Tx, webhook_id: i64) -> Result<()> {
-    engine::widen_lane(tx, Kind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await
+    engine::widen_lane(tx, JobKind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await
 }
 
 /// The data for the notice to the owner of a disabled endpoint.

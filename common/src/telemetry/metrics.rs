@@ -22,12 +22,12 @@ use crate::webhooks::AttemptOutcome as DeliveryOutcome;
 /// The content type of `/metrics`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Histogram(&'static [f64]),
 }
-use Kind::{Counter, Gauge, Histogram};
+use MetricKind::{Counter, Gauge, Histogram};
 
 /// From a local notification to a backlog of an hour.
 const LATENESS: &[f64] =
@@ -46,7 +46,7 @@ const HTTP: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 /// The provider's timeout is 20 s.
 const AI: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0];
 
-const METRICS: &[(&str, Kind, &str)] = &[
+const METRICS: &[(&str, MetricKind, &str)] = &[
     ("crier_build_info", Gauge, "Always 1; the version of the program is a label."),
     ("crier_jobs", Gauge, "Jobs in the record, by kind and state."),
     (
@@ -58,7 +58,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("crier_jobs_enqueued_total", Counter, "Jobs written to the record."),
     ("crier_jobs_finished_total", Counter, "Runs of jobs that ended, by how they ended."),
     ("crier_jobs_rescued_total", Counter, "Jobs taken back from a run that did not end, by reason."),
-    ("crier_jobs_redispatched_total", Counter, "Jobs whose bell was rung again because nobody claimed them."),
+    ("crier_jobs_redispatched_total", Counter, "Jobs announced to the workers again because none claimed them."),
     ("crier_job_lateness_seconds", Histogram(LATENESS), "From the time a job was due to its start."),
     ("crier_job_duration_seconds", Histogram(JOB_DURATION), "How long a run of a job took."),
     ("crier_worker_slots", Gauge, "Places for running jobs in this worker."),
@@ -99,7 +99,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
 
 crate::text_enum! {
     /// The states of a job that are counted in the record.
-    pub enum JobState { Scheduled = "scheduled", Ready = "ready", Running = "running", Dead = "dead" }
+    pub enum CountedState { Scheduled = "scheduled", Ready = "ready", Running = "running", Dead = "dead" }
 }
 
 crate::text_enum! {
@@ -157,7 +157,7 @@ crate::text_enum! {
 
 crate::text_enum! {
     /// What became of a picture that came by upload or import.
-    pub enum TakenInAs {
+    pub enum IngestOutcome {
         Stored = "stored",
         Unsupported = "unsupported",
         TooLarge = "too_large",
@@ -262,7 +262,7 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
         }
         worker_slots(0, 0);
     }
-    for outcome in TakenInAs::ALL {
+    for outcome in IngestOutcome::ALL {
         counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(0);
     }
     for call in StorageCall::ALL {
@@ -281,7 +281,7 @@ fn start_at_zero(role: Role, kinds: &[&'static str], platforms: &[&'static str])
     }
     if matches!(role, Role::Crier | Role::Scheduler) {
         for &kind in kinds {
-            for state in JobState::ALL {
+            for state in CountedState::ALL {
                 jobs(kind, *state, 0);
             }
             jobs_oldest_ready(kind, Duration::ZERO);
@@ -313,7 +313,7 @@ pub fn upkeep() {
     }
 }
 
-pub fn jobs(kind: &'static str, state: JobState, count: u64) {
+pub fn jobs(kind: &'static str, state: CountedState, count: u64) {
     gauge!("crier_jobs", "kind" => kind, "state" => state.as_str()).set(count as f64);
 }
 
@@ -413,7 +413,7 @@ pub fn ai_request(operation: Operation, outcome: AiOutcome, took: Duration) {
 }
 
 /// Counts a picture that was submitted, with the outcome.
-pub fn taken_in(outcome: TakenInAs) {
+pub fn media_ingested(outcome: IngestOutcome) {
     counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(1);
 }
 

@@ -19,10 +19,10 @@ const DELAYS: [TimeDelta; 7] = [
 ];
 
 /// The upper limit of a receiver's `Retry-After`.
-const LONGEST_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
+const MAX_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
 
 /// The lower limit: `Retry-After: 0` would use up the attempts at once.
-const SHORTEST_RETRY_AFTER: TimeDelta = TimeDelta::seconds(1);
+const MIN_RETRY_AFTER: TimeDelta = TimeDelta::seconds(1);
 
 /// Returns when the next attempt is due after `attempts_made`, the last of which ended at `now`; `None` if no attempts
 /// are left. `retry_after` is the time that a 429 or 503 asked for; without it `random`, in `[0, 1)`, sets the jitter.
@@ -37,7 +37,7 @@ pub fn next_attempt(
         return None;
     }
     if let Some(at) = retry_after {
-        return Some(at.clamp(now + SHORTEST_RETRY_AFTER, now + LONGEST_RETRY_AFTER));
+        return Some(at.clamp(now + MIN_RETRY_AFTER, now + MAX_RETRY_AFTER));
     }
     let Some(done) = attempts_made.checked_sub(1) else { return Some(now) };
     // Attempts beyond the eight, which a user asked for, keep the longest delay.
@@ -51,7 +51,7 @@ pub fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<DateTime<Utc
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // A number that overflows is capped like any long time.
-        let seconds = value.parse().unwrap_or(i64::MAX).min(LONGEST_RETRY_AFTER.num_seconds());
+        let seconds = value.parse().unwrap_or(i64::MAX).min(MAX_RETRY_AFTER.num_seconds());
         return Some(now + TimeDelta::seconds(seconds));
     }
     DateTime::parse_from_rfc2822(value).ok().map(|at| at.to_utc())

@@ -14,16 +14,16 @@ use tokio::time::Instant;
 use super::schedule::parse_retry_after;
 use super::signature::sign;
 use crate::domain::event::EventName;
-use crate::domain::outside::{self, MAX_MESSAGE};
+use crate::domain::untrusted::{self, MAX_MESSAGE};
 pub use crate::domain::webhook::AttemptOutcome;
-use crate::http::{Answer, Guard, HttpClient, HttpError};
+use crate::http::{Guard, HttpClient, HttpError, HttpResponse};
 
 /// The deadline from DNS to the last byte of the response.
 pub const DEADLINE: Duration = Duration::from_secs(25);
 /// How many bytes of a response are read.
 pub const MAX_BODY: usize = 64 * 1024;
 /// How many bytes of a response are stored.
-pub const KEPT_BODY: usize = 1024;
+pub const MAX_STORED_BODY: usize = 1024;
 
 const USER_AGENT: &str = "Crier-Webhook/1.0";
 
@@ -110,13 +110,13 @@ impl Sender {
         let answer = self.client.send_for_status(request).await;
         let duration = started.elapsed();
         match answer {
-            Ok(answer) => answered(&answer, duration, now),
+            Ok(answer) => response_result(&answer, duration, now),
             Err(error) => AttemptResult {
                 outcome: AttemptOutcome::of_error(&error),
                 response_code: None,
                 duration,
                 // The text may contain parts of the endpoint's certificate.
-                error: Some(outside::line(&error.to_string(), MAX_MESSAGE)),
+                error: Some(untrusted::line(&error.to_string(), MAX_MESSAGE)),
                 response_body: None,
                 retry_after: None,
             },
@@ -124,7 +124,7 @@ impl Sender {
     }
 }
 
-fn answered(answer: &Answer, duration: Duration, now: DateTime<Utc>) -> AttemptResult {
+fn response_result(answer: &HttpResponse, duration: Duration, now: DateTime<Utc>) -> AttemptResult {
     let outcome = AttemptOutcome::of_status(answer.status);
     let asks = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let retry_after = answer.headers.get(header::RETRY_AFTER).filter(|_| asks).and_then(|value| value.to_str().ok());
@@ -147,8 +147,8 @@ fn status_error(outcome: AttemptOutcome, status: StatusCode) -> String {
 /// Returns the beginning of a body as text that any database accepts, cut at a character boundary.
 fn storable(body: &[u8]) -> String {
     // Three more bytes contain the rest of a character that the cut may fall into.
-    let mut text = String::from_utf8_lossy(&body[..body.len().min(KEPT_BODY + 3)]).replace('\0', "\u{fffd}");
-    text.truncate(text.floor_char_boundary(KEPT_BODY));
+    let mut text = String::from_utf8_lossy(&body[..body.len().min(MAX_STORED_BODY + 3)]).replace('\0', "\u{fffd}");
+    text.truncate(text.floor_char_boundary(MAX_STORED_BODY));
     text
 }
 

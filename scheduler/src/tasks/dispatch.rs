@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::store::Result;
 use crier_common::store::jobs::dispatch;
 
@@ -13,7 +13,7 @@ use crate::Scheduler;
 use crate::room::Room;
 
 /// The tick interval; shorter if a job is known to be due sooner.
-pub const EVERY: Duration = Duration::from_millis(250);
+pub const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Returns how long until the next job is due, if that is sooner than the tick.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
@@ -24,25 +24,25 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
         let now = s.store.now();
         let mut notified = 0;
         for (kind, _) in firsts.iter().filter(|(_, at)| *at <= now) {
-            notified += ring(s, *kind, &mut room).await?;
+            notified += promote_due(s, *kind, &mut room).await?;
         }
         if notified == 0 {
             // Due jobs that were skipped (a full notifier, another scheduler's locks) wait for the tick: an immediate
             // retry would skip them again.
             let next =
                 firsts.iter().filter_map(|(_, at)| (*at - now).to_std().ok()).filter(|wait| !wait.is_zero()).min();
-            return Ok(next.filter(|wait| *wait < EVERY));
+            return Ok(next.filter(|wait| *wait < TICK_INTERVAL));
         }
     }
 }
 
-async fn ring(s: &Scheduler, kind: Kind, room: &mut Room) -> Result<usize> {
+async fn promote_due(s: &Scheduler, kind: JobKind, room: &mut Room) -> Result<usize> {
     let limit = room.batch(kind);
     if limit == 0 {
         return Ok(0);
     }
-    let mut tx = s.store.begin_soft().await?;
-    let notified = dispatch::ring_due(&mut tx, kind, limit).await?;
+    let mut tx = s.store.begin_async_commit().await?;
+    let notified = dispatch::promote_due(&mut tx, kind, limit).await?;
     tx.commit().await?;
     room.take(kind, notified);
     Ok(notified)

@@ -6,15 +6,15 @@
 
 use std::time::{Duration, Instant};
 
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::domain::media::FileState;
-use crier_common::store::jobs::operate::{self, Standing};
+use crier_common::store::jobs::operate::{self, StateCount};
 use crier_common::store::{Result, files, webhooks};
-use crier_common::telemetry::metrics::{self, EndpointState, JobState};
+use crier_common::telemetry::metrics::{self, CountedState, EndpointState};
 
 use crate::Scheduler;
 
-pub const EVERY: Duration = Duration::from_secs(10);
+pub const TICK_INTERVAL: Duration = Duration::from_secs(10);
 const SHARE: u32 = 100;
 
 /// Returns how long until the next count.
@@ -23,35 +23,35 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let mut conn = s.store.read().await?;
     let overview = operate::overview(&mut conn).await?;
     let paused = operate::paused_kinds(&mut conn).await?;
-    let held = files::held(&mut conn).await?;
+    let held = files::totals(&mut conn).await?;
     let (active, inactive, disabled) = webhooks::counts(&mut conn).await?;
-    for kind in Kind::ALL {
+    for kind in JobKind::ALL {
         let of = |state| overview.iter().filter(move |one| one.kind == *kind && one.state == state);
         let jobs = |state| of(state).map(|one| count(one.jobs)).sum();
         let name = kind.as_str();
-        metrics::jobs(name, JobState::Scheduled, jobs(State::Scheduled));
-        metrics::jobs(name, JobState::Ready, jobs(State::Ready));
-        metrics::jobs(name, JobState::Running, jobs(State::Running));
-        metrics::jobs(name, JobState::Dead, jobs(State::Dead));
-        metrics::jobs_oldest_ready(name, of(State::Ready).map(|one| age(s, one)).max().unwrap_or_default());
+        metrics::jobs(name, CountedState::Scheduled, jobs(JobState::Scheduled));
+        metrics::jobs(name, CountedState::Ready, jobs(JobState::Ready));
+        metrics::jobs(name, CountedState::Running, jobs(JobState::Running));
+        metrics::jobs(name, CountedState::Dead, jobs(JobState::Dead));
+        metrics::jobs_oldest_ready(name, of(JobState::Ready).map(|one| age(s, one)).max().unwrap_or_default());
         metrics::jobs_paused(name, paused.contains(kind));
     }
     metrics::webhook_endpoints(EndpointState::Active, count(active));
     metrics::webhook_endpoints(EndpointState::Inactive, count(inactive));
     metrics::webhook_endpoints(EndpointState::Disabled, count(disabled));
     for (state, files) in
-        [(FileState::Reserved, held.reserved), (FileState::Stored, held.stored), (FileState::Doomed, held.doomed)]
+        [(FileState::Reserved, held.reserved), (FileState::Stored, held.stored), (FileState::Deleting, held.doomed)]
     {
         metrics::media_files(state, count(files));
     }
     metrics::media_bytes(count(held.bytes));
-    Ok(Some(EVERY.max(began.elapsed() * SHARE)))
+    Ok(Some(TICK_INTERVAL.max(began.elapsed() * SHARE)))
 }
 
 fn count(rows: i64) -> u64 {
     u64::try_from(rows).unwrap_or(0)
 }
 
-fn age(s: &Scheduler, group: &Standing) -> Duration {
+fn age(s: &Scheduler, group: &StateCount) -> Duration {
     (s.store.now() - group.oldest).to_std().unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crier_common::domain::job::LEASE;
-use crier_common::store::jobs::dispatch::{self, Rescued, UNHEARD};
+use crier_common::store::jobs::dispatch::{self, RENOTIFY_AFTER, Rescued};
 use crier_common::store::{Result, Tx};
 use crier_common::subjects;
 use crier_common::telemetry::metrics::{self, RescueReason};
@@ -17,7 +17,7 @@ const EACH: i64 = 1_000;
 
 /// Runs all parts, even if one of them fails.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    let done = [rescue(s).await, sweep(s).await, ring_again(s).await];
+    let done = [rescue(s).await, sweep(s).await, renotify_stale(s).await];
     done.into_iter().collect::<Result<Vec<()>>>()?;
     Ok(None)
 }
@@ -25,7 +25,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
 /// Rescues jobs in batches; if one job makes a batch fail, rescues each one alone. When the clock was set, all leases
 /// may seem expired at once: live workers renew theirs within one lease, so nothing is rescued for that long.
 async fn rescue(s: &Scheduler) -> Result<()> {
-    if s.store.clock().was_set_within(LEASE) {
+    if s.store.clock().stepped_within(LEASE) {
         return Ok(());
     }
     loop {
@@ -87,7 +87,7 @@ async fn rescue_each(s: &Scheduler) -> Result<()> {
 
 async fn tell_subject(tx: &mut Tx, Rescued { job, dead }: &Rescued) -> Result<()> {
     match dead {
-        Some(_) => subjects::job_died(tx, job.kind, job.subject_id, job.trace.as_deref()).await,
+        Some(_) => subjects::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await,
         None => Ok(()),
     }
 }
@@ -99,24 +99,24 @@ fn tell(Rescued { job, dead }: &Rescued) {
 }
 
 async fn sweep(s: &Scheduler) -> Result<()> {
-    let mut tx = s.store.begin_soft().await?;
+    let mut tx = s.store.begin_async_commit().await?;
     dispatch::sweep_lanes(&mut tx).await?;
     tx.commit().await
 }
 
-async fn ring_again(s: &Scheduler) -> Result<()> {
+async fn renotify_stale(s: &Scheduler) -> Result<()> {
     let Some(mut room) = Room::of(&*s.transport).await else { return Ok(()) };
-    let before = s.store.now() - UNHEARD;
+    let before = s.store.now() - RENOTIFY_AFTER;
     loop {
-        let firsts = dispatch::first_rung(&mut s.store.read().await?).await?;
+        let firsts = dispatch::oldest_unclaimed(&mut s.store.read().await?).await?;
         let mut notified = 0;
         for (kind, _) in firsts.into_iter().filter(|(_, at)| *at <= before) {
             let limit = room.batch(kind);
             if limit == 0 {
                 continue;
             }
-            let mut tx = s.store.begin_soft().await?;
-            let some = dispatch::ring_unheard(&mut tx, kind, before, limit).await?;
+            let mut tx = s.store.begin_async_commit().await?;
+            let some = dispatch::renotify_stale(&mut tx, kind, before, limit).await?;
             tx.commit().await?;
             metrics::jobs_redispatched(some as u64);
             room.take(kind, some);

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use crier_common::media::{Storage, StorageError};
 use crier_common::store::Result;
-use crier_common::store::files::{self, Doomed};
+use crier_common::store::files::{self, DeletableFile};
 use futures::StreamExt;
 
 use crate::Scheduler;
 
-pub const EVERY: Duration = Duration::from_secs(30);
+pub const TICK_INTERVAL: Duration = Duration::from_secs(30);
 /// The maximum duration of an upload.
 const ABANDONED: TimeDelta = TimeDelta::hours(1);
 /// How long after that a write may still be in progress: a slow bucket may store what it was sent after all. Longer
@@ -31,16 +31,16 @@ const TICK: Duration = Duration::from_secs(10);
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let end = Instant::now() + TICK;
-    let more = [doom(s, end).await?, take_away(s, end).await?];
+    let more = [mark_for_deletion(s, end).await?, take_away(s, end).await?];
     Ok(more.contains(&true).then_some(Duration::ZERO))
 }
 
 /// Returns whether there is more.
-async fn doom(s: &Scheduler, end: Instant) -> Result<bool> {
+async fn mark_for_deletion(s: &Scheduler, end: Instant) -> Result<bool> {
     while Instant::now() < end {
         let mut tx = s.store.begin().await?;
         let before = tx.now - ABANDONED;
-        let doomed = files::doom_abandoned(&mut tx, before, BATCH).await?;
+        let doomed = files::mark_abandoned_for_deletion(&mut tx, before, BATCH).await?;
         tx.commit().await?;
         if doomed == 0 {
             return Ok(false);
@@ -54,7 +54,7 @@ async fn take_away(s: &Scheduler, end: Instant) -> Result<bool> {
     let (mut after, mut failed, mut failures) = (0, None, 0);
     loop {
         let before = s.store.now() - SETTLED;
-        let doomed = files::doomed(&mut s.store.read().await?, after, before, BATCH).await?;
+        let doomed = files::marked_for_deletion(&mut s.store.read().await?, after, before, BATCH).await?;
         let Some(last) = doomed.last().map(|file| file.id) else { break };
         let (deleted, error) = remove(s.library.storage(), &doomed, end).await;
         if !deleted.is_empty() {
@@ -78,7 +78,7 @@ async fn take_away(s: &Scheduler, end: Instant) -> Result<bool> {
 }
 
 /// Deletes bytes until `end`; returns the deleted ids, and the first error.
-async fn remove(storage: &Storage, doomed: &[Doomed], end: Instant) -> (Vec<i64>, Option<StorageError>) {
+async fn remove(storage: &Storage, doomed: &[DeletableFile], end: Instant) -> (Vec<i64>, Option<StorageError>) {
     let removed = futures::stream::iter(doomed.to_vec()).map(async |file| {
         storage.delete(&file.key).await?;
         storage.delete(&file.thumbnail_key).await?;

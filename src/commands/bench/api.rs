@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::Connection;
 use super::figure::Figure;
-use super::place::Place;
+use super::place::BenchEnvironment;
 use super::{CommandError, Figures, crew, io};
 
 const DRAIN: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const MAX_CONNECTIONS: usize = 4_096;
 /// address.
 pub async fn listen(
     config: &Config,
-    place: &Place,
+    place: &BenchEnvironment,
     api: &mut JoinSet<()>,
     stop: CancellationToken,
 ) -> std::result::Result<SocketAddr, CommandError> {

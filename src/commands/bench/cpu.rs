@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::outside;
 
 /// Returns the CPU time of this process without the thread of the clients and endpoints.
-pub fn ours() -> Option<Duration> {
+pub fn process_cpu_time() -> Option<Duration> {
     let mut all = Duration::ZERO;
     for task in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
         let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();

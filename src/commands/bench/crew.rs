@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use crier_common::config::{Concurrency, Config};
-use crier_common::domain::job::{Kind, NewJob, State};
+use crier_common::domain::job::{JobKind, JobState, NewJob};
 use crier_common::http::{self, Guard};
 use crier_common::process::platforms_of;
 use crier_common::store::jobs::{self, operate};
@@ -21,46 +21,46 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::{CommandError, Result, refused};
-use super::place::Place;
+use super::place::BenchEnvironment;
 
 const DRAIN: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// They stop when this is dropped.
-pub struct Crew {
+pub struct BenchRoles {
     engine: Engine,
     tasks: JoinSet<()>,
     stop: CancellationToken,
-    _beating: DropGuard,
+    _heartbeat: DropGuard,
 }
 
-impl Crew {
-    pub fn start(place: &Place, job: Arc<dyn Job>, slots: usize) -> std::result::Result<Self, CommandError> {
+impl BenchRoles {
+    pub fn start(place: &BenchEnvironment, job: Arc<dyn Job>, slots: usize) -> std::result::Result<Self, CommandError> {
         let engine = Engine::new(place.worker().clone(), Registry::of([job]), slots);
         let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
         let store = place.worker().clone();
         let open = move || {
             let store = store.clone();
-            async move { store.another().await.ok() }
+            async move { store.new_connections().await.ok() }
         };
         heartbeat::start(engine.clone(), open, beating.clone())
             .map_err(|error| super::io("the heartbeat's thread", error))?;
         let mut tasks = JoinSet::new();
         tasks.spawn(crier_worker::run(
             engine.clone(),
-            place.bell().clone(),
+            place.notifier().clone(),
             Concurrency::each(slots),
             DRAIN,
             stop.clone(),
         ));
         tasks.spawn(scheduler(place).run(stop.clone()));
-        Ok(Self { engine, tasks, stop, _beating: beating.drop_guard() })
+        Ok(Self { engine, tasks, stop, _heartbeat: beating.drop_guard() })
     }
 
     /// Waits until no job runs.
-    pub async fn idle(&self) {
+    pub async fn wait_until_idle(&self) {
         while !self.engine.held().is_empty() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -70,13 +70,21 @@ impl Crew {
     }
 }
 
-pub fn scheduler(place: &Place) -> Scheduler {
-    Scheduler { store: place.scheduler().clone(), transport: place.bell().clone(), library: place.library().clone() }
+pub fn scheduler(place: &BenchEnvironment) -> Scheduler {
+    Scheduler {
+        store: place.scheduler().clone(),
+        transport: place.notifier().clone(),
+        library: place.library().clone(),
+    }
 }
 
 /// Returns the product's handler of a kind, with the sandbox enabled.
-pub fn job(config: &Config, place: &Place, kind: Kind) -> std::result::Result<Arc<dyn Job>, CommandError> {
-    http::check_authorities().map_err(|error| CommandError::Refused(error.to_string()))?;
+pub fn job(
+    config: &Config,
+    place: &BenchEnvironment,
+    kind: JobKind,
+) -> std::result::Result<Arc<dyn Job>, CommandError> {
+    http::check_root_certificates().map_err(|error| CommandError::Refused(error.to_string()))?;
     let mut config = config.clone();
     config.sandbox = true;
     let delta = |length: Duration| TimeDelta::from_std(length).unwrap_or(TimeDelta::MAX);
@@ -108,21 +116,21 @@ pub fn guard() -> Guard {
 /// Enqueues a no-op job in its own transaction.
 pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), StoreError> {
     let mut tx = store.begin().await?;
-    let job = NewJob::new(Kind::Noop, subject, tx.now);
+    let job = NewJob::new(JobKind::Noop, subject, tx.now);
     jobs::enqueue(&mut tx, &job).await?;
     tx.commit().await
 }
 
 /// Waits until all jobs are settled; call it after all have started. Fails if a job is dead.
-pub async fn settled(store: &Store) -> Result {
+pub async fn wait_until_settled(store: &Store) -> Result {
     loop {
         let overview = operate::overview(&mut store.read().await?).await?;
         let of = |dead: bool| -> i64 {
-            overview.iter().filter(|one| (one.state == State::Dead) == dead).map(|one| one.jobs).sum()
+            overview.iter().filter(|one| (one.state == JobState::Dead) == dead).map(|one| one.jobs).sum()
         };
         match (of(true), of(false)) {
             (0, 0) => return Ok(()),
-            (0, _) => tokio::time::sleep(LOOK).await,
+            (0, _) => tokio::time::sleep(POLL_INTERVAL).await,
             (dead, _) => return refused(format!("{dead} jobs died")),
         }
     }

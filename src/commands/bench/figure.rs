@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::CommandError;
-use super::place::Place;
+use super::place::BenchEnvironment;
 use crate::output::rows;
 
 /// One number (or word) of a measurement. Times are in milliseconds and sizes in bytes; only the printed table uses
@@ -113,7 +113,7 @@ fn quantity(value: f64, unit: &str) -> String {
 }
 
 /// Returns the description of this machine, build and database.
-pub async fn of_the_machine(place: &Place) -> Result<Vec<Figure>, CommandError> {
+pub async fn machine_figures(place: &BenchEnvironment) -> Result<Vec<Figure>, CommandError> {
     let (engine, durability) = crier_common::store::bench::engine(&mut place.api().read().await?).await?;
     let build = if cfg!(debug_assertions) { "debug: not for comparison" } else { "release" };
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
@@ -129,7 +129,7 @@ pub async fn of_the_machine(place: &Place) -> Result<Vec<Figure>, CommandError> 
 
 pub fn print(figures: &[Figure], json: bool) {
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct FigureLine<'a> {
         measurement: &'a str,
         figure: &'a str,
         value: String,
@@ -142,7 +142,7 @@ pub fn print(figures: &[Figure], json: bool) {
         // Print the name of a measurement only in its first row.
         let again = index > 0 && figures[index - 1].measurement == figure.measurement;
         let measurement = if again { "" } else { figure.measurement };
-        table.push(Row { measurement, figure: &figure.figure, value: figure.human() });
+        table.push(FigureLine { measurement, figure: &figure.figure, value: figure.human() });
     }
     rows(&table, false);
 }

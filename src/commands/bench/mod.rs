@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use crier_common::config::{Config, LogConfig};
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::domain::platform::Platform;
 use crier_common::telemetry::{logs, metrics};
 use futures::FutureExt;
@@ -22,12 +22,12 @@ use super::{CommandError, Result, interrupted, refused};
 use crate::cli::BenchOptions;
 
 mod api;
+mod buffered_notifier;
 mod connection;
 mod cpu;
 mod crew;
 mod figure;
 mod jobs;
-mod kept_bell;
 mod media;
 mod memory;
 mod outside;
@@ -38,7 +38,7 @@ mod service;
 mod webhooks;
 
 use figure::Figure;
-use place::{Ground, Place};
+use place::{BenchEnvironment, EnvironmentConfig};
 
 type Figures = std::result::Result<Vec<Figure>, CommandError>;
 
@@ -53,19 +53,19 @@ pub trait Suite: Sized {
 pub struct Bench<A> {
     config: Config,
     args: A,
-    ground: Ground,
+    ground: EnvironmentConfig,
     progress: ProgressBar,
     /// The place of the current measurement.
-    place: Arc<Mutex<Option<Arc<Place>>>>,
+    place: Arc<Mutex<Option<Arc<BenchEnvironment>>>>,
 }
 
 pub fn run<A: Suite>(config: Config, args: A) -> Result {
     // The engine's own messages (worker drains, slow statement) would clutter the output.
     logs::init(&LogConfig { filter: "warn,sqlx=error".to_owned(), ..config.log.clone() });
-    let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let kinds: Vec<&str> = JobKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let platforms: Vec<&str> = Platform::ALL.iter().map(|platform| platform.as_str()).collect();
     metrics::init(config.role, &kinds, &platforms);
-    let ground = Ground::of(&config, args.options().dir.clone())?;
+    let ground = EnvironmentConfig::of(&config, args.options().dir.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| io("the runtime", error))?;
     runtime.block_on(async {
@@ -100,26 +100,26 @@ impl<A: Suite> Bench<A> {
     {
         let mut figures = Vec::new();
         for measurement in all.iter().filter(|one| only.is_empty() || only.contains(one)) {
-            self.tell(measurement);
+            self.show_progress(measurement);
             figures.extend(measure(*measurement).await?);
         }
         Ok(figures)
     }
 
     /// Shows the current step; only on a terminal.
-    fn tell(&self, what: impl std::fmt::Display) {
+    fn show_progress(&self, what: impl std::fmt::Display) {
         self.progress.set_message(what.to_string());
         self.progress.tick();
     }
 
     /// Creates an empty database with its notifier, and deletes the previous one.
-    async fn fresh(&self) -> std::result::Result<Arc<Place>, CommandError> {
+    async fn fresh(&self) -> std::result::Result<Arc<BenchEnvironment>, CommandError> {
         self.clear().await?;
         let mut here = self.place.clone().lock_owned().await;
         let ground = self.ground.clone();
         // In a separate task: cancelled halfway, it could leave a database that is never deleted.
         let opened = tokio::spawn(async move {
-            let place = here.insert(Arc::new(Place::plan(ground)?)).clone();
+            let place = here.insert(Arc::new(BenchEnvironment::plan(ground)?)).clone();
             place.open().await?;
             Ok(place)
         });

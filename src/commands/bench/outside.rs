@@ -20,18 +20,19 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{CommandError, io};
 
 /// An endpoint's handler, which returns the response's status.
-pub type Answer = Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = StatusCode> + Send>> + Send + Sync>;
+pub type RequestHandler =
+    Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = StatusCode> + Send>> + Send + Sync>;
 
 /// Name of the thread.
 pub const THREAD: &str = "outside";
 
 /// The thread stops when this is dropped.
-pub struct Outside {
+pub struct ExternalRuntime {
     pub runtime: Handle,
     _until: DropGuard,
 }
 
-impl Outside {
+impl ExternalRuntime {
     pub fn start() -> Result<Self, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| io("the endpoints' runtime", error))?;
@@ -45,7 +46,7 @@ impl Outside {
     }
 
     /// Listens, spawns the server's task and returns the address. Aborting the task closes all its connections.
-    pub async fn listen(&self, server: &mut JoinSet<()>, answer: Answer) -> Result<SocketAddr, CommandError> {
+    pub async fn listen(&self, server: &mut JoinSet<()>, answer: RequestHandler) -> Result<SocketAddr, CommandError> {
         // Bind on the runtime that uses the listener.
         let bound = self.runtime.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await;
         let listener = bound.unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)));
@@ -56,7 +57,7 @@ impl Outside {
     }
 }
 
-async fn accept(listener: TcpListener, answer: Answer) {
+async fn accept(listener: TcpListener, answer: RequestHandler) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -70,7 +71,7 @@ async fn accept(listener: TcpListener, answer: Answer) {
     }
 }
 
-async fn serve(stream: TcpStream, answer: Answer) {
+async fn serve(stream: TcpStream, answer: RequestHandler) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         let answer = answer(request);

@@ -10,7 +10,7 @@ use crier_common::clock::Clock;
 use crier_common::config::{self, Config, Database, MediaConfig};
 use crier_common::limits::{Limiter, memory::MemoryLimiter, redis::RedisLimiter};
 use crier_common::media::{Library, Storage};
-use crier_common::queue::{Transport as _, memory::MemoryBell, redis::RedisBell};
+use crier_common::queue::{Transport as _, memory::MemoryNotifier, redis::RedisNotifier};
 use crier_common::secrets::{Cipher, SecretKey};
 use crier_common::store::bench::OwnDatabase;
 use crier_common::store::{Db, Store, StoreError};
@@ -19,7 +19,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use super::super::{CommandError, Result, refused};
-use super::kept_bell::KeptBell;
+use super::buffered_notifier::BufferedNotifier;
 
 /// The pool size of a process in an installation.
 const CONNECTIONS: u32 = 20;
@@ -28,7 +28,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 
 /// Where places are created.
 #[derive(Clone)]
-pub enum Ground {
+pub enum EnvironmentConfig {
     /// In this directory, or in the system's temporary directory.
     Embedded(Option<PathBuf>),
     Split {
@@ -37,7 +37,7 @@ pub enum Ground {
     },
 }
 
-impl Ground {
+impl EnvironmentConfig {
     pub fn of(config: &Config, dir: Option<PathBuf>) -> std::result::Result<Self, CommandError> {
         match (&config.database, &config.redis_url) {
             (Database::Sqlite(_), None) => Ok(Self::Embedded(dir)),
@@ -58,7 +58,7 @@ impl Ground {
 }
 
 /// The owner of the database.
-enum Holder {
+enum DatabaseOwner {
     File(tempfile::TempDir),
     Server { database: Box<OwnDatabase>, redis: SecretString, prefix: String },
 }
@@ -68,11 +68,11 @@ struct Opened {
     api: Store,
     worker: Store,
     scheduler: Store,
-    bell: Arc<KeptBell>,
+    notifier: Arc<BufferedNotifier>,
 }
 
-pub struct Place {
-    holder: Holder,
+pub struct BenchEnvironment {
+    holder: DatabaseOwner,
     library: Library,
     _files: tempfile::TempDir,
     opened: OnceLock<Opened>,
@@ -80,17 +80,17 @@ pub struct Place {
     stop: CancellationToken,
 }
 
-impl Place {
+impl BenchEnvironment {
     /// Chooses the names; creates nothing on a server yet.
-    pub fn plan(ground: Ground) -> std::result::Result<Self, CommandError> {
+    pub fn plan(ground: EnvironmentConfig) -> std::result::Result<Self, CommandError> {
         let holder = match ground {
-            Ground::Embedded(dir) => {
+            EnvironmentConfig::Embedded(dir) => {
                 let mut file = tempfile::Builder::new();
                 file.prefix("crier-bench-");
                 let made = dir.map_or_else(|| file.tempdir(), |dir| file.tempdir_in(dir));
-                Holder::File(made.map_err(|error| super::io("the directory for the SQLite file", error))?)
+                DatabaseOwner::File(made.map_err(|error| super::io("the directory for the SQLite file", error))?)
             }
-            Ground::Split { database, redis } => Holder::Server {
+            EnvironmentConfig::Split { database, redis } => DatabaseOwner::Server {
                 database: Box::new(OwnDatabase::beside(database.expose_secret())?),
                 redis,
                 prefix: format!("crier-bench-{:016x}", crier_common::random::u64()),
@@ -110,25 +110,25 @@ impl Place {
     }
 
     pub async fn open(&self) -> Result {
-        let bell = match &self.holder {
-            Holder::File(_) => KeptBell::over(Arc::new(MemoryBell::default()), true),
-            Holder::Server { database, redis, prefix } => {
+        let notifier = match &self.holder {
+            DatabaseOwner::File(_) => BufferedNotifier::over(Arc::new(MemoryNotifier::default()), true),
+            DatabaseOwner::Server { database, redis, prefix } => {
                 database.make().await?;
-                let bell = RedisBell::start(redis, prefix, self.stop.clone());
-                let bell = bell.map_err(|error| CommandError::Refused(format!("CRIER_REDIS_URL: {error}")))?;
-                KeptBell::over(Arc::new(bell), false)
+                let notifier = RedisNotifier::start(redis, prefix, self.stop.clone());
+                let notifier = notifier.map_err(|error| CommandError::Refused(format!("CRIER_REDIS_URL: {error}")))?;
+                BufferedNotifier::over(Arc::new(notifier), false)
             }
         };
-        let bell = Arc::new(bell);
-        let opener = self.opener(bell.clone());
+        let notifier = Arc::new(notifier);
+        let opener = self.opener(notifier.clone());
         let api = opener.open().await?;
         api.db().migrate().await?;
         let (worker, scheduler) = match &self.holder {
-            Holder::File(_) => (api.clone(), api.clone()),
-            Holder::Server { .. } => (opener.open().await?, opener.open().await?),
+            DatabaseOwner::File(_) => (api.clone(), api.clone()),
+            DatabaseOwner::Server { .. } => (opener.open().await?, opener.open().await?),
         };
-        until(|| bell.is_up(), "Redis (CRIER_REDIS_URL) does not answer").await?;
-        let _ = self.opened.set(Opened { api, worker, scheduler, bell });
+        poll_until(|| notifier.is_up(), "Redis (CRIER_REDIS_URL) does not answer").await?;
+        let _ = self.opened.set(Opened { api, worker, scheduler, notifier });
         Ok(())
     }
 
@@ -139,8 +139,8 @@ impl Place {
     /// Returns which form of Crier is measured.
     pub fn form(&self) -> &'static str {
         match self.holder {
-            Holder::File(_) => "embedded (SQLite, the queue inside the process)",
-            Holder::Server { .. } => "split (Postgres, Redis), all roles in this process",
+            DatabaseOwner::File(_) => "embedded (SQLite, the queue inside the process)",
+            DatabaseOwner::Server { .. } => "split (Postgres, Redis), all roles in this process",
         }
     }
 
@@ -151,14 +151,14 @@ impl Place {
 
     /// Returns the same store with its clock an hour behind: a job for the real current time is written as scheduled,
     /// and is due for all other stores.
-    pub fn api_of_the_past(&self) -> Store {
+    pub fn api_one_hour_behind(&self) -> Store {
         let now = self.api().now() - TimeDelta::hours(1);
         self.api_at(now)
     }
 
     fn api_at(&self, now: DateTime<Utc>) -> Store {
-        let Opened { api, bell, .. } = self.opened();
-        Store::new(api.db().clone(), Clock::manual(now), api.cipher().clone(), bell.clone())
+        let Opened { api, notifier, .. } = self.opened();
+        Store::new(api.db().clone(), Clock::manual(now), api.cipher().clone(), notifier.clone())
     }
 
     pub fn worker(&self) -> &Store {
@@ -169,28 +169,28 @@ impl Place {
         &self.opened().scheduler
     }
 
-    pub fn bell(&self) -> &Arc<KeptBell> {
-        &self.opened().bell
+    pub fn notifier(&self) -> &Arc<BufferedNotifier> {
+        &self.opened().notifier
     }
 
     /// Returns a rate limiter with this place's own keys.
     pub fn limiter(&self) -> std::result::Result<Arc<dyn Limiter>, CommandError> {
         let clock = self.api().clock().clone();
         Ok(match &self.holder {
-            Holder::File(_) => Arc::new(MemoryLimiter::new(clock)),
-            Holder::Server { redis, prefix, .. } => {
+            DatabaseOwner::File(_) => Arc::new(MemoryLimiter::new(clock)),
+            DatabaseOwner::Server { redis, prefix, .. } => {
                 let limiter = RedisLimiter::under(prefix, redis, clock);
                 Arc::new(limiter.map_err(|error| CommandError::Refused(format!("CRIER_REDIS_URL: {error}")))?)
             }
         })
     }
 
-    fn opener(&self, bell: Arc<KeptBell>) -> Opener {
+    fn opener(&self, notifier: Arc<BufferedNotifier>) -> Opener {
         let place = match &self.holder {
-            Holder::File(dir) => Target::File(dir.path().join("crier.db")),
-            Holder::Server { database, .. } => Target::Url(SecretString::from(database.url.as_str())),
+            DatabaseOwner::File(dir) => DatabaseLocation::File(dir.path().join("crier.db")),
+            DatabaseOwner::Server { database, .. } => DatabaseLocation::Url(SecretString::from(database.url.as_str())),
         };
-        Opener { place, bell }
+        Opener { place, notifier: notifier }
     }
 
     /// Closes the stores and deletes everything.
@@ -201,7 +201,7 @@ impl Place {
             // Deleting the database closes connections that are still in use.
             let _ = tokio::time::timeout(CLOSE, closed).await;
         }
-        let Holder::Server { database, redis, prefix } = &self.holder else { return Ok(()) };
+        let DatabaseOwner::Server { database, redis, prefix } = &self.holder else { return Ok(()) };
         let left = |what: &str, error: &dyn std::fmt::Display| {
             CommandError::Refused(format!("{what} of the benchmark could not be deleted: {error}"))
         };
@@ -230,12 +230,12 @@ async fn delete_keys(redis: &SecretString, prefix: &str) -> redis::RedisResult<(
 /// Opens stores on a place's database.
 #[derive(Clone)]
 pub struct Opener {
-    place: Target,
-    bell: Arc<KeptBell>,
+    place: DatabaseLocation,
+    notifier: Arc<BufferedNotifier>,
 }
 
 #[derive(Clone)]
-enum Target {
+enum DatabaseLocation {
     File(PathBuf),
     Url(SecretString),
 }
@@ -243,16 +243,16 @@ enum Target {
 impl Opener {
     pub async fn open(&self) -> std::result::Result<Store, StoreError> {
         let db = match &self.place {
-            Target::File(path) => Db::sqlite(path).await?,
-            Target::Url(url) => Db::postgres(url.expose_secret(), CONNECTIONS)?,
+            DatabaseLocation::File(path) => Db::sqlite(path).await?,
+            DatabaseLocation::Url(url) => Db::postgres(url.expose_secret(), CONNECTIONS)?,
         };
         let cipher = Cipher::new(&[SecretKey::new(0, [0; 32])])?;
-        Ok(Store::new(db, Clock::system(), cipher, self.bell.clone()))
+        Ok(Store::new(db, Clock::system(), cipher, self.notifier.clone()))
     }
 }
 
 /// Waits for the condition for at most 30 s.
-async fn until(so: impl Fn() -> bool, otherwise: &str) -> Result {
+async fn poll_until(so: impl Fn() -> bool, otherwise: &str) -> Result {
     for _ in 0..30_000 {
         if so() {
             return Ok(());

@@ -5,13 +5,13 @@ pub fn now() -> Option<u64> {
     status("VmRSS:")
 }
 
-/// Returns the maximum since the start or the last [`forget_peak`].
+/// Returns the maximum since the start or the last [`reset_peak`].
 pub fn peak() -> Option<u64> {
     status("VmHWM:")
 }
 
 /// Resets the peak where permitted; elsewhere it remains that of the whole process.
-pub fn forget_peak() {
+pub fn reset_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 

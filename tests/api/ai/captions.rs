@@ -26,7 +26,7 @@ async fn write(t: &Tenant<'_>, body: Value) -> Reply {
 async fn captions_are_written_as_wished(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    app.ai.says([captions(&["One #bread", "Two #bread", "Three #bread"])]);
+    app.ai.queue_responses([captions(&["One #bread", "Two #bread", "Three #bread"])]);
     let options = json!({ "platform": "bluesky", "tone": "cheeky", "language": "pt-BR", "length": "short",
         "include_hashtags": true, "include_emojis": false });
     let made = write(&t, json!({ "prompt": "fresh bread", "options": options })).await.data(200);
@@ -35,7 +35,7 @@ async fn captions_are_written_as_wished(s: TestStore) {
         json!({ "captions": ["One #bread", "Two #bread", "Three #bread"], "model": "writer", "credits_used": 15, "credits_remaining": 999_985 })
     );
     assert_eq!(app.ai.first().await, ("/v1/chat/completions".to_owned(), format!("Bearer {KEY}")));
-    let asked = app.ai.asked().await.remove(0);
+    let asked = app.ai.request_bodies().await.remove(0);
     assert_eq!((&asked["model"], &asked["messages"][1]["content"]), (&json!("writer"), &json!("fresh bread")));
     let format = &asked["response_format"];
     assert_eq!((&format["type"], &format["json_schema"]["strict"]), (&json!("json_schema"), &json!(true)));
@@ -49,15 +49,15 @@ async fn as_many_as_wished_come_or_the_model_is_asked_once_more(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let four = json!({ "prompt": "bread", "options": { "count": 4 } });
-    app.ai.says([captions(&["A", "a", "B"]), captions(&["A", "B", "C", "D", "E"])]);
+    app.ai.queue_responses([captions(&["A", "a", "B"]), captions(&["A", "B", "C", "D", "E"])]);
     assert_eq!(write(&t, four.clone()).await.data(200)["captions"], json!(["A", "B", "C", "D"]));
-    let second = app.ai.asked().await.remove(1);
+    let second = app.ai.request_bodies().await.remove(1);
     assert_eq!(second["messages"][2]["content"], json!({ "captions": ["A", "a", "B"] }).to_string());
     let feedback = second["messages"][3]["content"].as_str().unwrap();
     assert!(feedback.contains("4 captions are needed"), "{feedback}");
-    app.ai.says([captions(&["A"]), captions(&["A", "B", "C"])]);
+    app.ai.queue_responses([captions(&["A"]), captions(&["A", "B", "C"])]);
     write(&t, four).await.refused(502, "ai_provider_unavailable");
-    assert_eq!(app.ai.asked().await.len(), 4, "two calls each");
+    assert_eq!(app.ai.request_bodies().await.len(), 4, "two calls each");
     assert_eq!((app.used(t.workspace).await, app.held().await), (15, 0), "only the first result is charged");
 }
 
@@ -66,13 +66,13 @@ async fn what_is_too_long_for_the_platform_is_sent_back_and_then_cut(s: TestStor
     let t = app.tenant("unlimited").await;
     let body = json!({ "prompt": "bread", "options": { "platform": "bluesky", "count": 1 } });
     let long = "fresh bread ".repeat(40);
-    app.ai.says([captions(&[&long]), captions(&["Fresh bread"])]);
+    app.ai.queue_responses([captions(&[&long]), captions(&["Fresh bread"])]);
     assert_eq!(write(&t, body.clone()).await.data(200)["captions"], json!(["Fresh bread"]));
-    let feedback = app.ai.asked().await[1]["messages"][3]["content"].as_str().unwrap().to_owned();
+    let feedback = app.ai.request_bodies().await[1]["messages"][3]["content"].as_str().unwrap().to_owned();
     assert!(feedback.contains("at most 300 characters"), "{feedback}");
     // Still too long, and the second response is an error: the caption is cut.
     for second in [captions(&[&long]), error(500, "oops", "down")] {
-        app.ai.says([captions(&[&long]), second]);
+        app.ai.queue_responses([captions(&[&long]), second]);
         let made = write(&t, body.clone()).await.data(200)["captions"][0].as_str().unwrap().to_owned();
         assert!(made.ends_with('…') && made.chars().count() <= 300, "{made}");
     }
@@ -91,9 +91,9 @@ async fn each_platform_counts_in_its_own_way(s: TestStore) {
         ("telegram", 4_096, "𝄞".repeat(2_048), "𝄞".repeat(2_049)),
     ] {
         let body = json!({ "prompt": "bread", "options": { "platform": platform, "count": 1 } });
-        app.ai.says([captions(&[&fits])]);
+        app.ai.queue_responses([captions(&[&fits])]);
         assert_eq!(write(&t, body.clone()).await.data(200)["captions"], json!([fits]), "{platform}");
-        app.ai.says([captions(&[&too_long]), captions(&[&too_long])]);
+        app.ai.queue_responses([captions(&[&too_long]), captions(&[&too_long])]);
         let cut = write(&t, body).await.data(200)["captions"][0].as_str().unwrap().to_owned();
         let descriptor = crier_common::platforms::catalogue::descriptor(platform.parse().unwrap());
         let length = crier_common::platforms::text::check(descriptor, &cut, 0).length;
@@ -113,19 +113,23 @@ async fn hashtags_and_emojis_are_there_as_wished(s: TestStore) {
         (true, true, "Bread #bread", "Emojis"),
     ] {
         let good = format!("Bread{}{}", if emojis { " 🥖" } else { "" }, if hashtags { " #bread" } else { "" });
-        app.ai.says([captions(&[first]), captions(&[&good])]);
+        app.ai.queue_responses([captions(&[first]), captions(&[&good])]);
         assert_eq!(write(&t, request(hashtags, emojis)).await.data(200)["captions"], json!([good]));
-        let feedback = app.ai.asked().await.pop().unwrap()["messages"][3]["content"].as_str().unwrap().to_owned();
+        let feedback =
+            app.ai.request_bodies().await.pop().unwrap()["messages"][3]["content"].as_str().unwrap().to_owned();
         assert!(feedback.contains(word), "{feedback}");
     }
     // After the second response, unwanted elements are removed and missing ones are accepted.
-    app.ai.says([captions(&["🍞 Fresh #bread, come in! #bakery"]), captions(&["🍞 Fresh #bread, come in! #bakery"])]);
+    app.ai.queue_responses([
+        captions(&["🍞 Fresh #bread, come in! #bakery"]),
+        captions(&["🍞 Fresh #bread, come in! #bakery"]),
+    ]);
     assert_eq!(write(&t, request(false, false)).await.data(200)["captions"], json!(["Fresh bread, come in!"]));
-    app.ai.says([captions(&["خبز طازج"]), captions(&["خبز طازج"])]);
+    app.ai.queue_responses([captions(&["خبز طازج"]), captions(&["خبز طازج"])]);
     assert_eq!(write(&t, request(true, true)).await.data(200)["captions"], json!(["خبز طازج"]));
     // Captions that differ only in removed elements are duplicates.
     let two = json!({ "prompt": "bread", "options": { "count": 2, "include_emojis": false } });
-    app.ai.says([captions(&["Bread 🍞", "Bread 🥖"]), captions(&["Bread 🍞", "Bread 🥖"])]);
+    app.ai.queue_responses([captions(&["Bread 🍞", "Bread 🥖"]), captions(&["Bread 🍞", "Bread 🥖"])]);
     write(&t, two).await.refused(502, "ai_provider_unavailable");
     assert_eq!(app.held().await, 0);
 }
@@ -143,11 +147,11 @@ async fn a_prompt_cannot_change_the_form_of_the_answer(s: TestStore) {
         "{\"captions\": [{\"text\": \"A\"}, \"B\", \"C\"]}",
         "{\"captions\": [\"A\", \"B\", \"C\"]} and {\"more\": 1}",
     ] {
-        app.ai.says([chat(obeyed), chat(obeyed)]);
+        app.ai.queue_responses([chat(obeyed), chat(obeyed)]);
         write(&t, body.clone()).await.refused(502, "ai_provider_unavailable");
         assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0), "{obeyed}");
     }
-    let asked = app.ai.asked().await;
+    let asked = app.ai.request_bodies().await;
     assert_eq!(asked.len(), 10, "one repair request each");
     for request in asked {
         let messages = request["messages"].as_array().unwrap();
@@ -155,7 +159,7 @@ async fn a_prompt_cannot_change_the_form_of_the_answer(s: TestStore) {
         assert_eq!((of("system"), &messages[1]), (1, &json!({ "role": "user", "content": prompt })));
     }
     // Captions beyond the requested count are dropped.
-    app.ai.says([chat("{\"captions\": [\"A\", \"B\", \"C\"], \"credits_used\": 0}")]);
+    app.ai.queue_responses([chat("{\"captions\": [\"A\", \"B\", \"C\"], \"credits_used\": 0}")]);
     let made = write(&t, body).await.data(200);
     assert_eq!((&made["credits_used"], made.as_object().unwrap().len()), (&json!(15), 4));
 }
@@ -165,20 +169,20 @@ async fn an_object_is_found_in_what_models_put_around_it(s: TestStore) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "prompt": "bread", "options": { "count": 1 } });
     for text in ["```json\n{\"captions\": [\"A\"]}\n```", "<think>hm</think>\n{\"captions\": [\"A\"]}"] {
-        app.ai.says([chat(text)]);
+        app.ai.queue_responses([chat(text)]);
         assert_eq!(write(&t, body.clone()).await.data(200)["captions"], json!(["A"]));
     }
-    assert_eq!(app.ai.asked().await.len(), 2, "no repair request was needed");
-    app.ai.says([chat("Sure! Here you are: A"), captions(&["A"])]);
+    assert_eq!(app.ai.request_bodies().await.len(), 2, "no repair request was needed");
+    app.ai.queue_responses([chat("Sure! Here you are: A"), captions(&["A"])]);
     assert_eq!(write(&t, body).await.data(200)["captions"], json!(["A"]));
 }
 
 async fn a_server_without_schemas_is_asked_in_words(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    app.ai.says([error(400, Value::Null, "Unsupported `response_format` type"), captions(&["A", "B", "C"])]);
+    app.ai.queue_responses([error(400, Value::Null, "Unsupported `response_format` type"), captions(&["A", "B", "C"])]);
     write(&t, json!({ "prompt": "bread" })).await.expect(200);
-    let asked = app.ai.asked().await;
+    let asked = app.ai.request_bodies().await;
     assert!(asked[0]["response_format"].is_object() && asked[1].get("response_format").is_none());
     let instructions = asked[1]["messages"][0]["content"].as_str().unwrap();
     assert!(instructions.contains("JSON object") && instructions.contains("\"captions\""), "{instructions}");
@@ -213,19 +217,19 @@ async fn what_is_not_valid_is_told_and_nobody_asked(s: TestStore) {
         let body = json!({ "prompt": "bread", "options": { name: wrong } });
         assert_eq!(invalid(body).await, [format!("options.{name}")], "{wrong}");
     }
-    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await), (0, 0));
-    app.ai.says([captions(&["A", "B", "C"])]);
+    assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await), (0, 0));
+    app.ai.queue_responses([captions(&["A", "B", "C"])]);
     write(&t, json!({ "prompt": "é".repeat(8_000), "options": null })).await.expect(200);
 }
 
 async fn the_same_request_again_costs_nothing(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    app.ai.says([captions(&["A", "B", "C"])]);
+    app.ai.queue_responses([captions(&["A", "B", "C"])]);
     let path = t.path("/ai/captions");
     let send = || t.request("POST", &path).idem("once").json(&json!({ "prompt": "bread" })).send();
     let (first, second) = (send().await, send().await);
     assert!(!first.replayed() && second.replayed());
     assert_eq!(first.data(200), second.data(200));
-    assert_eq!((app.used(t.workspace).await, app.ai.asked().await.len()), (15, 1));
+    assert_eq!((app.used(t.workspace).await, app.ai.request_bodies().await.len()), (15, 1));
 }

@@ -1,7 +1,7 @@
 //! Credits: charged once per result, refunded in every other case.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::ai::PATIENCE;
+use crier_common::ai::PROVIDER_TIMEOUT;
 use crier_common::domain::ai::Operation;
 use crier_common::store::ai_credits::{self, Want};
 use crier_common::store::users;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::ai_server::{AiApp, AiServer, Hold, captions, error};
 use crate::support::app::{Reply, Tenant};
-use crate::support::jobs::StillBell;
+use crate::support::jobs::FixedCapacityTransport;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
@@ -48,7 +48,7 @@ async fn leave(app: &AiApp, t: &Tenant<'_>, credits: i64) {
 async fn clean_up(app: &AiApp) {
     let scheduler = Scheduler {
         store: app.store.store.clone(),
-        transport: StillBell::with_room(1),
+        transport: FixedCapacityTransport::with_room(1),
         library: app.library(&app.url),
     };
     reservations::run(&scheduler).await.unwrap();
@@ -58,7 +58,7 @@ async fn of_many_at_once_so_many_pass_as_there_are_credits_for(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     leave(&app, &t, 44).await;
-    app.ai.says((0..8).map(|_| three()));
+    app.ai.queue_responses((0..8).map(|_| three()));
     let replies = futures::future::join_all((0..8).map(|_| write(&t))).await;
     let mut left: Vec<u64> = replies
         .iter()
@@ -68,7 +68,7 @@ async fn of_many_at_once_so_many_pass_as_there_are_credits_for(s: TestStore) {
     replies.iter().filter(|reply| reply.status != 200).for_each(|r| drop(r.refused(402, "insufficient_credits")));
     left.sort_unstable();
     assert_eq!((left.len(), left[0]), (2, 14));
-    assert_eq!((app.used(t.workspace).await, app.ai.asked().await.len()), (86, 2));
+    assert_eq!((app.used(t.workspace).await, app.ai.request_bodies().await.len()), (86, 2));
 }
 
 async fn a_month_begins_where_the_workspace_is(s: TestStore) {
@@ -84,7 +84,7 @@ async fn a_month_begins_where_the_workspace_is(s: TestStore) {
     app.clock.advance(july - app.now() - TimeDelta::microseconds(1));
     write(&early).await.refused(402, "insufficient_credits");
     app.clock.advance(TimeDelta::microseconds(1));
-    app.ai.says([three(), three()]);
+    app.ai.queue_responses([three(), three()]);
     assert_eq!(write(&early).await.data(200)["credits_remaining"], 85);
     write(&utc).await.refused(402, "insufficient_credits");
     let usage = early.get(&early.path("/usage")).await.data(200);
@@ -112,16 +112,16 @@ async fn what_a_dead_request_took_comes_back_when_its_lease_is_over(s: TestStore
     app.clock.advance(TimeDelta::microseconds(1));
     clean_up(&app).await;
     assert_eq!((app.used(t.workspace).await, app.held().await), (85, 0));
-    app.ai.says([three()]);
+    app.ai.queue_responses([three()]);
     assert_eq!(write(&t).await.data(200)["credits_remaining"], 0);
 }
 
 /// Lets the lease of a running request end; returns its response.
-async fn taken_for_dead(app: &AiApp, t: &Tenant<'_>, meanwhile: impl AsyncFnOnce()) -> Reply {
+async fn outlive_lease(app: &AiApp, t: &Tenant<'_>, meanwhile: impl AsyncFnOnce()) -> Reply {
     let hold = Hold::new();
-    app.ai.holds(&hold, three());
+    app.ai.queue_held_response(&hold, three());
     let events = async {
-        hold.asked().await;
+        hold.wait_for_request().await;
         app.clock.advance(TimeDelta::seconds(61));
         clean_up(app).await;
         meanwhile().await;
@@ -133,7 +133,7 @@ async fn taken_for_dead(app: &AiApp, t: &Tenant<'_>, meanwhile: impl AsyncFnOnce
 async fn a_request_that_was_taken_for_dead_is_paid_all_the_same(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
-    let reply = taken_for_dead(&app, &t, async || assert_eq!(app.used(t.workspace).await, 0)).await;
+    let reply = outlive_lease(&app, &t, async || assert_eq!(app.used(t.workspace).await, 0)).await;
     assert_eq!(reply.data(200)["credits_remaining"], 85);
     assert_eq!((app.used(t.workspace).await, app.held().await), (15, 0));
 }
@@ -144,7 +144,7 @@ async fn a_request_that_was_taken_for_dead_gives_nothing_for_free(s: TestStore) 
     let spend = async || {
         app.sql(format!("UPDATE ai_usage SET used = 90 WHERE workspace_id = {}", t.workspace)).await;
     };
-    let reply = taken_for_dead(&app, &t, spend).await;
+    let reply = outlive_lease(&app, &t, spend).await;
     reply.refused(402, "insufficient_credits");
     assert_eq!((app.used(t.workspace).await, app.held().await), (90, 0));
 }
@@ -154,15 +154,15 @@ async fn a_key_that_another_process_took_over_is_paid_once(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let other = AiServer::start().await;
-    let there = app.replica_with(other.ai(PATIENCE)).await;
+    let there = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
     for (n, late) in [three(), error(500, serde_json::Value::Null, "down")].into_iter().enumerate() {
         let hold = Hold::new();
-        app.ai.holds(&hold, late);
-        other.says([captions(&["D", "E", "F"])]);
+        app.ai.queue_held_response(&hold, late);
+        other.queue_responses([captions(&["D", "E", "F"])]);
         let (key, path, body) = (format!("once{n}"), t.path("/ai/captions"), json!({ "prompt": "bread" }));
         let again = || t.at(&there, "POST", &path).idem(&key).json(&body).send();
         let events = async {
-            hold.asked().await;
+            hold.wait_for_request().await;
             again().await.refused(409, "idempotency_in_progress");
             app.clock.advance(TimeDelta::seconds(30));
             let second = again().await;
@@ -195,9 +195,9 @@ async fn credits_go_back_to_the_month_that_they_came_from(s: TestStore) {
     for (answer, status, left, used) in
         [(error(500, serde_json::Value::Null, "down"), 502, 0, 0), (three(), 200, 100, 15)]
     {
-        app.ai.holds(&hold, answer);
+        app.ai.queue_held_response(&hold, answer);
         let events = async {
-            hold.asked().await;
+            hold.wait_for_request().await;
             assert_eq!(june().await, 15);
             app.clock.advance(TimeDelta::seconds(1));
             hold.let_go();
@@ -221,11 +221,11 @@ async fn no_time_zone_gives_a_month_twice(s: TestStore) {
         let mut passed = 0;
         loop {
             app.clock.advance(TimeDelta::seconds(1));
-            app.ai.says([three()]);
+            app.ai.queue_responses([three()]);
             let reply = write(&t).await;
             if reply.status != 200 {
                 reply.refused(402, "insufficient_credits");
-                app.ai.forget();
+                app.ai.clear_responses();
                 return passed;
             }
             passed += 1;
@@ -257,10 +257,10 @@ async fn a_client_that_hangs_up_is_served_all_the_same(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let hold = Hold::new();
-    app.ai.holds(&hold, three());
+    app.ai.queue_held_response(&hold, three());
     let path = t.path("/ai/captions");
     let send = || t.request("POST", &path).idem("once").json(&json!({ "prompt": "bread" })).send();
-    tokio::select! { _ = send() => panic!("the response is held back"), () = hold.asked() => {} }
+    tokio::select! { _ = send() => panic!("the response is held back"), () = hold.wait_for_request() => {} }
     send().await.refused(409, "idempotency_in_progress");
     hold.let_go();
     let answer = crate::support::client::until("the answer", || async {
@@ -269,14 +269,14 @@ async fn a_client_that_hangs_up_is_served_all_the_same(s: TestStore) {
     })
     .await;
     assert!(answer.replayed());
-    assert_eq!((app.used(t.workspace).await, app.held().await, app.ai.asked().await.len()), (15, 0, 1));
+    assert_eq!((app.used(t.workspace).await, app.held().await, app.ai.request_bodies().await.len()), (15, 0, 1));
 }
 
 async fn what_was_used_is_told_by_brand(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let second = t.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    app.ai.says([three(), three(), three()]);
+    app.ai.queue_responses([three(), three(), three()]);
     for brand in [t.brand, t.brand, second] {
         t.post(&format!("/brands/{brand}/ai/captions"), json!({ "prompt": "bread" })).await.expect(200);
     }

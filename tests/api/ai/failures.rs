@@ -19,7 +19,7 @@ on_both!(
 );
 
 /// Both text endpoints, each with the field that holds the text.
-const BOTH: [(&str, &str); 2] = [("captions", "prompt"), ("hashtags", "content")];
+const TEXT_ENDPOINTS: [(&str, &str); 2] = [("captions", "prompt"), ("hashtags", "content")];
 
 async fn ask(t: &Tenant<'_>, operation: &str, field: &str) -> crate::support::app::Reply {
     t.post(&t.path(&format!("/ai/{operation}")), json!({ field: "fresh bread" })).await
@@ -48,10 +48,10 @@ async fn whatever_the_provider_does_the_credits_come_back(s: TestStore) {
             choice(json!({ "index": 0, "message": { "role": "assistant", "content": null }, "finish_reason": "stop" })),
         ]
     };
-    for (operation, field) in BOTH {
+    for (operation, field) in TEXT_ENDPOINTS {
         for (n, answer) in answers().into_iter().enumerate() {
             app.clock.advance(chrono::TimeDelta::seconds(2));
-            app.ai.says([answer]);
+            app.ai.queue_responses([answer]);
             let text = ask(&t, operation, field).await.refused(502, "ai_provider_unavailable").to_string();
             for secret in [KEY, "writer", "127.0.0.1", "API key", "overloaded"] {
                 assert!(!text.contains(secret), "{operation} {n}: {text}");
@@ -59,7 +59,7 @@ async fn whatever_the_provider_does_the_credits_come_back(s: TestStore) {
             assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0), "{operation} {n}");
         }
     }
-    assert_eq!(app.ai.asked().await.len(), 30, "one call each");
+    assert_eq!(app.ai.request_bodies().await.len(), 30, "one call each");
 }
 
 async fn an_answer_without_an_object_is_mended_once(s: TestStore) {
@@ -71,13 +71,13 @@ async fn an_answer_without_an_object_is_mended_once(s: TestStore) {
     };
     for (first, second) in [(cut_off(), cut_off()), (chat(""), chat("[]")), (chat("{\"captions\": {}}"), chat("sorry"))]
     {
-        app.ai.says([first, second]);
+        app.ai.queue_responses([first, second]);
         ask(&t, "captions", "prompt").await.refused(502, "ai_provider_unavailable");
     }
-    app.ai.says([cut_off(), error(500, Value::Null, "down")]);
+    app.ai.queue_responses([cut_off(), error(500, Value::Null, "down")]);
     ask(&t, "captions", "prompt").await.refused(502, "ai_provider_unavailable");
-    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await), (8, 0));
-    app.ai.says([cut_off(), chat("{\"captions\": [\"A\", \"B\", \"C\"]}")]);
+    assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await), (8, 0));
+    app.ai.queue_responses([cut_off(), chat("{\"captions\": [\"A\", \"B\", \"C\"]}")]);
     ask(&t, "captions", "prompt").await.expect(200);
 }
 
@@ -95,27 +95,27 @@ async fn a_prompt_that_the_model_refuses_is_not_valid(s: TestStore) {
     };
     let policy = || error(400, "content_policy_violation", "Your request was rejected by our safety system.");
     let azure = || error(400, "content_filter", "The response was filtered (response_format)");
-    for (operation, field) in BOTH {
-        app.ai.says([refusal(), filtered(), policy(), azure()]);
+    for (operation, field) in TEXT_ENDPOINTS {
+        app.ai.queue_responses([refusal(), filtered(), policy(), azure()]);
         for _ in 0..4 {
             assert_eq!(ask(&t, operation, field).await.invalid(), [field]);
         }
     }
-    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await, app.held().await), (8, 0, 0));
+    assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await, app.held().await), (8, 0, 0));
 }
 
 async fn a_provider_that_is_slow_is_not_waited_for(s: TestStore) {
-    let app = AiApp::with_patience(s, Duration::from_millis(300)).await;
+    let app = AiApp::with_timeout(s, Duration::from_millis(300)).await;
     let t = app.tenant("free").await;
-    for (operation, field) in [BOTH[0], BOTH[1]] {
-        app.ai.says([chat("{}").set_delay(Duration::from_secs(60))]);
+    for (operation, field) in [TEXT_ENDPOINTS[0], TEXT_ENDPOINTS[1]] {
+        app.ai.queue_responses([chat("{}").set_delay(Duration::from_secs(60))]);
         let began = Instant::now();
         ask(&t, operation, field).await.refused(502, "ai_provider_unavailable");
         assert!(began.elapsed() < Duration::from_secs(15));
         assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0), "settled before the response");
     }
     // The key is released: the same request can be sent again.
-    app.ai.says([chat("{}").set_delay(Duration::from_secs(60))]);
+    app.ai.queue_responses([chat("{}").set_delay(Duration::from_secs(60))]);
     let path = t.path("/ai/captions");
     for status in [502, 502] {
         let request = t.request("POST", &path).idem("again").json(&json!({ "prompt": "bread" }));
@@ -134,7 +134,7 @@ async fn a_provider_that_is_away_is_told(s: TestStore) {
 async fn without_a_provider_nothing_is_taken(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("free").await;
-    for (operation, field) in [BOTH[0], BOTH[1], ("images", "prompt")] {
+    for (operation, field) in [TEXT_ENDPOINTS[0], TEXT_ENDPOINTS[1], ("images", "prompt")] {
         ask(&t, operation, field).await.refused(422, "platform_not_configured");
         assert_eq!(ask(&t, operation, "nope").await.invalid(), [field]);
     }

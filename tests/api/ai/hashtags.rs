@@ -14,17 +14,17 @@ fn hashtags(list: &[&str]) -> wiremock::ResponseTemplate {
 async fn hashtags_are_put_into_order(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("pro").await;
-    app.ai.says([hashtags(&["bread", "#Bread", "#fresh bread!", "＃パン", "#2026", "🍞"])]);
+    app.ai.queue_responses([hashtags(&["bread", "#Bread", "#fresh bread!", "＃パン", "#2026", "🍞"])]);
     let body = json!({ "content": "Fresh bread", "platform": "instagram" });
     let made = t.post(&t.path("/ai/hashtags"), body).await.data(200);
     assert_eq!(
         made,
         json!({ "hashtags": ["#bread", "#freshbread", "#パン"], "model": "writer", "credits_used": 12, "credits_remaining": 4_988 })
     );
-    let asked = app.ai.asked().await.remove(0);
+    let asked = app.ai.request_bodies().await.remove(0);
     assert_eq!(asked["messages"][1]["content"], "Fresh bread");
     assert!(asked["messages"][0]["content"].as_str().unwrap().contains("on Instagram"), "{asked}");
-    app.ai.says([hashtags(&["#1"]), hashtags(&["#one"])]);
+    app.ai.queue_responses([hashtags(&["#1"]), hashtags(&["#one"])]);
     let made = t.post(&t.path("/ai/hashtags"), json!({ "content": "Fresh bread" })).await.data(200);
     assert_eq!(made["hashtags"], json!(["#one"]));
 }
@@ -35,7 +35,7 @@ async fn a_platform_gets_as_many_as_do_good_there(s: TestStore) {
     let many: Vec<String> = (0..40).map(|n| format!("#tag{n}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for (platform, max) in [("instagram", 30), ("threads", 1), ("twitter", 5), ("sandbox", 15)] {
-        app.ai.says([hashtags(&many)]);
+        app.ai.queue_responses([hashtags(&many)]);
         let body = json!({ "content": "bread", "platform": platform });
         let made = t.post(&t.path("/ai/hashtags"), body).await.data(200);
         assert_eq!(made["hashtags"].as_array().unwrap().len(), max, "{platform}");
@@ -50,5 +50,5 @@ async fn what_is_not_valid_is_told(s: TestStore) {
     assert_eq!(invalid(json!({ "content": "x".repeat(8_001) })).await, ["content"]);
     assert_eq!(invalid(json!({ "content": ["x"], "platform": 5 })).await, ["content", "platform"]);
     assert_eq!(invalid(json!({ "content": "" })).await, ["content"]);
-    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await), (0, 0));
+    assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await), (0, 0));
 }

@@ -20,14 +20,14 @@ on_both!(
     what_is_not_valid_is_told,
 );
 
-async fn paint(t: &Tenant<'_>, options: Value) -> Reply {
+async fn generate_image(t: &Tenant<'_>, options: Value) -> Reply {
     t.post(&t.path("/ai/images"), json!({ "prompt": "a loaf of bread", "options": options })).await
 }
 
 async fn a_picture_lands_in_the_media_library(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    app.ai.says([picture(&png(30, 20))]);
+    app.ai.queue_responses([picture(&png(30, 20))]);
     let prompt = format!("{}{}", "a loaf of bread ", "é".repeat(2_500));
     let body = json!({ "prompt": prompt, "options": { "size": "1024x1536", "quality": "low" } });
     let reply = t.post(&t.path("/ai/images"), body).await;
@@ -41,7 +41,7 @@ async fn a_picture_lands_in_the_media_library(s: TestStore) {
     assert_eq!(media["alt_text"].as_str().unwrap().chars().count(), 2_000);
     assert_eq!(app.number(format!("SELECT count(*) FROM media WHERE brand_id = {}", t.brand)).await, 1);
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'stored'").await, 1);
-    let asked = app.ai.asked().await.remove(0);
+    let asked = app.ai.request_bodies().await.remove(0);
     assert_eq!(asked, json!({ "model": "painter", "prompt": prompt, "n": 1, "size": "1024x1536", "quality": "low" }));
     assert_eq!(app.ai.first().await.0, "/v1/images/generations");
 }
@@ -53,38 +53,38 @@ async fn a_better_picture_costs_more(s: TestStore) {
     for (n, (quality, credits)) in
         [("low", 240), ("medium", 240), ("auto", 240), ("high", 1_000)].into_iter().enumerate()
     {
-        app.ai.says([picture(&png(10 + n as u32, 10))]);
+        app.ai.queue_responses([picture(&png(10 + n as u32, 10))]);
         left -= credits;
-        let made = paint(&t, json!({ "quality": quality })).await.data(201);
+        let made = generate_image(&t, json!({ "quality": quality })).await.data(201);
         assert_eq!((&made["credits_used"], &made["credits_remaining"]), (&json!(credits), &json!(left)), "{quality}");
     }
-    assert!(app.ai.asked().await[2].get("quality").is_none(), "defaults are not sent");
+    assert!(app.ai.request_bodies().await[2].get("quality").is_none(), "defaults are not sent");
     let usage = t.get(&t.path("/usage")).await.data(200);
     assert_eq!((&usage["ai_credits"]["used"], &usage["credits_remaining"]), (&json!(1_720), &json!(3_280)));
     let free = app.tenant("free").await;
-    paint(&free, json!({ "quality": "low" })).await.refused(402, "insufficient_credits");
-    assert_eq!(app.ai.asked().await.len(), 4, "no call without credits");
+    generate_image(&free, json!({ "quality": "low" })).await.refused(402, "insufficient_credits");
+    assert_eq!(app.ai.request_bodies().await.len(), 4, "no call without credits");
 }
 
 async fn a_picture_that_is_elsewhere_is_fetched_through_the_guard(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let own = app.ai.serves("/files/a.jpg", jpeg(20, 20)).await;
-    app.ai.says([picture_at(&own)]);
-    let made = paint(&t, json!({})).await.data(201);
+    app.ai.queue_responses([picture_at(&own)]);
+    let made = generate_image(&t, json!({})).await.data(201);
     assert_eq!(made["media"]["mime_type"], "image/jpeg", "the operator named this server");
     assert_eq!(made["media"]["filename"], "ai-20260609-101320.jpg");
     // Another port is another server, and that one is not public.
     let other = AiServer::start().await;
     let private = other.serves("/a.png", png(5, 5)).await;
     for elsewhere in [&private, "http://169.254.169.254/a.png", "file:///etc/passwd", "nope"] {
-        app.ai.says([picture_at(elsewhere)]);
-        paint(&t, json!({})).await.refused(502, "ai_provider_unavailable");
+        app.ai.queue_responses([picture_at(elsewhere)]);
+        generate_image(&t, json!({})).await.refused(502, "ai_provider_unavailable");
     }
-    assert_eq!(other.asked().await.len(), 0);
+    assert_eq!(other.request_bodies().await.len(), 0);
     let gone = own.replace("a.jpg", "b.jpg");
-    app.ai.says([picture_at(&gone)]);
-    paint(&t, json!({})).await.refused(502, "ai_provider_unavailable");
+    app.ai.queue_responses([picture_at(&gone)]);
+    generate_image(&t, json!({})).await.refused(502, "ai_provider_unavailable");
     assert_eq!((app.used(t.workspace).await, app.held().await), (240, 0));
 }
 
@@ -93,15 +93,20 @@ async fn a_server_that_does_not_know_a_parameter_is_asked_without_it(s: TestStor
     let t = app.tenant("unlimited").await;
     let options = json!({ "size": "1024x1024", "quality": "medium" });
     let refused = refusal_of(400, "invalid_value", "Invalid value: 'medium'.", json!("quality"));
-    app.ai.says([refused, picture(&png(9, 9)), error(400, Value::Null, "unknown field"), picture(&png(8, 8))]);
-    paint(&t, options.clone()).await.expect(201);
-    paint(&t, options.clone()).await.expect(201);
-    let asked = app.ai.asked().await;
+    app.ai.queue_responses([
+        refused,
+        picture(&png(9, 9)),
+        error(400, Value::Null, "unknown field"),
+        picture(&png(8, 8)),
+    ]);
+    generate_image(&t, options.clone()).await.expect(201);
+    generate_image(&t, options.clone()).await.expect(201);
+    let asked = app.ai.request_bodies().await;
     assert_eq!((asked[1].get("quality"), &asked[1]["size"]), (None, &json!("1024x1024")), "the named one is dropped");
     assert_eq!((asked[3].get("quality"), asked[3].get("size")), (None, None), "all are dropped if none is named");
-    app.ai.says([error(400, Value::Null, "no"), error(400, Value::Null, "no"), picture(&png(7, 7))]);
-    paint(&t, options).await.refused(502, "ai_provider_unavailable");
-    assert_eq!(app.ai.asked().await.len(), 6, "one retry only");
+    app.ai.queue_responses([error(400, Value::Null, "no"), error(400, Value::Null, "no"), picture(&png(7, 7))]);
+    generate_image(&t, options).await.refused(502, "ai_provider_unavailable");
+    assert_eq!(app.ai.request_bodies().await.len(), 6, "one retry only");
 }
 
 async fn what_is_no_picture_is_the_providers_fault(s: TestStore) {
@@ -119,8 +124,8 @@ async fn what_is_no_picture_is_the_providers_fault(s: TestStore) {
         picture(&vec![0; 3 << 20]),
     ];
     for answer in answers {
-        app.ai.says([answer]);
-        paint(&t, json!({})).await.refused(502, "ai_provider_unavailable");
+        app.ai.queue_responses([answer]);
+        generate_image(&t, json!({})).await.refused(502, "ai_provider_unavailable");
         assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
     }
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state <> 'doomed'").await, 0);
@@ -130,10 +135,10 @@ async fn a_refused_prompt_is_told_at_the_prompt(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     for code in ["content_policy_violation", "moderation_blocked"] {
-        app.ai.says([error(400, code, "Your request was rejected by the safety system.")]);
-        assert_eq!(paint(&t, json!({ "size": "1024x1024" })).await.invalid(), ["prompt"], "{code}");
+        app.ai.queue_responses([error(400, code, "Your request was rejected by the safety system.")]);
+        assert_eq!(generate_image(&t, json!({ "size": "1024x1024" })).await.invalid(), ["prompt"], "{code}");
     }
-    assert_eq!((app.used(t.workspace).await, app.ai.asked().await.len()), (0, 2));
+    assert_eq!((app.used(t.workspace).await, app.ai.request_bodies().await.len()), (0, 2));
 }
 
 /// The provider is not called for a picture that could not be stored.
@@ -142,11 +147,15 @@ async fn a_full_storage_is_told_before_the_provider_is_asked(s: TestStore) {
     let t = app.tenant("pro").await;
     let full: i64 = 20_480 << 20;
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {full})", t.workspace)).await;
-    let error = paint(&t, json!({})).await.refused(402, "storage_limit_exceeded");
+    let error = generate_image(&t, json!({})).await.refused(402, "storage_limit_exceeded");
     assert!(error["message"].as_str().unwrap().contains("20480 MiB"), "{error}");
     assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 0);
-    assert_eq!(paint(&t, json!({ "size": "9x9" })).await.invalid(), ["options.size"], "validation comes first");
-    assert_eq!(app.ai.asked().await.len(), 0);
+    assert_eq!(
+        generate_image(&t, json!({ "size": "9x9" })).await.invalid(),
+        ["options.size"],
+        "validation comes first"
+    );
+    assert_eq!(app.ai.request_bodies().await.len(), 0);
 }
 
 async fn a_full_storage_gives_the_credits_back(s: TestStore) {
@@ -154,10 +163,10 @@ async fn a_full_storage_gives_the_credits_back(s: TestStore) {
     let t = app.tenant("pro").await;
     let full: i64 = (20_480 << 20) - 1;
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {full})", t.workspace)).await;
-    app.ai.says([picture(&png(9, 9))]);
-    paint(&t, json!({})).await.refused(402, "storage_limit_exceeded");
+    app.ai.queue_responses([picture(&png(9, 9))]);
+    generate_image(&t, json!({})).await.refused(402, "storage_limit_exceeded");
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
-    assert_eq!((app.number("SELECT count(*) FROM media").await, app.ai.asked().await.len()), (0, 1));
+    assert_eq!((app.number("SELECT count(*) FROM media").await, app.ai.request_bodies().await.len()), (0, 1));
 }
 
 /// The picture is stored, but the database write fails.
@@ -165,27 +174,27 @@ async fn a_refused_write_gives_all_of_it_back(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     app.sql("ALTER TABLE media RENAME TO hidden").await;
-    app.ai.says([picture(&png(9, 9)), picture(&png(9, 9))]);
-    paint(&t, json!({})).await.refused(500, "internal_error");
+    app.ai.queue_responses([picture(&png(9, 9)), picture(&png(9, 9))]);
+    generate_image(&t, json!({})).await.refused(500, "internal_error");
     app.sql("ALTER TABLE hidden RENAME TO media").await;
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
     assert_eq!(app.number("SELECT bytes FROM storage_usage").await, 0);
-    paint(&t, json!({})).await.expect(201);
+    generate_image(&t, json!({})).await.expect(201);
 }
 
 async fn what_is_not_valid_is_told(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     assert_eq!(
-        paint(&t, json!({ "size": "9x9", "quality": "ultra" })).await.invalid(),
+        generate_image(&t, json!({ "size": "9x9", "quality": "ultra" })).await.invalid(),
         ["options.quality", "options.size"]
     );
-    assert_eq!(paint(&t, json!("large")).await.invalid(), ["options"]);
+    assert_eq!(generate_image(&t, json!("large")).await.invalid(), ["options"]);
     assert_eq!(t.post(&t.path("/ai/images"), json!({})).await.invalid(), ["prompt"]);
     assert_eq!(
-        paint(&t, json!({ "size": 1_024, "quality": true })).await.invalid(),
+        generate_image(&t, json!({ "size": 1_024, "quality": true })).await.invalid(),
         ["options.quality", "options.size"]
     );
-    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await), (0, 0));
+    assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await), (0, 0));
 }

@@ -9,11 +9,11 @@ use wiremock::ResponseTemplate;
 use crate::support::ai_server::{AiApp, AiServer, ai_at, captions, chat, choice, error, picture, refusal_of};
 use crate::support::app::{Reply, Tenant, TestApp};
 use crate::support::picture::png;
-use crate::support::source::{Say, Source, cut_off, ok};
+use crate::support::source::{Source, SourceResponse, cut_off, ok};
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    whoever_knows_no_schema_is_asked_in_words,
+    falls_back_to_prompt_without_schema_support,
     what_a_model_says_is_found_wherever_it_stands,
     a_base_address_may_lack_the_version,
     an_error_with_a_200_is_an_error,
@@ -28,44 +28,59 @@ async fn one(t: &Tenant<'_>) -> Reply {
     t.post(&t.path("/ai/captions"), json!({ "prompt": "bread", "options": { "count": 1 } })).await
 }
 
-async fn paint(t: &Tenant<'_>, options: Value) -> Reply {
+async fn generate_image(t: &Tenant<'_>, options: Value) -> Reply {
     t.post(&t.path("/ai/images"), json!({ "prompt": "a loaf", "options": options })).await
 }
 
-fn says(status: u16, body: Value) -> ResponseTemplate {
+fn json_response(status: u16, body: Value) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
-async fn whoever_knows_no_schema_is_asked_in_words(s: TestStore) {
+async fn falls_back_to_prompt_without_schema_support(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let ways = [
         ("DeepSeek", error(400, "invalid_request_error", "This response_format type is unavailable now")),
-        ("vLLM", says(400, json!({ "object": "error", "message": "xgrammar: unsupported json_schema", "code": 400 }))),
+        (
+            "vLLM",
+            json_response(
+                400,
+                json!({ "object": "error", "message": "xgrammar: unsupported json_schema", "code": 400 }),
+            ),
+        ),
         (
             "Mistral",
-            says(422, json!({ "detail": [{ "loc": ["body", "response_format"], "type": "extra_forbidden" }] })),
+            json_response(
+                422,
+                json!({ "detail": [{ "loc": ["body", "response_format"], "type": "extra_forbidden" }] }),
+            ),
         ),
-        ("llama.cpp", says(500, json!({ "error": { "code": 500, "message": "Failed to parse grammar" } }))),
-        ("Ollama", says(400, json!({ "error": "json: cannot unmarshal object into response_format" }))),
+        ("llama.cpp", json_response(500, json!({ "error": { "code": 500, "message": "Failed to parse grammar" } }))),
+        ("Ollama", json_response(400, json!({ "error": "json: cannot unmarshal object into response_format" }))),
         (
             "OpenRouter",
-            says(404, json!({ "error": { "code": 404, "message": "No endpoints support structured output" } })),
+            json_response(
+                404,
+                json!({ "error": { "code": 404, "message": "No endpoints support structured output" } }),
+            ),
         ),
-        ("with a 200", says(200, json!({ "error": { "code": 400, "message": "response_format is not supported" } }))),
+        (
+            "with a 200",
+            json_response(200, json!({ "error": { "code": 400, "message": "response_format is not supported" } })),
+        ),
         ("no JSON", ResponseTemplate::new(400).set_body_string("Unknown field response_format")),
     ];
     for (n, (who, refused)) in ways.into_iter().enumerate() {
-        app.ai.says([refused, captions(&["A"])]);
+        app.ai.queue_responses([refused, captions(&["A"])]);
         assert_eq!(one(&t).await.data(200)["captions"], json!(["A"]), "{who}");
-        assert!(app.ai.asked().await[2 * n + 1].get("response_format").is_none(), "{who}");
+        assert!(app.ai.request_bodies().await[2 * n + 1].get("response_format").is_none(), "{who}");
     }
     // Authentication and rate limit errors are not retried, whatever their message.
     for status in [401, 403, 429] {
-        app.ai.says([error(status, Value::Null, "response_format")]);
+        app.ai.queue_responses([error(status, Value::Null, "response_format")]);
         one(&t).await.refused(502, "ai_provider_unavailable");
     }
-    assert_eq!(app.ai.asked().await.len(), 2 * 8 + 3);
+    assert_eq!(app.ai.request_bodies().await.len(), 2 * 8 + 3);
 }
 
 async fn what_a_model_says_is_found_wherever_it_stands(s: TestStore) {
@@ -80,16 +95,16 @@ async fn what_a_model_says_is_found_wherever_it_stands(s: TestStore) {
             { "type": "text", "text": "{\"captions\":" }, { "type": "text", "text": "[\"A\"]}" },
         ] })),
         message(json!({ "content": object, "reasoning_content": "hm", "tool_calls": null, "refusal": "" })),
-        says(200, json!({ "error": null, "choices": [{ "message": { "content": object } }] })),
+        json_response(200, json!({ "error": null, "choices": [{ "message": { "content": object } }] })),
         chat(&format!("hm, {{}}?\n</think>\n{object}")),
         chat(&format!("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>{object}")),
     ];
     let count = ways.len();
     for way in ways {
-        app.ai.says([way]);
+        app.ai.queue_responses([way]);
         assert_eq!(one(&t).await.data(200)["captions"], json!(["A"]));
     }
-    assert_eq!(app.ai.asked().await.len(), count, "no repair request was needed");
+    assert_eq!(app.ai.request_bodies().await.len(), count, "no repair request was needed");
 }
 
 async fn a_base_address_may_lack_the_version(s: TestStore) {
@@ -97,16 +112,16 @@ async fn a_base_address_may_lack_the_version(s: TestStore) {
     let root = ai.url().replace("/v1", "");
     let app = TestApp::start_with(s, ai_at(&root, Duration::from_secs(20))).await;
     let t = app.tenant("unlimited").await;
-    ai.says([captions(&["A"]), picture(&png(5, 5))]);
+    ai.queue_responses([captions(&["A"]), picture(&png(5, 5))]);
     one(&t).await.expect(200);
-    paint(&t, json!({})).await.expect(201);
+    generate_image(&t, json!({})).await.expect(201);
     // LM Studio reports this with a 200.
     ai.answers(
         "/chat/completions",
-        says(200, json!({ "error": "Unexpected endpoint or method. (POST /chat/completions)" })),
+        json_response(200, json!({ "error": "Unexpected endpoint or method. (POST /chat/completions)" })),
     )
     .await;
-    ai.says([captions(&["A"])]);
+    ai.queue_responses([captions(&["A"])]);
     one(&t).await.expect(200);
     // If the base URL has a path, no other path is tried.
     let there = app.replica_with(ai_at(&format!("{root}/v2/"), Duration::from_secs(20))).await;
@@ -126,10 +141,10 @@ async fn an_error_with_a_200_is_an_error(s: TestStore) {
         json!({ "error": { "code": 502 }, "choices": [{ "message": { "content": "{\"captions\": [\"A\"]}" } }] }),
         json!([1, 2]),
     ] {
-        app.ai.says([says(200, body)]);
+        app.ai.queue_responses([json_response(200, body)]);
         one(&t).await.refused(502, "ai_provider_unavailable");
     }
-    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await, app.held().await), (4, 0, 0));
+    assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await, app.held().await), (4, 0, 0));
 }
 
 async fn a_guard_of_the_provider_refuses_the_prompt(s: TestStore) {
@@ -139,14 +154,14 @@ async fn a_guard_of_the_provider_refuses_the_prompt(s: TestStore) {
         json!({ "error": { "code": "OperationFailed", "inner_error": { "code": "ResponsibleAIPolicyViolation" } } });
     let router = json!({ "error": { "code": 403, "message": "flagged", "metadata": { "reasons": ["violence"], "flagged_input": "bread" } } });
     for (status, body) in [(400, azure.clone()), (403, router.clone()), (200, router)] {
-        app.ai.says([says(status, body)]);
+        app.ai.queue_responses([json_response(status, body)]);
         assert_eq!(one(&t).await.invalid(), ["prompt"]);
     }
     for body in [azure, json!({ "error": { "code": "contentFilter", "message": "Your task failed." } })] {
-        app.ai.says([says(400, body)]);
-        assert_eq!(paint(&t, json!({ "size": "1024x1024" })).await.invalid(), ["prompt"]);
+        app.ai.queue_responses([json_response(400, body)]);
+        assert_eq!(generate_image(&t, json!({ "size": "1024x1024" })).await.invalid(), ["prompt"]);
     }
-    assert_eq!((app.ai.asked().await.len(), app.used(t.workspace).await, app.held().await), (5, 0, 0));
+    assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await, app.held().await), (5, 0, 0));
 }
 
 async fn a_picture_comes_in_many_ways(s: TestStore) {
@@ -161,8 +176,8 @@ async fn a_picture_comes_in_many_ways(s: TestStore) {
         json!({ "b64_json": null, "url": format!("data:image/png;base64,{}", text(7)) }),
         json!({ "b64_json": "", "url": url }),
     ] {
-        app.ai.says([says(200, json!({ "created": 1, "data": [data] }))]);
-        paint(&t, json!({})).await.expect(201);
+        app.ai.queue_responses([json_response(200, json!({ "created": 1, "data": [data] }))]);
+        generate_image(&t, json!({})).await.expect(201);
     }
     assert_eq!(app.number("SELECT count(*) FROM media").await, 4);
 }
@@ -172,23 +187,32 @@ async fn parameters_are_left_out_one_after_the_other(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let wrong = |param: &str| refusal_of(400, "invalid_value", &format!("Invalid value for '{param}'."), json!(param));
-    app.ai.says([wrong("quality"), wrong("size"), picture(&png(9, 9))]);
-    paint(&t, json!({ "size": "1024x1536", "quality": "medium" })).await.expect(201);
-    let asked = app.ai.asked().await;
+    app.ai.queue_responses([wrong("quality"), wrong("size"), picture(&png(9, 9))]);
+    generate_image(&t, json!({ "size": "1024x1536", "quality": "medium" })).await.expect(201);
+    let asked = app.ai.request_bodies().await;
     let named = |n: usize| ["size", "quality"].map(|name| asked[n].get(name).is_some());
     assert_eq!([named(0), named(1), named(2)], [[true, true], [true, false], [false, false]]);
     // A server that rejects parameters it was not sent is not retried forever.
-    app.ai.says([wrong("size"), wrong("size"), wrong("size"), picture(&png(8, 8))]);
-    paint(&t, json!({ "size": "1024x1536", "quality": "medium" })).await.refused(502, "ai_provider_unavailable");
-    app.ai.forget();
-    app.ai.says([says(422, json!({ "detail": [{ "loc": ["body", "quality"] }] })), picture(&png(7, 7))]);
-    paint(&t, json!({ "quality": "low" })).await.expect(201);
-    assert_eq!(app.ai.asked().await.len(), 3 + 3 + 2);
+    app.ai.queue_responses([wrong("size"), wrong("size"), wrong("size"), picture(&png(8, 8))]);
+    generate_image(&t, json!({ "size": "1024x1536", "quality": "medium" }))
+        .await
+        .refused(502, "ai_provider_unavailable");
+    app.ai.clear_responses();
+    app.ai.queue_responses([
+        json_response(422, json!({ "detail": [{ "loc": ["body", "quality"] }] })),
+        picture(&png(7, 7)),
+    ]);
+    generate_image(&t, json!({ "quality": "low" })).await.expect(201);
+    assert_eq!(app.ai.request_bodies().await.len(), 3 + 3 + 2);
 }
 
 async fn a_body_that_does_not_end_is_not_waited_for(s: TestStore) {
     let whole = ok(br#"{"choices":[{"message":{"content":"{\"captions\":[\"A\"]}"}}]}"#);
-    let slow = Source::saying([Say::Stall(whole[..whole.len() - 1].to_vec()), Say::Stall(cut_off(&whole))]).await;
+    let slow = Source::saying([
+        SourceResponse::Stall(whole[..whole.len() - 1].to_vec()),
+        SourceResponse::Stall(cut_off(&whole)),
+    ])
+    .await;
     let app = TestApp::start_with(s, ai_at(&slow.url("/v1"), Duration::from_millis(300))).await;
     let t = app.tenant("free").await;
     for _ in 0..2 {
@@ -200,7 +224,7 @@ async fn a_body_that_does_not_end_is_not_waited_for(s: TestStore) {
 async fn a_wrong_key_costs_nothing_and_is_not_shown(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
-    app.ai.says([says(401, json!({ "message": "Unauthorized", "request_id": "1" }))]);
+    app.ai.queue_responses([json_response(401, json!({ "message": "Unauthorized", "request_id": "1" }))]);
     let text = one(&t).await.refused(502, "ai_provider_unavailable").to_string();
     assert!(!text.contains("Unauthorized") && !text.contains("CRIER_AI"), "{text}");
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));

@@ -48,7 +48,7 @@ async fn an_import_is_accepted_and_described(app: TestApp) {
     let row = app.show(app.number("SELECT id FROM jobs WHERE kind = 'import_media'").await).await;
     assert_eq!((row.subject_id, row.lane, row.max_attempts), (id, Some(format!("brand:{}", t.brand)), 5));
     assert_eq!(row.trace.as_deref(), reply.header("x-request-id"));
-    assert!(app.store.bell.take().contains(&row.id), "workers are notified");
+    assert!(app.store.notifier.take().contains(&row.id), "workers are notified");
     let kept = media_jobs::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap();
     assert_eq!(kept.alt_text.as_deref(), Some("Bread"));
     let plain = accepted(&t, json!({ "url": SOURCE, "alt_text": "" })).await;
@@ -157,7 +157,7 @@ async fn a_job_says_what_has_become_of_it(app: TestApp) {
     let (bad, shown) = path().await;
     let why = MediaError::new(MediaErrorCode::HttpError, "The server answered 404 Not Found.");
     step(&app, bad, async |tx, import| import::begin(tx, import).await).await;
-    step(&app, bad, async |tx, import| import::put_off(tx, import, &why).await).await;
+    step(&app, bad, async |tx, import| import::retry_later(tx, import, &why).await).await;
     let error = json!({ "code": "http_error", "message": "The server answered 404 Not Found." });
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["error"]), (Some("pending"), &error), "the previous attempt's error");

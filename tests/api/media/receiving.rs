@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::upload::answer_to;
-use crate::api::bodies::{IMPATIENT, drip};
+use super::upload::upload_response;
+use crate::api::bodies::{SHORT_PACE, send_slowly};
 use crate::support::app::{BASE, Tenant, TestApp, on_both_apps};
 use crate::support::client::until_true;
 use crate::support::picture;
@@ -32,11 +32,11 @@ async fn use_up(app: &TestApp, t: &Tenant<'_>, bytes: i64) {
 async fn what_is_larger_than_the_room_left_is_refused_before_it_is_read(app: TestApp) {
     let t = app.tenant("free").await;
     use_up(&app, &t, CAP - MIB).await;
-    let answer = answer_to(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
+    let answer = upload_response(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
     assert!(answer.starts_with("HTTP/1.1 402 ") && answer.contains("storage_limit_exceeded"), "{answer}");
     // An upload that fits is accepted; one that no plan allows is refused with 413.
     t.upload("a.png", &picture::png(20, 20), &[]).await.expect(201);
-    let answer = answer_to(&t, &format!("Content-Length: {}", 40 * MIB), b"").await;
+    let answer = upload_response(&t, &format!("Content-Length: {}", 40 * MIB), b"").await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
@@ -50,7 +50,7 @@ async fn what_outgrows_the_room_left_is_refused_while_it_is_read(app: TestApp) {
         body.extend_from_slice(&vec![b'x'; 1 << 20]);
         body.extend_from_slice(b"\r\n");
     }
-    let answer = answer_to(&t, "Transfer-Encoding: chunked", &body).await;
+    let answer = upload_response(&t, "Transfer-Encoding: chunked", &body).await;
     assert!(answer.starts_with("HTTP/1.1 402 ") && answer.contains("storage_limit_exceeded"), "{answer}");
     assert_eq!(app.api.library.spools().held(), 0);
 }
@@ -113,10 +113,11 @@ async fn what_a_client_leaves_behind_is_gone_with_it(app: TestApp) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_that_drips_is_given_up_and_its_room_is_free_again() {
-    let app = TestApp::start_paced(TestStore::sqlite().await, IMPATIENT).await;
+    let app = TestApp::start_paced(TestStore::sqlite().await, SHORT_PACE).await;
     let t = app.tenant("unlimited").await;
     let mut stream = begun(&t, 20 << 20).await;
-    let answer = tokio::time::timeout(Duration::from_secs(60), drip(&mut stream)).await.expect("the upload is aborted");
+    let answer =
+        tokio::time::timeout(Duration::from_secs(60), send_slowly(&mut stream)).await.expect("the upload is aborted");
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
     assert_eq!(app.api.library.spools().held(), 0);
 }

@@ -13,7 +13,7 @@ on_both_apps!(
     a_picture_comes_with_its_headers,
     parts_of_a_picture_are_served,
     what_is_known_is_not_sent_again,
-    what_is_no_name_of_ours_is_nowhere,
+    invalid_file_names_return_not_found,
 );
 on_both_storages!(
     any_replica_shows_what_another_took_in,
@@ -130,7 +130,7 @@ async fn what_is_known_is_not_sent_again(app: TestApp) {
     app.visit("GET", &nothing).header("if-none-match", "*").send().await.refused_plainly(404);
 }
 
-async fn what_is_no_name_of_ours_is_nowhere(app: TestApp) {
+async fn invalid_file_names_return_not_found(app: TestApp) {
     let (url, _, _) = uploaded(&app).await;
     let key = url.rsplit('/').next().unwrap();
     let secret = app.files().join("media/secret.png");
@@ -178,7 +178,7 @@ async fn a_picture_goes_from_upload_to_the_sweep(s: TestStore) {
     assert_eq!(app.stored().len(), 2);
     t.delete(&t.path(&format!("/media/{}", asset["id"]))).await.expect(204);
     app.advance(301);
-    let transport = crate::support::jobs::StillBell::with_room(1);
+    let transport = crate::support::jobs::FixedCapacityTransport::with_room(1);
     let scheduler =
         crier_scheduler::Scheduler { store: app.store.store.clone(), transport, library: app.library(&app.url) };
     crier_scheduler::tasks::sweep::run(&scheduler).await.unwrap();

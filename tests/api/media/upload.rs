@@ -28,7 +28,7 @@ on_both_apps!(
 );
 
 /// The storage counted for the workspaces; it should equal `SIZES`.
-const ROOM: &str = "SELECT cast(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
+const COUNTED_BYTES: &str = "SELECT cast(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
 const SIZES: &str = "SELECT cast(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state <> 'doomed'";
 
 /// The names of the files in the storage.
@@ -47,11 +47,11 @@ fn stored(app: &TestApp) -> Vec<String> {
 }
 
 /// Asserts that nothing was kept from a refused request.
-async fn nothing_is_left(app: &TestApp) {
+async fn assert_nothing_stored(app: &TestApp) {
     assert_eq!(stored(app), Vec::<String>::new());
     assert_eq!(app.number("SELECT count(*) FROM media").await, 0);
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state <> 'doomed'").await, 0);
-    assert_eq!(app.number(ROOM).await, 0);
+    assert_eq!(app.number(COUNTED_BYTES).await, 0);
 }
 
 async fn upload(t: &Tenant<'_>, bytes: &[u8]) -> Reply {
@@ -76,7 +76,7 @@ async fn a_picture_is_kept_and_described(app: TestApp) {
     assert!(asset["url"].as_str().unwrap().starts_with(&format!("{}/media/", app.url)), "{asset}");
     assert_eq!(stored(&app).len(), 2, "the picture and its thumbnail");
     let size = asset["size_bytes"].as_i64().unwrap();
-    assert_eq!(app.number(ROOM).await, size);
+    assert_eq!(app.number(COUNTED_BYTES).await, size);
     let usage = t.get(&t.path("/usage")).await.data(200);
     assert_eq!(usage["storage_mib"]["used"], 1, "a part of a MiB counts as one: {usage}");
 }
@@ -114,7 +114,7 @@ async fn a_form_that_is_not_right_is_refused_and_leaves_nothing(app: TestApp) {
         "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--\r\n".to_owned(),
     ];
     assert_eq!(raw(&t, "multipart/form-data; boundary=b", two.concat().as_bytes()).await.invalid(), ["file"]);
-    nothing_is_left(&app).await;
+    assert_nothing_stored(&app).await;
 }
 
 async fn raw(t: &Tenant<'_>, content_type: &str, body: &[u8]) -> Reply {
@@ -137,7 +137,7 @@ async fn what_is_no_form_is_refused(app: TestApp) {
     let part = "--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n1\r\n";
     raw(&t, form, format!("{}--b--\r\n", part.repeat(33)).as_bytes()).await.refused(400, "invalid_json");
     raw(&t, form, b"--b--\r\n").await.refused(422, "validation_failed");
-    nothing_is_left(&app).await;
+    assert_nothing_stored(&app).await;
 }
 
 async fn bytes_that_are_no_picture_are_refused(app: TestApp) {
@@ -150,11 +150,11 @@ async fn bytes_that_are_no_picture_are_refused(app: TestApp) {
         let error = upload(&t, bytes).await.refused(415, "unsupported_media_type");
         assert!(error["message"].as_str().unwrap().ends_with('.'), "{error}");
     }
-    nothing_is_left(&app).await;
+    assert_nothing_stored(&app).await;
 }
 
 /// Sends the head of an upload and part of its body; returns the response.
-pub async fn answer_to(t: &Tenant<'_>, length: &str, body: &[u8]) -> String {
+pub async fn upload_response(t: &Tenant<'_>, length: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(t.app.address).await.unwrap();
     let head = format!(
         "POST {BASE}{} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {}\r\nContent-Type: multipart/form-data; boundary=b\r\n{length}\r\n\r\n",
@@ -178,11 +178,11 @@ pub async fn answer_to(t: &Tenant<'_>, length: &str, body: &[u8]) -> String {
 
 async fn what_is_too_large_is_refused_before_it_is_read(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let answer = answer_to(&t, &format!("Content-Length: {}", 40 << 20), b"").await;
+    let answer = upload_response(&t, &format!("Content-Length: {}", 40 << 20), b"").await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
     assert!(answer.contains("25 MiB"), "{answer}");
     // A client that has begun to send can read the response as well.
-    let answer = answer_to(&t, &format!("Content-Length: {}", 40 << 20), &vec![b'x'; 40 << 20]).await;
+    let answer = upload_response(&t, &format!("Content-Length: {}", 40 << 20), &vec![b'x'; 40 << 20]).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
@@ -196,9 +196,9 @@ async fn what_turns_out_too_large_is_refused_while_it_is_read(app: TestApp) {
         body.extend_from_slice(&chunk);
         body.extend_from_slice(b"\r\n");
     }
-    let answer = answer_to(&t, "Transfer-Encoding: chunked", &body).await;
+    let answer = upload_response(&t, "Transfer-Encoding: chunked", &body).await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
-    nothing_is_left(&app).await;
+    assert_nothing_stored(&app).await;
 }
 
 async fn the_same_form_again_is_answered_from_the_first_one(app: TestApp) {
@@ -264,7 +264,7 @@ async fn the_same_bytes_are_stored_once_for_a_brand(app: TestApp) {
     let (one, two) = (upload(&t, &png).await.data(201), upload(&t, &png).await.data(201));
     assert_ne!(id(&one), id(&two));
     assert_eq!(one["url"], two["url"]);
-    assert_eq!(app.number(ROOM).await, one["size_bytes"].as_i64().unwrap());
+    assert_eq!(app.number(COUNTED_BYTES).await, one["size_bytes"].as_i64().unwrap());
     // The same holds for concurrent uploads.
     let other = picture::png(41, 30);
     let all = futures::future::join_all((0..6).map(|_| upload(&t, &other))).await;
@@ -284,7 +284,7 @@ async fn what_does_not_fit_the_plan_is_refused_before_it_is_stored(app: TestApp)
     let error = upload(&t, &picture::png(10, 10)).await.refused(402, "storage_limit_exceeded");
     assert!(error["message"].as_str().unwrap().contains("500 MiB"), "{error}");
     assert_eq!(stored(&app), Vec::<String>::new());
-    assert_eq!(app.number(ROOM).await, used);
+    assert_eq!(app.number(COUNTED_BYTES).await, used);
     assert_eq!(app.number("SELECT count(*) FROM files").await, 0);
     let usage = t.get(&t.path("/usage")).await.data(200);
     assert_eq!((&usage["storage_mib"]["used"], &usage["storage_mib"]["limit"]), (&500.into(), &500.into()));
@@ -305,7 +305,7 @@ async fn two_at_once_do_not_both_get_the_last_room(app: TestApp) {
     }
     assert_eq!(kept, 2);
     assert_eq!(stored(&app).len(), 4);
-    let bytes = app.number(ROOM).await;
+    let bytes = app.number(COUNTED_BYTES).await;
     assert_eq!(bytes, used + app.number(SIZES).await);
 }
 
@@ -317,7 +317,7 @@ async fn a_refused_write_gives_its_room_back(app: TestApp) {
     reply.refused(500, "internal_error");
     app.sql("ALTER TABLE hidden RENAME TO media").await;
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
-    assert_eq!(app.number(ROOM).await, 0);
+    assert_eq!(app.number(COUNTED_BYTES).await, 0);
     // The stored bytes are discarded; the same bytes can be uploaded again.
     upload(&t, &picture::png(16, 16)).await.expect(201);
 }

@@ -4,7 +4,7 @@ use crier_common::store::{deliveries, webhooks};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::{fail, ids, open_jobs, told};
+use super::{create_deliveries, fail, ids, open_jobs};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
@@ -35,7 +35,7 @@ fn number(hook: &str) -> i64 {
 
 async fn retries_at_once_each_allow_one_more_attempt(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 2).await;
+    let (hook, all) = create_deliveries(&t, 2).await;
     fail(&t, &all[..1]).await;
     for id in all {
         let replies = join_all((0..8).map(|_| retry(&t, &hook, id))).await;
@@ -48,7 +48,7 @@ async fn retries_at_once_each_allow_one_more_attempt(app: TestApp) {
 
 async fn recoveries_at_once_repeat_each_delivery_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 6).await;
+    let (hook, all) = create_deliveries(&t, 6).await;
     fail(&t, &all).await;
     let replies = join_all((0..5).map(|_| recover(&t, &hook))).await;
     let mut found: Vec<_> = replies.iter().map(|r| r.data(202)["recovered"].as_i64().unwrap()).collect();
@@ -63,7 +63,7 @@ async fn recoveries_at_once_repeat_each_delivery_once(app: TestApp) {
 async fn a_retry_and_a_recovery_at_once_make_one_job(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for _ in 0..4 {
-        let (hook, all) = told(&t, 3).await;
+        let (hook, all) = create_deliveries(&t, 3).await;
         fail(&t, &all).await;
         let (retried, recovered) = tokio::join!(retry(&t, &hook, all[1]), recover(&t, &hook));
         let tried = retried.data(200)["max_attempts"].as_i64().unwrap();
@@ -81,7 +81,7 @@ async fn a_retry_and_a_recovery_at_once_make_one_job(app: TestApp) {
 /// The test plays the other recovery, which has not committed when the request arrives.
 async fn a_recovery_that_waited_for_another_finds_nothing_left(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 3).await;
+    let (hook, all) = create_deliveries(&t, 3).await;
     fail(&t, &all).await;
     let mut other = app.begin().await.unwrap();
     webhooks::find_for_update(&mut other, t.user, number(&hook)).await.unwrap().unwrap();
@@ -94,7 +94,7 @@ async fn a_recovery_that_waited_for_another_finds_nothing_left(app: TestApp) {
 
 async fn what_waited_for_a_delete_finds_nothing_there(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 1).await;
+    let (hook, all) = create_deliveries(&t, 1).await;
     let mut deleting = app.begin().await.unwrap();
     assert!(webhooks::delete(&mut deleting, t.user, number(&hook)).await.unwrap());
     let test = format!("{hook}/test");
@@ -117,7 +117,7 @@ async fn what_waited_for_a_delete_finds_nothing_there(app: TestApp) {
 async fn deleting_in_the_middle_of_it_all_breaks_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for _ in 0..4 {
-        let (hook, all) = told(&t, 4).await;
+        let (hook, all) = create_deliveries(&t, 4).await;
         fail(&t, &all[..2]).await;
         let (hook, t) = (&hook, &t);
         let retries = join_all(all.iter().map(|id| retry(t, hook, *id)));

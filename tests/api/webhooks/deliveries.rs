@@ -5,7 +5,7 @@ use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::store::deliveries::{self, AttemptRow};
 use serde_json::{Value, json};
 
-use super::{fail, ids, listening, open_jobs, planned, stamp, told};
+use super::{create_deliveries, fail, ids, open_jobs, planned, stamp, subscribe};
 use crate::support::app::{TestApp, on_both_apps};
 
 on_both_apps!(
@@ -22,7 +22,7 @@ on_both_apps!(
 
 async fn a_delivery_has_the_promised_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, delivery) = told(&t, 1).await;
+    let (hook, delivery) = create_deliveries(&t, 1).await;
     let shown = t.get(&format!("{hook}/deliveries/{}", delivery[0])).await.data(200);
     let fields = "id webhook_id event status response_code attempts max_attempts duration_ms error response_body payload next_attempt_at last_attempt_at created_at updated_at";
     assert_eq!(shown.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" "), fields);
@@ -37,7 +37,7 @@ async fn a_delivery_has_the_promised_fields(app: TestApp) {
 
 async fn the_list_is_paged_newest_first(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, mut all) = told(&t, 3).await;
+    let (hook, mut all) = create_deliveries(&t, 3).await;
     all.reverse();
     let page = t.get(&format!("{hook}/deliveries?per_page=2&page=2")).await.expect(200);
     assert_eq!(ids(&page["data"]), all[2..]);
@@ -49,7 +49,7 @@ async fn the_list_is_paged_newest_first(app: TestApp) {
 
 async fn filters_narrow_the_list_and_its_total(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 4).await;
+    let (hook, all) = create_deliveries(&t, 4).await;
     fail(&t, &all[..2]).await;
     let sample = t.post(&format!("{hook}/test"), json!({ "event": "post.failed" })).await.data(202)["id"].clone();
     let sample = sample.as_i64().unwrap();
@@ -66,13 +66,13 @@ async fn filters_narrow_the_list_and_its_total(app: TestApp) {
         let page = t.get(&format!("{hook}/deliveries?{filter}")).await.expect(200);
         assert_eq!((ids(&page["data"]), &page["meta"]["total"]), (found.clone(), &json!(found.len())), "{filter}");
     }
-    let other = listening(&t, &["brand.created"]).await;
+    let other = subscribe(&t, &["brand.created"]).await;
     assert_eq!(t.get(&format!("{other}/deliveries?status=failed&event=brand.created")).await.data(200), json!([]));
 }
 
 async fn the_links_of_pages_keep_the_filters(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, _) = told(&t, 3).await;
+    let (hook, _) = create_deliveries(&t, 3).await;
     let asked = "status=pending&per_page=1&event=brand.created";
     let page = t.get(&format!("{hook}/deliveries?{asked}&page=2")).await.expect(200);
     let at = |n: i64| format!("{}/api/public/v1{hook}/deliveries?{asked}&page={n}", app.url);
@@ -82,7 +82,7 @@ async fn the_links_of_pages_keep_the_filters(app: TestApp) {
 
 async fn an_unknown_filter_is_told_by_its_name(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let hook = listening(&t, &["brand.created"]).await;
+    let hook = subscribe(&t, &["brand.created"]).await;
     for (query, wrong) in [
         ("status=nope", vec!["status"]),
         ("status=", vec!["status"]),
@@ -96,7 +96,7 @@ async fn an_unknown_filter_is_told_by_its_name(app: TestApp) {
 
 async fn attempts_are_told_oldest_first(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, delivery) = told(&t, 2).await;
+    let (hook, delivery) = create_deliveries(&t, 2).await;
     let path = format!("{hook}/deliveries/{}/attempts", delivery[0]);
     assert_eq!(t.get(&path).await.expect(200), json!({ "data": [] }));
     let began = app.now();
@@ -134,7 +134,7 @@ async fn attempts_are_told_oldest_first(app: TestApp) {
 
 async fn a_delivery_can_be_tried_again(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, delivery) = told(&t, 1).await;
+    let (hook, delivery) = create_deliveries(&t, 1).await;
     let path = format!("{hook}/deliveries");
     let delivery = t.get(&format!("{path}/{}", delivery[0])).await.data(200);
     assert_eq!((&delivery["status"], &delivery["max_attempts"]), (&json!("pending"), &json!(8)));
@@ -146,7 +146,7 @@ async fn a_delivery_can_be_tried_again(app: TestApp) {
     t.request("POST", &retry).send().await.refused(409, "webhook_inactive");
     let stranger = format!("{path}/{}/retry", delivery["id"].as_i64().unwrap() + 1);
     t.request("POST", &stranger).send().await.refused(404, "not_found");
-    let other = listening(&t, &["brand.created"]).await;
+    let other = subscribe(&t, &["brand.created"]).await;
     let stray = format!("{other}/deliveries/{}", delivery["id"]);
     t.request("POST", &format!("{stray}/retry")).send().await.refused(404, "not_found");
     for path in [stray.clone(), format!("{stray}/attempts")] {
@@ -156,7 +156,7 @@ async fn a_delivery_can_be_tried_again(app: TestApp) {
 
 async fn a_retry_is_of_a_delivery_whatever_its_status(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 3).await;
+    let (hook, all) = create_deliveries(&t, 3).await;
     fail(&t, &all[..2]).await;
     app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[1])).await;
     // The third waits for its next attempt.
@@ -164,20 +164,20 @@ async fn a_retry_is_of_a_delivery_whatever_its_status(app: TestApp) {
     app.sql(format!("UPDATE webhook_deliveries SET status = 'retrying', attempts = 1 WHERE id = {}", all[2])).await;
     app.sql(format!("UPDATE jobs SET state = 'scheduled', run_at = '{later}' WHERE subject_id = {}", all[2])).await;
     app.advance(10);
-    app.bell.take();
+    app.notifier.take();
     for (id, status) in [(all[0], "pending"), (all[1], "pending"), (all[2], "retrying")] {
         let again = t.request("POST", &format!("{hook}/deliveries/{id}/retry")).send().await.data(200);
         assert_eq!((&again["status"], &again["max_attempts"]), (&json!(status), &json!(9)));
         assert_eq!(again["next_attempt_at"], planned(app.now()));
         assert_eq!(open_jobs(&t, id).await, 1);
-        assert_eq!(app.bell.take().len(), 1, "it is due now");
+        assert_eq!(app.notifier.take().len(), 1, "it is due now");
     }
 }
 
 async fn a_colleague_s_deliveries_are_his_own(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let colleague = owner.colleague(Role::Admin).await;
-    let (hook, delivery) = told(&owner, 1).await;
+    let (hook, delivery) = create_deliveries(&owner, 1).await;
     let delivery = format!("{hook}/deliveries/{}", delivery[0]);
     for path in [hook.clone(), format!("{hook}/deliveries"), delivery.clone(), format!("{delivery}/attempts")] {
         owner.get(&path).await.expect(200);

@@ -4,7 +4,7 @@ use crier_common::domain::circuit::Health;
 use crier_common::store::{deliveries, webhooks};
 use serde_json::{Value, json};
 
-use super::{create, fail, ids, listening, told};
+use super::{create, create_deliveries, fail, ids, subscribe};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
@@ -88,7 +88,7 @@ async fn an_endpoint_has_the_promised_fields(app: TestApp) {
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
     assert_eq!(names(&t.get(&path).await.data(200)), fields);
     assert_eq!(made["description"], Value::Null);
-    let second = listening(&t, &["post.failed"]).await;
+    let second = subscribe(&t, &["post.failed"]).await;
     let list = t.get("/webhooks").await.expect(200);
     assert_eq!(list.as_object().unwrap().len(), 1, "the list is not paged");
     assert_eq!(format!("/webhooks/{}", ids(&list["data"])[0]), second, "newest first");
@@ -123,7 +123,7 @@ async fn fields_have_their_limits(app: TestApp) {
         body
     };
     let url = |length: usize| format!("https://8.8.8.8/{}", "x".repeat(length - 16));
-    let path = listening(&t, &["brand.created"]).await;
+    let path = subscribe(&t, &["brand.created"]).await;
     for (field, value) in [
         ("url", json!(url(2049))),
         ("url", json!("https://8.8.8.8/\0")),
@@ -173,7 +173,7 @@ async fn what_is_absent_or_null_on_a_change_stays(app: TestApp) {
 
 async fn a_refused_change_changes_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let path = listening(&t, &["brand.created"]).await;
+    let path = subscribe(&t, &["brand.created"]).await;
     let before = t.get(&path).await.data(200);
     app.advance(60);
     t.put(&path, json!({ "url": "https://10.0.0.1/", "is_active": false })).await.refused(422, "invalid_webhook_url");
@@ -195,7 +195,7 @@ async fn disable(t: &Tenant<'_>, path: &str) {
 
 async fn switched_on_again_an_endpoint_starts_clean(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let path = listening(&t, &["brand.created"]).await;
+    let path = subscribe(&t, &["brand.created"]).await;
     disable(&t, &path).await;
     let shown = t.get(&path).await.data(200);
     assert_eq!((&shown["is_active"], shown["disabled_reason"].is_string()), (&json!(false), true));
@@ -216,9 +216,9 @@ async fn switched_on_again_an_endpoint_starts_clean(app: TestApp) {
 
 async fn a_deleted_endpoint_takes_its_deliveries_along(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, deliveries) = told(&t, 2).await;
+    let (hook, deliveries) = create_deliveries(&t, 2).await;
     fail(&t, &deliveries[..1]).await;
-    let other = listening(&t, &["brand.created"]).await;
+    let other = subscribe(&t, &["brand.created"]).await;
     t.delete(&hook).await.expect(204);
     for path in [hook.clone(), format!("{hook}/deliveries"), format!("{hook}/deliveries/{}", deliveries[0])] {
         t.get(&path).await.refused(404, "not_found");

@@ -5,7 +5,7 @@ use crier_common::domain::access::{KeyMode, Role};
 use crier_common::store::brands;
 use serde_json::json;
 
-use super::listening;
+use super::subscribe;
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
@@ -17,7 +17,7 @@ on_both_apps!(
 const ALL: [&str; 3] = ["brand.created", "account.connected", "account.disconnected"];
 
 /// The payloads of an endpoint's deliveries as the response contains them, newest first.
-async fn heard(t: &Tenant<'_>, hook: &str) -> Vec<String> {
+async fn payloads_of(t: &Tenant<'_>, hook: &str) -> Vec<String> {
     let reply = t.get(&format!("{hook}/deliveries?per_page=100")).await;
     let shown: Vec<String> =
         reply.data(200).as_array().unwrap().iter().map(|delivery| delivery["payload"].to_string()).collect();
@@ -41,18 +41,18 @@ async fn outsider<'a>(t: &'a Tenant<'_>) -> Tenant<'a> {
 async fn a_new_brand_is_told_to_who_made_it(app: TestApp) {
     let (owner, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let colleague = owner.colleague(Role::Owner).await;
-    let hooks = [listening(&owner, &ALL).await, listening(&owner, &["brand.created"]).await];
-    let unsubscribed = listening(&owner, &["post.failed"]).await;
-    let others = [(&colleague, listening(&colleague, &ALL).await), (&stranger, listening(&stranger, &ALL).await)];
+    let hooks = [subscribe(&owner, &ALL).await, subscribe(&owner, &["brand.created"]).await];
+    let unsubscribed = subscribe(&owner, &["post.failed"]).await;
+    let others = [(&colleague, subscribe(&colleague, &ALL).await), (&stranger, subscribe(&stranger, &ALL).await)];
     let name = "Ünï \"quoted\" 🥐";
     let made = owner.post("/brands", json!({ "name": name, "website": "https://x.example/" })).await.data(201);
     let payload = format!(r#"{{"event":"brand.created","data":{{"brand_id":{},"name":{}}}}}"#, made["id"], json!(name));
     for hook in hooks {
-        assert_eq!(heard(&owner, &hook).await, std::slice::from_ref(&payload));
+        assert_eq!(payloads_of(&owner, &hook).await, std::slice::from_ref(&payload));
     }
-    assert!(heard(&owner, &unsubscribed).await.is_empty());
+    assert!(payloads_of(&owner, &unsubscribed).await.is_empty());
     for (other, hook) in others {
-        assert!(heard(other, &hook).await.is_empty());
+        assert!(payloads_of(other, &hook).await.is_empty());
     }
 }
 
@@ -60,9 +60,9 @@ async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
     let (owner, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let (editor, removed) = (owner.colleague(Role::Editor).await, owner.colleague(Role::Admin).await);
     let outsider = outsider(&owner).await;
-    let hooks = [(&owner, listening(&owner, &ALL).await), (&editor, listening(&editor, &ALL).await)];
-    let left = listening(&removed, &ALL).await;
-    let others = [(&outsider, listening(&outsider, &ALL).await), (&stranger, listening(&stranger, &ALL).await)];
+    let hooks = [(&owner, subscribe(&owner, &ALL).await), (&editor, subscribe(&editor, &ALL).await)];
+    let left = subscribe(&removed, &ALL).await;
+    let others = [(&outsider, subscribe(&outsider, &ALL).await), (&stranger, subscribe(&stranger, &ALL).await)];
     let account = owner.account("demo").await;
     let about = |name: &str, brand: i64, result: &str| {
         format!(
@@ -71,7 +71,7 @@ async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
     };
     let connected = about("connected", owner.brand, "");
     for (member, hook) in hooks.iter().chain([&(&removed, left.clone())]) {
-        assert_eq!(heard(member, hook).await, std::slice::from_ref(&connected));
+        assert_eq!(payloads_of(member, hook).await, std::slice::from_ref(&connected));
     }
     app.write(async |tx| brands::remove_member(tx, owner.brand, removed.user).await).await;
 
@@ -84,12 +84,12 @@ async fn accounts_that_come_and_go_are_told_to_the_members(app: TestApp) {
     let detached = about("disconnected", owner.brand, r#","result":"detached""#);
     let revoked = about("disconnected", own, r#","result":"revoked""#);
     let made = format!(r#"{{"event":"brand.created","data":{{"brand_id":{own},"name":"Own"}}}}"#);
-    assert_eq!(heard(&owner, &hooks[0].1).await, [detached.clone(), connected.clone()]);
+    assert_eq!(payloads_of(&owner, &hooks[0].1).await, [detached.clone(), connected.clone()]);
     let of_editor = [revoked, detached, about("connected", own, ""), made, connected.clone()];
-    assert_eq!(heard(&editor, &hooks[1].1).await, of_editor);
-    assert_eq!(heard(&removed, &left).await, [connected], "a former member is not notified");
+    assert_eq!(payloads_of(&editor, &hooks[1].1).await, of_editor);
+    assert_eq!(payloads_of(&removed, &left).await, [connected], "a former member is not notified");
     for (other, hook) in others {
-        assert!(heard(other, &hook).await.is_empty());
+        assert!(payloads_of(other, &hook).await.is_empty());
     }
 }
 
@@ -97,7 +97,7 @@ async fn what_is_refused_is_told_to_nobody(app: TestApp) {
     let t = app.tenant("free").await;
     // An endpoint created while the plan had webhooks.
     app.sql(format!("UPDATE workspaces SET plan = 'unlimited' WHERE id = {}", t.workspace)).await;
-    let hook = listening(&t, &ALL).await;
+    let hook = subscribe(&t, &ALL).await;
     app.sql(format!("UPDATE workspaces SET plan = 'free' WHERE id = {}", t.workspace)).await;
     t.post("/brands", json!({ "name": "One too many" })).await.refused(402, "limit_reached");
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "refused" } });

@@ -18,14 +18,14 @@ async fn create(t: &Tenant<'_>, url: &str) -> Reply {
 }
 
 /// Creates an endpoint subscribed to these events; returns its path.
-async fn listening(t: &Tenant<'_>, events: &[&str]) -> String {
+async fn subscribe(t: &Tenant<'_>, events: &[&str]) -> String {
     let made = t.post("/webhooks", json!({ "url": "https://8.8.8.8/hook", "events": events })).await.data(201);
     format!("/webhooks/{}", made["id"])
 }
 
 /// Creates an endpoint and that many brands; returns its path and its deliveries' ids, oldest first.
-async fn told(t: &Tenant<'_>, brands: usize) -> (String, Vec<i64>) {
-    let hook = listening(t, &["brand.created"]).await;
+async fn create_deliveries(t: &Tenant<'_>, brands: usize) -> (String, Vec<i64>) {
+    let hook = subscribe(t, &["brand.created"]).await;
     for n in 0..brands {
         t.post("/brands", json!({ "name": format!("Brand {n}") })).await.expect(201);
     }

@@ -1,15 +1,15 @@
 //! `POST /webhooks/{webhook}/recover`: deliveries that failed while an endpoint was down are sent again.
 
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use serde_json::{Value, json};
 
-use super::{fail, listening, open_jobs, planned, told};
+use super::{create_deliveries, fail, open_jobs, planned, subscribe};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
     what_failed_is_sent_again,
     only_what_failed_since_then_is_sent_again,
-    what_is_over_the_places_waits,
+    deliveries_beyond_the_lane_cap_wait,
     a_delivery_never_has_two_jobs,
     since_is_a_time_of_the_last_two_weeks,
     an_inactive_endpoint_recovers_nothing,
@@ -21,7 +21,7 @@ async fn recover(t: &Tenant<'_>, hook: &str, since: Value) -> Reply {
 
 async fn what_failed_is_sent_again(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 3).await;
+    let (hook, all) = create_deliveries(&t, 3).await;
     fail(&t, &all[..2]).await;
     app.advance(60);
     let since = json!(app.now() - chrono::TimeDelta::hours(1));
@@ -44,8 +44,8 @@ async fn what_failed_is_sent_again(app: TestApp) {
 
 async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, _) = told(&t, 2).await;
-    let (other, others) = told(&t, 1).await;
+    let (hook, _) = create_deliveries(&t, 2).await;
+    let (other, others) = create_deliveries(&t, 1).await;
     app.advance(60);
     let since = app.now();
     for name in ["on the minute", "later"] {
@@ -68,10 +68,10 @@ async fn only_what_failed_since_then_is_sent_again(app: TestApp) {
 }
 
 /// However many deliveries are recovered, workers are notified of no more jobs than the endpoint's lane admits.
-async fn what_is_over_the_places_waits(app: TestApp) {
+async fn deliveries_beyond_the_lane_cap_wait(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let places = Kind::DeliverWebhook.rules().lane_cap.unwrap();
-    let (hook, all) = told(&t, 1).await;
+    let places = JobKind::DeliverWebhook.rules().lane_cap.unwrap();
+    let (hook, all) = create_deliveries(&t, 1).await;
     fail(&t, &all).await;
     app.sql(format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= {places}) \
@@ -79,15 +79,15 @@ async fn what_is_over_the_places_waits(app: TestApp) {
          SELECT webhook_id, event_id, status, attempts, max_attempts, created_at, updated_at FROM webhook_deliveries, n"
     ))
     .await;
-    app.bell.take();
+    app.notifier.take();
     assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": places + 2 }));
-    assert_eq!(app.bell.take().len(), usize::try_from(places).unwrap());
+    assert_eq!(app.notifier.take().len(), usize::try_from(places).unwrap());
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND waiting").await, 2);
 }
 
 async fn a_delivery_never_has_two_jobs(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 5).await;
+    let (hook, all) = create_deliveries(&t, 5).await;
     fail(&t, &all).await;
     for (id, state) in all.iter().zip(["running", "scheduled", "ready", "cancelled", "dead"]) {
         app.sql(format!("UPDATE jobs SET state = '{state}' WHERE subject_id = {id}")).await;
@@ -101,7 +101,7 @@ async fn a_delivery_never_has_two_jobs(app: TestApp) {
 
 async fn since_is_a_time_of_the_last_two_weeks(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let hook = listening(&t, &["brand.created"]).await;
+    let hook = subscribe(&t, &["brand.created"]).await;
     let (now, longest) = (app.now(), chrono::TimeDelta::days(14));
     let second = chrono::TimeDelta::seconds(1);
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
@@ -125,7 +125,7 @@ async fn since_is_a_time_of_the_last_two_weeks(app: TestApp) {
 
 async fn an_inactive_endpoint_recovers_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (hook, all) = told(&t, 1).await;
+    let (hook, all) = create_deliveries(&t, 1).await;
     fail(&t, &all).await;
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     recover(&t, &hook, json!(app.now())).await.refused(409, "webhook_inactive");

@@ -3,7 +3,7 @@
 use crier_common::domain::event::EventName;
 use serde_json::{Value, json};
 
-use super::{listening, open_jobs};
+use super::{open_jobs, subscribe};
 use crate::support::app::{TestApp, on_both_apps};
 
 on_both_apps!(
@@ -16,7 +16,7 @@ on_both_apps!(
 
 async fn every_event_has_a_sample_that_is_sent(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let hook = listening(&t, &["brand.created"]).await;
+    let hook = subscribe(&t, &["brand.created"]).await;
     let events = t.get("/webhook-events").await.data(200);
     for event in events.as_array().unwrap() {
         let reply = t.post(&format!("{hook}/test"), json!({ "event": event["name"] })).await;
@@ -32,14 +32,14 @@ async fn every_event_has_a_sample_that_is_sent(app: TestApp) {
         assert_eq!(open_jobs(&t, made["id"].as_i64().unwrap()).await, 1);
         let trace: String = app.value("SELECT trace FROM jobs ORDER BY id DESC LIMIT 1").await;
         assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
-        assert_eq!(app.bell.take().len(), 1, "it is sent now");
+        assert_eq!(app.notifier.take().len(), 1, "it is sent now");
     }
     assert_eq!(app.number("SELECT count(*) FROM events WHERE brand_id IS NULL").await, 12);
 }
 
 async fn it_goes_to_one_endpoint_whatever_that_asked_for(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (one, other) = (listening(&t, &["brand.created"]).await, listening(&t, &["post.failed"]).await);
+    let (one, other) = (subscribe(&t, &["brand.created"]).await, subscribe(&t, &["post.failed"]).await);
     t.post(&format!("{one}/test"), json!({ "event": "post.failed" })).await.expect(202);
     let total = async |hook: &str| t.get(&format!("{hook}/deliveries")).await.expect(200)["meta"]["total"].clone();
     assert_eq!((total(&one).await, total(&other).await), (json!(1), json!(0)));
@@ -48,7 +48,7 @@ async fn it_goes_to_one_endpoint_whatever_that_asked_for(app: TestApp) {
 
 async fn it_comes_and_goes_with_its_request(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let hook = listening(&t, &["brand.created"]).await;
+    let hook = subscribe(&t, &["brand.created"]).await;
     let send = async |key: &str| {
         t.request("POST", &format!("{hook}/test")).idem(key).json(&json!({ "event": "post.failed" })).send().await
     };
@@ -69,7 +69,7 @@ async fn it_comes_and_goes_with_its_request(app: TestApp) {
 
 async fn what_is_no_event_is_told(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let hook = listening(&t, &["brand.created"]).await;
+    let hook = subscribe(&t, &["brand.created"]).await;
     let test = format!("{hook}/test");
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     for event in [json!("nope"), json!(""), json!(5), json!(["post.failed"]), Value::Null] {
@@ -83,7 +83,7 @@ async fn what_is_no_event_is_told(app: TestApp) {
 
 async fn an_inactive_endpoint_is_sent_none(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let hook = listening(&t, &[EventName::BrandCreated.as_str()]).await;
+    let hook = subscribe(&t, &[EventName::BrandCreated.as_str()]).await;
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     let body = json!({ "event": "brand.created" });
     t.post(&format!("{hook}/test"), body.clone()).await.refused(409, "webhook_inactive");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::jobs::worker_on_both;
 use crate::support::picture;
-use crate::support::source::{Say, answer, chunked, gzipped, ok, redirect, status};
+use crate::support::source::{SourceResponse, answer, chunked, gzipped, ok, redirect, status};
 
 worker_on_both!(
     a_refusal_ends_it,
@@ -23,7 +23,7 @@ async fn ends_at(w: &TestWorker, source: &Source, code: Code) -> i64 {
     let id = import_from(w, source).await;
     run(w).await;
     has_failed(w, id, code, 1).await;
-    assert_eq!(job(w, id).await.state, State::Done, "the job is not dead");
+    assert_eq!(job(w, id).await.state, JobState::Done, "the job is not dead");
     assert_eq!((stored(w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
     id
 }
@@ -93,7 +93,7 @@ async fn what_is_too_large_ends_it(w: TestWorker) {
     listen(&w).await;
     let most = library(&w).limits().max_bytes as usize;
     let announced = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", most + 1).into_bytes();
-    ends_at(&w, &Source::saying([Say::Stall(announced)]).await, Code::TooLarge).await;
+    ends_at(&w, &Source::saying([SourceResponse::Stall(announced)]).await, Code::TooLarge).await;
     let body = vec![0; most + 1];
     ends(&w, chunked(&body), Code::TooLarge).await;
     ends(&w, gzipped(&body), Code::TooLarge).await;

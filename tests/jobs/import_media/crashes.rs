@@ -5,7 +5,7 @@ use super::*;
 use crate::support::fake_platform::Gate;
 use crate::support::jobs::{LEASE_OVER, worker_on_both};
 use crate::support::picture;
-use crate::support::source::{Say, ok};
+use crate::support::source::{SourceResponse, ok};
 
 worker_on_both!(
     before_it_begins,
@@ -20,11 +20,11 @@ worker_on_both!(
 /// Lets the dead run's lease expire, and asserts that the import completes.
 async fn goes_on(w: &TestWorker, id: i64) {
     w.run_jobs().await;
-    assert_eq!(job(w, id).await.state, State::Running, "its lease still holds");
+    assert_eq!(job(w, id).await.state, JobState::Running, "its lease still holds");
     w.advance(LEASE_OVER);
     run(w).await;
-    assert_eq!((job_stands(w, id).await, job(w, id).await.crashes), ((State::Done, 2), 1));
-    assert_eq!(told(w).await.len(), 1);
+    assert_eq!((job_status(w, id).await, job(w, id).await.crashes), ((JobState::Done, 2), 1));
+    assert_eq!(emitted_events(w).await.len(), 1);
     is_kept_once(w, id).await;
 }
 
@@ -32,8 +32,8 @@ async fn before_it_begins(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
-    w.claim(&w.s.bell.take(), "gone").await;
-    assert_eq!(stands(&w, id).await, (Status::Pending, None));
+    w.claim(&w.s.notifier.take(), "gone").await;
+    assert_eq!(import_status(&w, id).await, (Status::Pending, None));
     goes_on(&w, id).await;
     assert_eq!(source.paths().len(), 1);
 }
@@ -41,13 +41,13 @@ async fn before_it_begins(w: TestWorker) {
 async fn in_the_middle_of_the_download(w: TestWorker) {
     listen(&w).await;
     let (gate, good) = (Gate::new(), ok(&picture::png(9, 9)));
-    let source = Source::saying([Say::After(gate.clone(), Vec::new()), Say::This(good)]).await;
+    let source = Source::saying([SourceResponse::After(gate.clone(), Vec::new()), SourceResponse::This(good)]).await;
     let id = import_from(&w, &source).await;
-    let doomed = w.doomed().await;
-    doomed.start(w.rung());
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job());
     gate.entered().await;
     doomed.kill().await;
-    assert_eq!(stands(&w, id).await, (Status::Processing, None));
+    assert_eq!(import_status(&w, id).await, (Status::Processing, None));
     goes_on(&w, id).await;
     assert_eq!(source.paths().len(), 2);
 }
@@ -57,10 +57,10 @@ async fn before_the_file_has_its_row(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
     let good = ok(&picture::png(9, 9));
-    let source = Source::saying([Say::After(gate.clone(), good.clone()), Say::This(good)]).await;
+    let source = Source::saying([SourceResponse::After(gate.clone(), good.clone()), SourceResponse::This(good)]).await;
     let id = import_from(&w, &source).await;
-    let doomed = w.doomed().await;
-    doomed.start(w.rung());
+    let doomed = w.killable_worker().await;
+    doomed.start(w.notified_job());
     gate.entered().await;
     let mut tx = w.begin().await.unwrap();
     if w.is_postgres() {
@@ -70,7 +70,7 @@ async fn before_the_file_has_its_row(w: TestWorker) {
     waits(&w).await;
     doomed.kill().await;
     tx.rollback().await.unwrap();
-    assert_eq!((stands(&w, id).await, stored(&w).len()), ((Status::Processing, None), 0));
+    assert_eq!((import_status(&w, id).await, stored(&w).len()), ((Status::Processing, None), 0));
     goes_on(&w, id).await;
 }
 
@@ -89,10 +89,10 @@ async fn taken_in_and_died(w: &TestWorker) -> (Source, i64) {
     let png = picture::png(9, 9);
     let source = Source::with(ok(&png)).await;
     let id = import_from(w, &source).await;
-    let claimed = w.claim(&w.s.bell.take(), "gone").await.remove(0);
+    let claimed = w.claim(&w.s.notifier.take(), "gone").await.remove(0);
     // Its result is never stored.
-    drop(w.handler(Kind::ImportMedia).run(&crier_worker::engine::Run::new(claimed)).await.unwrap());
-    assert_eq!((stands(w, id).await, stored(w).len()), ((Status::Processing, None), 2));
+    drop(w.handler(JobKind::ImportMedia).run(&crier_worker::engine::Run::new(claimed)).await.unwrap());
+    assert_eq!((import_status(w, id).await, stored(w).len()), ((Status::Processing, None), 2));
     assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'reserved'").await, 1);
     (source, id)
 }
@@ -125,7 +125,7 @@ async fn before_the_end_is_stored(w: TestWorker) {
 
 async fn with_other_bytes_by_the_next_run(w: TestWorker) {
     let (source, id) = taken_in_and_died(&w).await;
-    source.says([Say::This(ok(&picture::png(12, 12)))]);
+    source.set_responses([SourceResponse::This(ok(&picture::png(12, 12)))]);
     w.advance(LEASE_OVER);
     run(&w).await;
     assert_eq!((assets(&w).await[0].width, stored(&w).len()), (12, 4), "the dead run's file is there as well");

@@ -1,7 +1,7 @@
 //! `import_media`: imports of pictures from a URL.
 
 use crier_common::domain::event::EventName;
-use crier_common::domain::job::{Kind, Lane, NewJob, State};
+use crier_common::domain::job::{JobKind, JobState, Lane, NewJob};
 use crier_common::domain::media::{Asset, AssetType, MediaErrorCode as Code, MediaJob, MediaJobStatus as Status};
 use crier_common::media::Library;
 use crier_common::store::media_jobs::NewImport;
@@ -26,7 +26,7 @@ async fn import(w: &TestWorker, url: &str) -> i64 {
     w.write(async |tx| {
         let new = NewImport { asset_type: AssetType::Logo, source_url: url, alt_text: Some("A loaf") };
         let id = media_jobs::insert(tx, w.world.brand, &new).await?;
-        let job = NewJob::new(Kind::ImportMedia, id, tx.now).lane(Lane::Brand(w.world.brand));
+        let job = NewJob::new(JobKind::ImportMedia, id, tx.now).lane(Lane::Brand(w.world.brand));
         jobs::enqueue(tx, &job.trace(Some("request-1".to_owned()))).await?;
         Ok(id)
     })
@@ -42,7 +42,7 @@ async fn found(w: &TestWorker, id: i64) -> MediaJob {
 }
 
 /// Returns the status of an import and its error code.
-async fn stands(w: &TestWorker, id: i64) -> (Status, Option<Code>) {
+async fn import_status(w: &TestWorker, id: i64) -> (Status, Option<Code>) {
     let import = found(w, id).await;
     (import.status, import.error.map(|error| error.code))
 }
@@ -53,7 +53,7 @@ async fn job(w: &TestWorker, id: i64) -> jobs::operate::JobRow {
 }
 
 /// Returns the state of an import's job and its attempts.
-async fn job_stands(w: &TestWorker, id: i64) -> (State, i32) {
+async fn job_status(w: &TestWorker, id: i64) -> (JobState, i32) {
     let job = job(w, id).await;
     (job.state, job.attempt)
 }
@@ -76,7 +76,7 @@ async fn listen(w: &TestWorker) {
 }
 
 /// Returns the names and data of the emitted events, in order.
-async fn told(w: &TestWorker) -> Vec<(String, Value)> {
+async fn emitted_events(w: &TestWorker) -> Vec<(String, Value)> {
     let mut all = Vec::new();
     for id in 1..=w.number("SELECT coalesce(max(id), 0) FROM events").await {
         let payload: String = w.value(format!("SELECT CAST(payload AS text) FROM events WHERE id = {id}")).await;
@@ -145,8 +145,8 @@ async fn has_failed(w: &TestWorker, id: i64, code: Code, attempts: i32) {
     let error = import.error.expect("it has an error");
     assert_eq!((import.status, error.code, import.media_id), (Status::Failed, code, None), "{}", error.message);
     assert!(error.message.ends_with('.') && error.message.len() > 10, "{}", error.message);
-    assert_eq!(job_stands(w, id).await.1, attempts, "{code}");
-    let about: Vec<_> = told(w).await.into_iter().filter(|(_, data)| data["job_id"] == id).collect();
+    assert_eq!(job_status(w, id).await.1, attempts, "{code}");
+    let about: Vec<_> = emitted_events(w).await.into_iter().filter(|(_, data)| data["job_id"] == id).collect();
     let [(name, data)] = &about[..] else { panic!("one event: {about:?}") };
     assert_eq!((name.as_str(), data["error"]["code"].as_str()), ("media.failed", Some(code.as_str())));
     assert_eq!(data["error"]["message"], error.message.as_str());

@@ -8,7 +8,7 @@ use crate::support::command::crier;
 use crate::support::fake_platform::Gate;
 use crate::support::jobs::{LEASE_OVER, worker_on_both};
 use crate::support::picture;
-use crate::support::source::{Say, ok, status};
+use crate::support::source::{SourceResponse, ok, status};
 
 worker_on_both!(
     a_cancelled_import_has_failed_and_may_be_run_again,
@@ -30,7 +30,7 @@ async fn retry(w: &TestWorker, id: i64) {
     let job = job(w, id).await.id;
     let output = crier(w, &["jobs", "retry", &job.to_string()]);
     assert_eq!(output.done(), format!("Job {job} (import_media) is ready again.\n"));
-    assert_eq!(stands(w, id).await, (Status::Pending, None));
+    assert_eq!(import_status(w, id).await, (Status::Pending, None));
     // The command has no notifier, and its own clock.
     let due =
         format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}' WHERE id = {job}", w.later(-20).to_rfc3339());
@@ -52,8 +52,8 @@ async fn a_cancelled_import_has_failed_and_may_be_run_again(w: TestWorker) {
         let message = found(&w, id).await.error.unwrap().message;
         assert!(message.contains("The operator cancelled"), "{message}");
     }
-    source.says([Say::This(ok(&picture::png(9, 9)))]);
-    w.s.bell.take();
+    source.set_responses([SourceResponse::This(ok(&picture::png(9, 9)))]);
+    w.s.notifier.take();
     retry(&w, tried).await;
     is_kept_once(&w, tried).await;
     assert_eq!(found(&w, fresh).await.status, Status::Failed);
@@ -68,13 +68,13 @@ async fn a_dead_job_s_import_has_failed_and_may_be_run_again(w: TestWorker) {
     for _ in 0..4 {
         next_try(&w, id).await;
     }
-    assert_eq!(job_stands(&w, id).await, (State::Dead, 5), "internal errors end in a dead job for the operator");
+    assert_eq!(job_status(&w, id).await, (JobState::Dead, 5), "internal errors end in a dead job for the operator");
     has_failed(&w, id, Code::InternalError, 5).await;
     let message = found(&w, id).await.error.unwrap().message;
     assert!(!message.contains("media") && !message.contains("torage"), "no internal cause: {message}");
     w.set_storage_away(false);
     retry(&w, id).await;
-    assert_eq!(told(&w).await.last().unwrap().0, "media.completed");
+    assert_eq!(emitted_events(&w).await.last().unwrap().0, "media.completed");
     is_kept_once(&w, id).await;
 }
 
@@ -86,10 +86,10 @@ async fn an_import_that_cannot_be_read_is_given_up_and_told(w: TestWorker) {
     w.sql("UPDATE media_jobs SET error = '{\"code\":\"newer\",\"message\":\"What is new.\"}'").await;
     run(&w).await;
     for _ in 0..4 {
-        assert_eq!(job(&w, id).await.state, State::Scheduled);
+        assert_eq!(job(&w, id).await.state, JobState::Scheduled);
         next_try(&w, id).await;
     }
-    assert_eq!(job_stands(&w, id).await, (State::Dead, 5));
+    assert_eq!(job_status(&w, id).await, (JobState::Dead, 5));
     has_failed(&w, id, Code::InternalError, 5).await;
     assert!(source.paths().is_empty());
 }
@@ -105,40 +105,40 @@ async fn an_import_that_ended_is_not_run_again(w: TestWorker) {
     assert!(crier(&w, &["jobs", "retry", &job_id.to_string()]).refused(1).contains("nothing left to do"));
     w.sql(format!("UPDATE jobs SET state = 'ready', finished_at = NULL WHERE id = {job_id}")).await;
     w.engine.run(job_id).await;
-    assert_eq!((job(&w, id).await.state, source.paths().len()), (State::Cancelled, 1));
-    assert_eq!(told(&w).await.len(), 1);
+    assert_eq!((job(&w, id).await.state, source.paths().len()), (JobState::Cancelled, 1));
+    assert_eq!(emitted_events(&w).await.len(), 1);
     is_kept_once(&w, id).await;
 }
 
 async fn an_import_that_crashes_its_process_is_given_up(w: TestWorker) {
     listen(&w).await;
-    let source = Source::saying([Say::Stall(Vec::new())]).await;
+    let source = Source::saying([SourceResponse::Stall(Vec::new())]).await;
     let id = import_from(&w, &source).await;
-    let job_id = w.rung();
+    let job_id = w.notified_job();
     for crash in 1..=3 {
         assert_eq!(w.claim(&[job_id], "gone").await.len(), 1);
         w.advance(LEASE_OVER);
         w.scheduler.tick().await.unwrap();
         assert_eq!(job(&w, id).await.crashes, crash);
     }
-    assert_eq!(job_stands(&w, id).await, (State::Dead, 3));
+    assert_eq!(job_status(&w, id).await, (JobState::Dead, 3));
     has_failed(&w, id, Code::InternalError, 3).await;
 }
 
 async fn a_brand_that_is_deleted_takes_its_imports_along(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let source = Source::saying([Say::After(gate.clone(), ok(&picture::png(9, 9)))]).await;
+    let source = Source::saying([SourceResponse::After(gate.clone(), ok(&picture::png(9, 9)))]).await;
     let id = import_from(&w, &source).await;
-    let (engine, job_id) = (w.engine.clone(), w.rung());
+    let (engine, job_id) = (w.engine.clone(), w.notified_job());
     let running = tokio::spawn(async move { engine.run(job_id).await });
     gate.entered().await;
     w.sql(format!("DELETE FROM brands WHERE id = {}", w.world.brand)).await;
     gate.let_through();
     running.await.unwrap();
     let gone = media_jobs::find_any(&mut w.conn().await, id).await.unwrap();
-    assert!(gone.is_none() && told(&w).await.is_empty());
-    assert_eq!(w.state(job_id).await, State::Cancelled);
+    assert!(gone.is_none() && emitted_events(&w).await.is_empty());
+    assert_eq!(w.state(job_id).await, JobState::Cancelled);
     sweep(&w).await;
     assert_eq!((stored(&w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
     assert_eq!(files::used(&mut w.conn().await, w.world.workspace).await.unwrap(), 0);
@@ -148,11 +148,11 @@ async fn a_brand_that_is_deleted_takes_its_imports_along(w: TestWorker) {
 async fn of_two_runs_one_counts(w: TestWorker) {
     listen(&w).await;
     let (first, second) = (picture::png(9, 9), picture::png(12, 12));
-    let source = Source::saying([Say::This(ok(&first)), Say::This(ok(&second))]).await;
+    let source = Source::saying([SourceResponse::This(ok(&first)), SourceResponse::This(ok(&second))]).await;
     let id = import_from(&w, &source).await;
-    let job_id = w.rung();
+    let job_id = w.notified_job();
     let frozen = w.claim(&[job_id], "frozen").await.remove(0);
-    let handler = w.handler(Kind::ImportMedia);
+    let handler = w.handler(JobKind::ImportMedia);
     let ending = handler.run(&Run::new(frozen.clone())).await.unwrap();
     w.advance(LEASE_OVER);
     w.run_jobs().await;
@@ -165,7 +165,7 @@ async fn of_two_runs_one_counts(w: TestWorker) {
     let late = handler.run(&Run::new(frozen.clone())).await.unwrap();
     let outcome = w.write(async |tx| late.write(tx, &frozen).await).await;
     assert!(!w.settle(&frozen, outcome).await);
-    assert_eq!((assets(&w).await[0].width, source.paths().len(), told(&w).await.len()), (12, 2, 1));
+    assert_eq!((assets(&w).await[0].width, source.paths().len(), emitted_events(&w).await.len()), (12, 2, 1));
     is_kept_once(&w, id).await;
 }
 
@@ -173,26 +173,26 @@ async fn of_two_runs_one_counts(w: TestWorker) {
 async fn a_worker_that_stops_hands_the_import_back(w: TestWorker) {
     let gate = Gate::new();
     let good = ok(&picture::png(9, 9));
-    let source = Source::saying([Say::After(gate.clone(), good.clone()), Say::This(good)]).await;
+    let source = Source::saying([SourceResponse::After(gate.clone(), good.clone()), SourceResponse::This(good)]).await;
     let id = import_from(&w, &source).await;
-    let stopping = w.engine_for(w.store.clone(), Kind::ALL);
-    let (engine, job_id) = (stopping.clone(), w.rung());
+    let stopping = w.engine_for(w.store.clone(), JobKind::ALL);
+    let (engine, job_id) = (stopping.clone(), w.notified_job());
     let running = tokio::spawn(async move { engine.run(job_id).await });
     gate.entered().await;
     stopping.drain();
     stopping.abort();
     running.await.unwrap();
-    assert_eq!(job_stands(&w, id).await, (State::Ready, 0));
+    assert_eq!(job_status(&w, id).await, (JobState::Ready, 0));
     w.run_jobs().await;
-    assert_eq!((job_stands(&w, id).await, job(&w, id).await.crashes), ((State::Done, 1), 0));
+    assert_eq!((job_status(&w, id).await, job(&w, id).await.crashes), ((JobState::Done, 1), 0));
     is_kept_once(&w, id).await;
 }
 
 /// Its storage usage is released at once, not by the sweep.
 async fn what_was_brought_for_an_import_that_is_gone_is_given_up(w: TestWorker) {
     import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
-    let job = w.claim(&[w.rung()], "worker").await.remove(0);
-    let ending = w.handler(Kind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
+    let job = w.claim(&[w.notified_job()], "worker").await.remove(0);
+    let ending = w.handler(JobKind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
     let file = w.number("SELECT id FROM files WHERE state = 'reserved'").await;
     assert_eq!(ending.order(), file, "several files are locked in a fixed order");
     w.sql("DELETE FROM media_jobs").await;
@@ -205,19 +205,19 @@ async fn what_was_brought_for_an_import_that_is_gone_is_given_up(w: TestWorker) 
 async fn a_run_whose_lease_was_lost_fetches_nothing(w: TestWorker) {
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
-    let job = w.claim(&[w.rung()], "frozen").await.remove(0);
+    let job = w.claim(&[w.notified_job()], "frozen").await.remove(0);
     w.sql("UPDATE jobs SET fence = fence + 1").await;
-    w.handler(Kind::ImportMedia).run(&Run::new(job)).await.unwrap();
-    assert_eq!((source.paths().len(), stands(&w, id).await), (0, (Status::Pending, None)));
+    w.handler(JobKind::ImportMedia).run(&Run::new(job)).await.unwrap();
+    assert_eq!((source.paths().len(), import_status(&w, id).await), (0, (Status::Pending, None)));
 }
 
 async fn only_an_import_that_failed_is_revived(w: TestWorker) {
     let id = import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
-    let revive = async |id| w.write(async |tx| crier_common::media::import::revive(tx, id).await).await;
+    let revive = async |id| w.write(async |tx| crier_common::media::import::retry_failed(tx, id).await).await;
     assert!(!revive(id).await, "it is pending");
     run(&w).await;
     assert!(!revive(id).await && !revive(id + 1).await, "it is completed, and there is no such import");
-    assert_eq!(stands(&w, id).await, (Status::Completed, None));
+    assert_eq!(import_status(&w, id).await, (Status::Completed, None));
 }
 
 /// Advances the clock by the retention of ended imports, and cleans up.
@@ -255,12 +255,12 @@ async fn an_import_that_is_revived_just_now_is_not_forgotten(w: TestWorker) {
     let id = import_from(&w, &Source::with(status("404 Not Found")).await).await;
     run(&w).await;
     let mut tx = w.begin().await.unwrap();
-    assert!(crier_common::media::import::revive(&mut tx, id).await.unwrap());
+    assert!(crier_common::media::import::retry_failed(&mut tx, id).await.unwrap());
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let revived = async {
         w.until(async || w.number(waits).await > 0).await;
         tx.commit().await.unwrap();
     };
     tokio::join!(after_thirty_days(&w), revived);
-    assert_eq!(stands(&w, id).await, (Status::Pending, None));
+    assert_eq!(import_status(&w, id).await, (Status::Pending, None));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::support::jobs::worker_on_both;
 use crate::support::picture;
-use crate::support::source::{Say, cut_off, ok, status};
+use crate::support::source::{SourceResponse, cut_off, ok, status};
 
 worker_on_both!(
     what_may_pass_is_tried_again,
@@ -17,17 +17,21 @@ worker_on_both!(
 
 /// Asserts that the first attempt fails with this code, and the second succeeds.
 async fn then_it_goes_well(w: &TestWorker, id: i64, code: Code, fix: impl FnOnce()) {
-    let (before, events) = (assets(w).await.len(), told(w).await.len());
+    let (before, events) = (assets(w).await.len(), emitted_events(w).await.len());
     run(w).await;
-    assert_eq!(stands(w, id).await, (Status::Pending, Some(code)));
-    assert_eq!(job_stands(w, id).await, (State::Scheduled, 1));
-    assert_eq!((assets(w).await.len(), told(w).await.len()), (before, events), "a failed attempt emits no event");
+    assert_eq!(import_status(w, id).await, (Status::Pending, Some(code)));
+    assert_eq!(job_status(w, id).await, (JobState::Scheduled, 1));
+    assert_eq!(
+        (assets(w).await.len(), emitted_events(w).await.len()),
+        (before, events),
+        "a failed attempt emits no event"
+    );
     fix();
     run(w).await;
-    assert_eq!(job_stands(w, id).await, (State::Scheduled, 1), "not before its time");
+    assert_eq!(job_status(w, id).await, (JobState::Scheduled, 1), "not before its time");
     next_try(w, id).await;
-    assert_eq!((stands(w, id).await, job_stands(w, id).await), ((Status::Completed, None), (State::Done, 2)));
-    assert_eq!((assets(w).await.len(), told(w).await.len()), (before + 1, events + 1));
+    assert_eq!((import_status(w, id).await, job_status(w, id).await), ((Status::Completed, None), (JobState::Done, 2)));
+    assert_eq!((assets(w).await.len(), emitted_events(w).await.len()), (before + 1, events + 1));
     nothing_is_left_over(w).await;
 }
 
@@ -41,20 +45,25 @@ async fn what_may_pass_is_tried_again(w: TestWorker) {
         b"hello".to_vec(),
         Vec::new(),
     ]) {
-        let source = Source::saying([Say::This(bad), Say::This(ok(&picture::png(size, size)))]).await;
+        let source =
+            Source::saying([SourceResponse::This(bad), SourceResponse::This(ok(&picture::png(size, size)))]).await;
         let id = import_from(&w, &source).await;
         then_it_goes_well(&w, id, Code::HttpError, || {}).await;
     }
     // Nothing listens there.
     let id = import(&w, "http://127.0.0.1:1/a.png").await;
     run(&w).await;
-    assert_eq!(stands(&w, id).await, (Status::Pending, Some(Code::HttpError)));
+    assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::HttpError)));
 }
 
 async fn a_server_that_is_too_slow_is_tried_again(mut w: TestWorker) {
     listen(&w).await;
     w.set_import_timeout(Duration::from_millis(300));
-    let source = Source::saying([Say::Stall(cut_off(&picture::png(9, 9))), Say::This(ok(&picture::png(9, 9)))]).await;
+    let source = Source::saying([
+        SourceResponse::Stall(cut_off(&picture::png(9, 9))),
+        SourceResponse::This(ok(&picture::png(9, 9))),
+    ])
+    .await;
     let id = import_from(&w, &source).await;
     then_it_goes_well(&w, id, Code::Timeout, || {}).await;
 }
@@ -66,15 +75,15 @@ async fn the_pauses_are_as_promised_and_the_fifth_try_is_the_last(w: TestWorker)
     run(&w).await;
     for (attempts, pause) in (1..).zip([5, 30, 120, 600]) {
         assert_eq!(
-            (stands(&w, id).await, job_stands(&w, id).await),
-            ((Status::Pending, Some(Code::HttpError)), (State::Scheduled, attempts))
+            (import_status(&w, id).await, job_status(&w, id).await),
+            ((Status::Pending, Some(Code::HttpError)), (JobState::Scheduled, attempts))
         );
         let waits = (job(&w, id).await.run_at - w.now()).num_milliseconds();
         assert!((pause * 800..=pause * 1_200).contains(&waits), "{waits} ms after attempt {attempts}");
         next_try(&w, id).await;
     }
     has_failed(&w, id, Code::HttpError, 5).await;
-    assert_eq!((job_stands(&w, id).await, source.paths().len()), ((State::Done, 5), 5));
+    assert_eq!((job_status(&w, id).await, source.paths().len()), ((JobState::Done, 5), 5));
     nothing_is_left_over(&w).await;
 }
 
@@ -91,14 +100,14 @@ async fn a_file_that_was_swept_meanwhile_is_fetched_again(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
-    let claimed = w.claim(&w.s.bell.take(), "a worker").await.remove(0);
-    let handler = w.handler(Kind::ImportMedia);
+    let claimed = w.claim(&w.s.notifier.take(), "a worker").await.remove(0);
+    let handler = w.handler(JobKind::ImportMedia);
     let ending = handler.run(&crier_worker::engine::Run::new(claimed.clone())).await.unwrap();
     w.sql("UPDATE files SET state = 'doomed'").await;
     w.sql("UPDATE storage_usage SET bytes = 0").await;
     let outcome = w.write(async |tx| ending.write(tx, &claimed).await).await;
     assert!(w.settle(&claimed, outcome).await);
-    assert_eq!(stands(&w, id).await, (Status::Pending, Some(Code::InternalError)));
+    assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::InternalError)));
     next_try(&w, id).await;
     assert_eq!(source.paths().len(), 2);
     is_kept_once(&w, id).await;

@@ -6,7 +6,7 @@ use super::*;
 use crate::support::fake_platform::Gate;
 use crate::support::jobs::worker_on_both;
 use crate::support::picture;
-use crate::support::source::{Say, ok, redirect};
+use crate::support::source::{SourceResponse, ok, redirect};
 
 worker_on_both!(
     a_picture_is_fetched_and_kept,
@@ -18,13 +18,13 @@ worker_on_both!(
 async fn a_picture_is_fetched_and_kept(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let source = Source::saying([Say::After(gate.clone(), ok(&picture::png(30, 20)))]).await;
+    let source = Source::saying([SourceResponse::After(gate.clone(), ok(&picture::png(30, 20)))]).await;
     let id = import_from(&w, &source).await;
-    assert_eq!(stands(&w, id).await, (Status::Pending, None));
-    let (engine, rung) = (w.engine.clone(), w.rung());
-    let running = tokio::spawn(async move { engine.run(rung).await });
+    assert_eq!(import_status(&w, id).await, (Status::Pending, None));
+    let (engine, notified) = (w.engine.clone(), w.notified_job());
+    let running = tokio::spawn(async move { engine.run(notified).await });
     gate.entered().await;
-    assert_eq!(stands(&w, id).await, (Status::Processing, None));
+    assert_eq!(import_status(&w, id).await, (Status::Processing, None));
     assert_eq!(w.number("SELECT count(*) FROM files").await, 0);
     w.advance(1);
     gate.let_through();
@@ -40,23 +40,28 @@ async fn a_picture_is_fetched_and_kept(w: TestWorker) {
     let kept = library(&w).storage().read(&asset.key).await.unwrap().expect("its bytes are there");
     assert_eq!(kept.len() as i64, asset.size_bytes);
     let data = json!({ "job_id": id, "brand_id": w.world.brand, "media_id": asset.id, "error": null });
-    assert_eq!(told(&w).await, [("media.completed".to_owned(), data)]);
-    assert_eq!((job_stands(&w, id).await, job(&w, id).await.trace.as_deref()), ((State::Done, 1), Some("request-1")));
+    assert_eq!(emitted_events(&w).await, [("media.completed".to_owned(), data)]);
+    assert_eq!(
+        (job_status(&w, id).await, job(&w, id).await.trace.as_deref()),
+        ((JobState::Done, 1), Some("request-1"))
+    );
     let traced = "SELECT count(*) FROM jobs WHERE kind = 'deliver_webhook' AND trace = 'request-1'";
     assert_eq!(w.number(traced).await, 1);
     is_kept_once(&w, id).await;
 }
 
 async fn a_file_is_called_as_the_last_address_says(w: TestWorker) {
-    let source =
-        Source::saying([Say::This(redirect("/new/f%C3%BCr%2Fdich.jpg?x=y")), Say::This(ok(&picture::png(3, 2)))]);
+    let source = Source::saying([
+        SourceResponse::This(redirect("/new/f%C3%BCr%2Fdich.jpg?x=y")),
+        SourceResponse::This(ok(&picture::png(3, 2))),
+    ]);
     let source = source.await;
     import(&w, &source.url("/old.gif?name=z.png#a")).await;
     run(&w).await;
     let [asset] = &assets(&w).await[..] else { panic!("one asset") };
     assert_eq!(asset.filename, "dich.jpg", "without folders, whatever the type is");
     assert_eq!(asset.source_url, Some(source.url("/old.gif?name=z.png#a")), "as it was given");
-    source.says([Say::This(ok(&picture::gif(3, 2)))]);
+    source.set_responses([SourceResponse::This(ok(&picture::gif(3, 2)))]);
     import(&w, &source.url("/")).await;
     run(&w).await;
     assert_eq!(assets(&w).await[1].filename, "image.gif");
@@ -76,7 +81,7 @@ async fn a_brand_that_imports_much_leaves_room_for_others(w: TestWorker) {
     for _ in 0..6 {
         import_from(&w, &source).await;
     }
-    let claimed = w.claim(&w.s.bell.take(), "a worker").await;
+    let claimed = w.claim(&w.s.notifier.take(), "a worker").await;
     assert_eq!(claimed.len(), 4);
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE waiting").await, 2);
     assert!(claimed.iter().all(|job| job.lane == Some(format!("brand:{}", w.world.brand))));

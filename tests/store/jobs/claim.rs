@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crier_common::domain::job::{Kind, LEASE, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, LEASE, Outcome};
 use crier_common::store::jobs::{engine, operate};
 
 use crate::support::store::{TestStore, at_once, on_both};
@@ -17,46 +17,46 @@ on_both![
 ];
 
 async fn a_claim_takes_the_job_on_a_lease(s: TestStore) {
-    let id = s.job(Kind::PublishTarget, 9, Some("account:1")).await;
+    let id = s.job(JobKind::PublishTarget, 9, Some("account:1")).await;
     s.advance(3);
     let claimed = s.claim(&[id], "worker-a").await;
     assert_eq!(claimed.len(), 1);
     let job = &claimed[0];
     assert_eq!(
         (job.id, job.kind, job.subject_id, job.lane.as_deref()),
-        (id, Kind::PublishTarget, 9, Some("account:1"))
+        (id, JobKind::PublishTarget, 9, Some("account:1"))
     );
     assert_eq!((job.attempt, job.max_attempts, job.crashes, job.fence), (1, 8, 0, 1));
     assert_eq!(job.run_at, s.later(-3));
     let row = s.show(id).await;
-    assert_eq!((row.state, row.attempt, row.lease_until), (State::Running, 1, Some(s.now() + LEASE)));
+    assert_eq!((row.state, row.attempt, row.lease_until), (JobState::Running, 1, Some(s.now() + LEASE)));
     assert_eq!(s.number(format!("SELECT count(*) FROM jobs WHERE id = {id} AND worker = 'worker-a'")).await, 1);
 }
 
 async fn a_claim_leaves_out_what_is_not_to_be_run(s: TestStore) {
-    let ready = s.job(Kind::Noop, 1, None).await;
-    let (running, done) = (s.job(Kind::Noop, 2, None).await, s.job(Kind::Noop, 3, None).await);
-    let scheduled = s.job_at(Kind::Noop, 4, None, s.later(1)).await;
-    let cancelled = s.job(Kind::Noop, 5, None).await;
-    let dead = s.job(Kind::Noop, 6, None).await;
-    let paused = s.job(Kind::DeliverWebhook, 7, None).await;
+    let ready = s.job(JobKind::Noop, 1, None).await;
+    let (running, done) = (s.job(JobKind::Noop, 2, None).await, s.job(JobKind::Noop, 3, None).await);
+    let scheduled = s.job_at(JobKind::Noop, 4, None, s.later(1)).await;
+    let cancelled = s.job(JobKind::Noop, 5, None).await;
+    let dead = s.job(JobKind::Noop, 6, None).await;
+    let paused = s.job(JobKind::DeliverWebhook, 7, None).await;
     let held = s.claim(&[running, done, dead], "w").await;
     assert!(s.settle(&held[1], Outcome::Done).await);
     assert!(s.settle(&held[2], Outcome::Abort("no".to_owned())).await);
     s.write(async |tx| operate::cancel(tx, cancelled).await).await;
-    s.write(async |tx| operate::pause_kind(tx, Kind::DeliverWebhook).await).await;
+    s.write(async |tx| operate::pause_kind(tx, JobKind::DeliverWebhook).await).await;
     // The same id twice, and unknown ids.
     let ids = [ready, ready, running, done, scheduled, cancelled, dead, paused, 0, -1, i64::MAX];
     let claimed = s.claim(&ids, "w").await;
     assert_eq!(claimed.iter().map(|job| job.id).collect::<Vec<_>>(), [ready]);
     assert!(s.claim(&[], "w").await.is_empty());
-    assert_eq!(s.state(paused).await, State::Ready);
-    s.write(async |tx| operate::resume_kind(tx, Kind::DeliverWebhook).await).await;
+    assert_eq!(s.state(paused).await, JobState::Ready);
+    s.write(async |tx| operate::resume_kind(tx, JobKind::DeliverWebhook).await).await;
     assert_eq!(s.claim(&[paused], "w").await.len(), 1);
 }
 
 async fn claims_are_exclusive(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     assert_eq!(s.claim(&[id], "a").await.len(), 1);
     assert!(s.claim(&[id], "b").await.is_empty());
     assert!(s.claim(&[id], "a").await.is_empty());
@@ -65,7 +65,7 @@ async fn claims_are_exclusive(s: TestStore) {
 async fn claims_at_once_never_give_a_job_twice(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..120 {
-        ids.push(s.job(Kind::Noop, subject, None).await);
+        ids.push(s.job(JobKind::Noop, subject, None).await);
     }
     let claimed = at_once(8, |worker| {
         let (store, mut ids) = (s.store.clone(), ids.clone());
@@ -88,9 +88,9 @@ async fn claims_at_once_never_give_a_job_twice(s: TestStore) {
 }
 
 async fn a_claim_that_is_rolled_back_takes_nothing(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     assert_eq!(s.discard(async |tx| engine::claim(tx, &[id], "w").await).await.len(), 1);
-    assert_eq!(s.state(id).await, State::Ready);
+    assert_eq!(s.state(id).await, JobState::Ready);
     let claimed = s.claim(&[id], "w").await;
     assert_eq!((claimed[0].attempt, claimed[0].fence), (1, 1));
 }
@@ -100,7 +100,7 @@ async fn a_claim_passes_over_what_another_is_taking(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    let (one, two) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
+    let (one, two) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
     let mut first = s.begin().await.unwrap();
     assert_eq!(engine::claim(&mut first, &[one], "a").await.unwrap().len(), 1);
     let second = s.claim(&[one, two], "b").await;

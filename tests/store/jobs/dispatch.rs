@@ -3,83 +3,83 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::{Kind, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, Outcome};
 use crier_common::store::jobs::{dispatch, operate};
 
 use crate::support::store::{TestStore, at_once, on_both};
 
 on_both![
-    due_jobs_are_rung_for_in_their_order,
+    due_jobs_are_notified_in_order,
     dispatchers_at_once_ring_for_a_job_once,
     a_dispatcher_passes_over_what_another_holds,
-    what_nobody_heard_is_rung_for_again,
+    unheard_jobs_are_renotified,
     each_kind_is_rung_for_by_itself,
     the_next_due_time_is_known,
     ended_jobs_are_deleted_in_batches_and_dead_ones_later,
 ];
 
 async fn ring_due(s: &TestStore, limit: i64) -> usize {
-    s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, limit).await).await
+    s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, limit).await).await
 }
 
 /// Returns when the first no-op is due; asserts that no other kind is.
 async fn next_due(s: &TestStore) -> Option<DateTime<Utc>> {
     let mut firsts = dispatch::next_due(&mut s.conn().await).await.unwrap();
     let first = firsts.pop();
-    assert!(firsts.is_empty() && first.is_none_or(|(kind, _)| kind == Kind::Noop));
+    assert!(firsts.is_empty() && first.is_none_or(|(kind, _)| kind == JobKind::Noop));
     first.map(|(_, at)| at)
 }
 
-async fn due_jobs_are_rung_for_in_their_order(s: TestStore) {
+async fn due_jobs_are_notified_in_order(s: TestStore) {
     let mut ids = Vec::new();
     // Enqueued last to first.
     for subject in (1..=20).rev() {
-        ids.push(s.job_at(Kind::Noop, subject, None, s.later(subject)).await);
+        ids.push(s.job_at(JobKind::Noop, subject, None, s.later(subject)).await);
     }
     ids.reverse();
     assert_eq!(ring_due(&s, 10).await, 0);
     s.advance(15);
     assert_eq!(ring_due(&s, 10).await, 10);
-    assert_eq!(s.bell.take(), ids[..10]);
-    assert_eq!(s.state(ids[0]).await, State::Ready);
+    assert_eq!(s.notifier.take(), ids[..10]);
+    assert_eq!(s.state(ids[0]).await, JobState::Ready);
     assert_eq!(ring_due(&s, 10).await, 5);
-    assert_eq!(s.bell.take(), ids[10..15]);
+    assert_eq!(s.notifier.take(), ids[10..15]);
     assert_eq!(ring_due(&s, 10).await, 0);
-    assert_eq!(s.state(ids[15]).await, State::Scheduled);
+    assert_eq!(s.state(ids[15]).await, JobState::Scheduled);
     assert_eq!(s.claim(&ids, "w").await.len(), 15);
     // Rolled back: no job is ready, no job is notified.
     s.advance(5);
-    assert_eq!(s.discard(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await, 5);
-    assert_eq!((s.state(ids[15]).await, s.bell.take().len()), (State::Scheduled, 0));
+    assert_eq!(s.discard(async |tx| dispatch::promote_due(tx, JobKind::Noop, 10).await).await, 5);
+    assert_eq!((s.state(ids[15]).await, s.notifier.take().len()), (JobState::Scheduled, 0));
 }
 
 async fn dispatchers_at_once_ring_for_a_job_once(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..100 {
-        ids.push(s.job_at(Kind::Noop, subject, None, s.later(1)).await);
+        ids.push(s.job_at(JobKind::Noop, subject, None, s.later(1)).await);
     }
     s.advance(1);
-    let rung = at_once(6, |_| {
+    let notified = at_once(6, |_| {
         let store = s.store.clone();
         async move {
-            let mut rung = 0;
+            let mut notified = 0;
             loop {
                 let mut tx = store.begin().await.unwrap();
-                let some = dispatch::ring_due(&mut tx, Kind::Noop, 7).await.unwrap();
+                let some = dispatch::promote_due(&mut tx, JobKind::Noop, 7).await.unwrap();
                 tx.commit().await.unwrap();
                 assert!(some <= 7, "more than asked for");
                 if some == 0 {
-                    return rung;
+                    return notified;
                 }
-                rung += some;
+                notified += some;
             }
         }
     })
     .await;
-    assert_eq!(rung.iter().sum::<usize>(), 100);
-    let rung = s.bell.take();
-    assert_eq!(rung.len(), 100);
-    assert_eq!(rung.into_iter().collect::<HashSet<_>>(), ids.into_iter().collect());
+    assert_eq!(notified.iter().sum::<usize>(), 100);
+    let notified = s.notifier.take();
+    assert_eq!(notified.len(), 100);
+    assert_eq!(notified.into_iter().collect::<HashSet<_>>(), ids.into_iter().collect());
 }
 
 async fn a_dispatcher_passes_over_what_another_holds(s: TestStore) {
@@ -88,82 +88,82 @@ async fn a_dispatcher_passes_over_what_another_holds(s: TestStore) {
     }
     let mut ids = Vec::new();
     for subject in 1..=6 {
-        ids.push(s.job_at(Kind::Noop, subject, None, s.later(subject)).await);
+        ids.push(s.job_at(JobKind::Noop, subject, None, s.later(subject)).await);
     }
     s.advance(10);
     let mut first = s.begin().await.unwrap();
-    assert_eq!(dispatch::ring_due(&mut first, Kind::Noop, 2).await.unwrap(), 2);
+    assert_eq!(dispatch::promote_due(&mut first, JobKind::Noop, 2).await.unwrap(), 2);
     assert_eq!(ring_due(&s, 3).await, 3);
-    assert_eq!(s.bell.take(), ids[2..5]);
+    assert_eq!(s.notifier.take(), ids[2..5]);
     first.commit().await.unwrap();
-    assert_eq!(s.bell.take(), ids[..2]);
+    assert_eq!(s.notifier.take(), ids[..2]);
     // The same for renotification.
     s.advance(60);
     let mut first = s.begin().await.unwrap();
-    assert_eq!(dispatch::ring_unheard(&mut first, Kind::Noop, s.now(), 2).await.unwrap(), 2);
-    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, s.now(), 10).await).await, 3);
+    assert_eq!(dispatch::renotify_stale(&mut first, JobKind::Noop, s.now(), 2).await.unwrap(), 2);
+    assert_eq!(s.write(async |tx| dispatch::renotify_stale(tx, JobKind::Noop, s.now(), 10).await).await, 3);
     first.commit().await.unwrap();
 }
 
-async fn what_nobody_heard_is_rung_for_again(s: TestStore) {
+async fn unheard_jobs_are_renotified(s: TestStore) {
     let unheard = async |limit| {
-        let before = s.now() - dispatch::UNHEARD;
-        s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, before, limit).await).await
+        let before = s.now() - dispatch::RENOTIFY_AFTER;
+        s.write(async |tx| dispatch::renotify_stale(tx, JobKind::Noop, before, limit).await).await
     };
-    let first_rung = async || dispatch::first_rung(&mut s.conn().await).await.unwrap();
+    let first_rung = async || dispatch::oldest_unclaimed(&mut s.conn().await).await.unwrap();
     assert_eq!(first_rung().await, []);
     let mut ids = Vec::new();
     for subject in 0..4 {
-        ids.push(s.job(Kind::Noop, subject, None).await);
+        ids.push(s.job(JobKind::Noop, subject, None).await);
         s.advance(1);
     }
-    let scheduled = s.job_at(Kind::Noop, 9, None, s.later(3600)).await;
-    s.bell.take();
+    let scheduled = s.job_at(JobKind::Noop, 9, None, s.later(3600)).await;
+    s.notifier.take();
     assert_eq!(unheard(10).await, 0, "all were just notified");
-    assert_eq!(first_rung().await, [(Kind::Noop, s.later(-4))]);
+    assert_eq!(first_rung().await, [(JobKind::Noop, s.later(-4))]);
     s.advance(20);
     assert_eq!(s.claim(&[ids[0]], "w").await.len(), 1);
-    assert_eq!(first_rung().await, [(Kind::Noop, s.later(-23))]);
+    assert_eq!(first_rung().await, [(JobKind::Noop, s.later(-23))]);
     assert_eq!(unheard(2).await, 2, "no more than asked for");
-    assert_eq!(s.bell.take(), ids[1..3], "the longest waiting first");
+    assert_eq!(s.notifier.take(), ids[1..3], "the longest waiting first");
     assert_eq!(unheard(10).await, 1);
-    assert_eq!(s.bell.take(), ids[3..]);
+    assert_eq!(s.notifier.take(), ids[3..]);
     assert_eq!(unheard(10).await, 0, "they were just renotified");
     s.advance(10);
     assert_eq!(unheard(10).await, 3);
-    assert_eq!(s.state(scheduled).await, State::Scheduled);
+    assert_eq!(s.state(scheduled).await, JobState::Scheduled);
 }
 
 async fn each_kind_is_rung_for_by_itself(s: TestStore) {
-    let publish = s.job_at(Kind::PublishTarget, 1, None, s.later(1)).await;
-    let noop = s.job_at(Kind::Noop, 1, None, s.later(2)).await;
+    let publish = s.job_at(JobKind::PublishTarget, 1, None, s.later(1)).await;
+    let noop = s.job_at(JobKind::Noop, 1, None, s.later(2)).await;
     let due = dispatch::next_due(&mut s.conn().await).await.unwrap();
-    assert_eq!(due, [(Kind::PublishTarget, s.later(1)), (Kind::Noop, s.later(2))]);
+    assert_eq!(due, [(JobKind::PublishTarget, s.later(1)), (JobKind::Noop, s.later(2))]);
     s.advance(5);
     assert_eq!(ring_due(&s, 10).await, 1);
-    assert_eq!((s.bell.take(), s.state(publish).await), (vec![noop], State::Scheduled));
-    s.write(async |tx| dispatch::ring_due(tx, Kind::PublishTarget, 10).await).await;
-    s.bell.take();
+    assert_eq!((s.notifier.take(), s.state(publish).await), (vec![noop], JobState::Scheduled));
+    s.write(async |tx| dispatch::promote_due(tx, JobKind::PublishTarget, 10).await).await;
+    s.notifier.take();
     s.advance(60);
-    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, s.now(), 10).await).await, 1);
-    assert_eq!(s.bell.take(), [noop]);
+    assert_eq!(s.write(async |tx| dispatch::renotify_stale(tx, JobKind::Noop, s.now(), 10).await).await, 1);
+    assert_eq!(s.notifier.take(), [noop]);
     // Jobs of a paused kind are not considered.
-    s.write(async |tx| operate::pause_kind(tx, Kind::PublishTarget).await).await;
-    assert_eq!(dispatch::first_rung(&mut s.conn().await).await.unwrap(), [(Kind::Noop, s.now())]);
-    s.write(async |tx| operate::resume_kind(tx, Kind::PublishTarget).await).await;
-    assert_eq!(dispatch::first_rung(&mut s.conn().await).await.unwrap().len(), 2);
+    s.write(async |tx| operate::pause_kind(tx, JobKind::PublishTarget).await).await;
+    assert_eq!(dispatch::oldest_unclaimed(&mut s.conn().await).await.unwrap(), [(JobKind::Noop, s.now())]);
+    s.write(async |tx| operate::resume_kind(tx, JobKind::PublishTarget).await).await;
+    assert_eq!(dispatch::oldest_unclaimed(&mut s.conn().await).await.unwrap().len(), 2);
 }
 
 async fn the_next_due_time_is_known(s: TestStore) {
     assert_eq!(next_due(&s).await, None);
-    s.job(Kind::Noop, 1, None).await;
+    s.job(JobKind::Noop, 1, None).await;
     assert_eq!(next_due(&s).await, None, "ready jobs are not counted");
-    s.job_at(Kind::Noop, 2, None, s.later(50)).await;
+    s.job_at(JobKind::Noop, 2, None, s.later(50)).await;
     // With and without a fraction of a second.
     let soon = s.later(20) + TimeDelta::microseconds(1_500);
-    s.job_at(Kind::Noop, 3, None, soon).await;
+    s.job_at(JobKind::Noop, 3, None, soon).await;
     assert_eq!(next_due(&s).await, Some(soon));
-    s.job_at(Kind::Noop, 4, None, s.later(20)).await;
+    s.job_at(JobKind::Noop, 4, None, s.later(20)).await;
     assert_eq!(next_due(&s).await, Some(s.later(20)));
     s.advance(20);
     assert_eq!(ring_due(&s, 10).await, 1, "the fraction counts");
@@ -177,7 +177,7 @@ async fn ended_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) {
     };
     let mut ids = Vec::new();
     for subject in 0..8 {
-        ids.push(s.job(Kind::Noop, subject, None).await);
+        ids.push(s.job(JobKind::Noop, subject, None).await);
     }
     let held = s.claim(&ids[..6], "w").await;
     assert!(s.settle(&held[0], Outcome::Abort("no".to_owned())).await);

@@ -1,6 +1,6 @@
 //! Operations in the caller's transaction: enqueue, cancel, run now.
 
-use crier_common::domain::job::{Kind, Lane, NewJob, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
 use crier_common::store::jobs::{self, Subject, id_list};
 
 use crate::support::store::{TestStore, on_both};
@@ -13,8 +13,8 @@ on_both![
     a_subject_has_one_job_of_a_kind_at_a_time,
     only_one_of_many_at_once_enqueues,
     cancelling_a_subject_spares_what_runs,
-    hasten_brings_the_next_try_forward,
-    hasten_enqueues_where_nothing_waits,
+    run_now_brings_the_next_attempt_forward,
+    run_now_enqueues_if_no_job_waits,
     many_that_share_a_lane_wait_for_it,
 ];
 
@@ -27,14 +27,14 @@ fn a_list_of_ids_is_a_json_array() {
 
 async fn a_due_job_is_ready_and_rung_for(s: TestStore) {
     let mut tx = s.begin().await.unwrap();
-    let job = NewJob::new(Kind::PublishTarget, 7, s.now()).lane(Lane::Account(3)).trace(Some("req-1".to_owned()));
+    let job = NewJob::new(JobKind::PublishTarget, 7, s.now()).lane(Lane::Account(3)).trace(Some("req-1".to_owned()));
     let id = jobs::enqueue(&mut tx, &job).await.unwrap().unwrap();
-    assert!(s.bell.take().is_empty(), "notified before the commit");
+    assert!(s.notifier.take().is_empty(), "notified before the commit");
     tx.commit().await.unwrap();
-    assert_eq!(s.bell.take(), [id]);
+    assert_eq!(s.notifier.take(), [id]);
 
     let row = s.show(id).await;
-    assert_eq!((row.kind, row.subject_id, row.state, row.waiting), (Kind::PublishTarget, 7, State::Ready, false));
+    assert_eq!((row.kind, row.subject_id, row.state, row.waiting), (JobKind::PublishTarget, 7, JobState::Ready, false));
     assert_eq!((row.lane.as_deref(), row.trace.as_deref()), (Some("account:3"), Some("req-1")));
     assert_eq!((row.attempt, row.max_attempts, row.crashes, row.priority), (0, 8, 0, 0));
     assert_eq!((row.run_at, row.created_at), (s.now(), s.now()));
@@ -42,21 +42,21 @@ async fn a_due_job_is_ready_and_rung_for(s: TestStore) {
 }
 
 async fn a_later_job_is_scheduled_and_not_rung_for(s: TestStore) {
-    let id = s.job_at(Kind::Noop, 1, None, s.later(1)).await;
-    assert_eq!(s.state(id).await, State::Scheduled);
-    assert!(s.bell.take().is_empty());
+    let id = s.job_at(JobKind::Noop, 1, None, s.later(1)).await;
+    assert_eq!(s.state(id).await, JobState::Scheduled);
+    assert!(s.notifier.take().is_empty());
     assert!(s.claim(&[id], "w").await.is_empty(), "claimed before its time");
 }
 
 async fn a_rollback_leaves_no_job_and_no_ring(s: TestStore) {
-    let job = NewJob::new(Kind::Noop, 1, s.now());
+    let job = NewJob::new(JobKind::Noop, 1, s.now());
     s.discard(async |tx| jobs::enqueue(tx, &job).await).await.unwrap();
     // Dropped, as after an error or a panic.
     let mut tx = s.begin().await.unwrap();
     jobs::enqueue(&mut tx, &job).await.unwrap().unwrap();
     drop(tx);
     assert_eq!(s.number("SELECT count(*) FROM jobs").await, 0);
-    assert!(s.bell.take().is_empty());
+    assert!(s.notifier.take().is_empty());
 }
 
 fn subject(id: i64, lane: Lane) -> Subject {
@@ -64,23 +64,23 @@ fn subject(id: i64, lane: Lane) -> Subject {
 }
 
 async fn jobs_that_are_alike_are_enqueued_together(s: TestStore) {
-    let like = NewJob::new(Kind::DeliverWebhook, 0, s.now()).trace(Some("req-1".to_owned()));
+    let like = NewJob::new(JobKind::DeliverWebhook, 0, s.now()).trace(Some("req-1".to_owned()));
     let subjects: Vec<_> = (0..250).map(|n| subject(n, Lane::Endpoint(n % 3))).collect();
     let all = async || s.write(async |tx| jobs::enqueue_each(tx, &like, &subjects).await).await;
     all().await;
-    let rung = s.bell.take();
-    assert_eq!(rung.len(), 250);
-    for (id, Subject { id: subject, lane, .. }) in rung.iter().zip(&subjects) {
+    let notified = s.notifier.take();
+    assert_eq!(notified.len(), 250);
+    for (id, Subject { id: subject, lane, .. }) in notified.iter().zip(&subjects) {
         let row = s.show(*id).await;
-        assert_eq!((row.subject_id, row.lane, row.state), (*subject, Some(lane.to_string()), State::Ready));
-        assert_eq!((row.kind, row.max_attempts, row.trace.as_deref()), (Kind::DeliverWebhook, 1_000, Some("req-1")));
+        assert_eq!((row.subject_id, row.lane, row.state), (*subject, Some(lane.to_string()), JobState::Ready));
+        assert_eq!((row.kind, row.max_attempts, row.trace.as_deref()), (JobKind::DeliverWebhook, 1_000, Some("req-1")));
         assert_eq!((row.run_at, row.created_at), (s.now(), s.now()));
     }
     all().await;
-    assert!(s.bell.take().is_empty(), "each subject has a job");
+    assert!(s.notifier.take().is_empty(), "each subject has a job");
     let later = NewJob { run_at: s.later(5), ..like.clone() };
     s.write(async |tx| jobs::enqueue_each(tx, &later, &[subject(900, Lane::Endpoint(1))]).await).await;
-    assert!(s.bell.take().is_empty(), "it is not due yet");
+    assert!(s.notifier.take().is_empty(), "it is not due yet");
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
 }
 
@@ -89,24 +89,24 @@ async fn a_subject_has_one_job_of_a_kind_at_a_time(s: TestStore) {
         let job = NewJob::new(kind, subject, s.now());
         s.write(async |tx| jobs::enqueue(tx, &job).await).await
     };
-    let first = s.job_at(Kind::Noop, 1, None, s.later(60)).await;
-    assert_eq!(again(Kind::Noop, 1).await, None, "scheduled");
-    assert!(again(Kind::Noop, 2).await.is_some(), "another subject");
-    assert!(again(Kind::PublishTarget, 1).await.is_some(), "another kind");
-    s.bell.take();
+    let first = s.job_at(JobKind::Noop, 1, None, s.later(60)).await;
+    assert_eq!(again(JobKind::Noop, 1).await, None, "scheduled");
+    assert!(again(JobKind::Noop, 2).await.is_some(), "another subject");
+    assert!(again(JobKind::PublishTarget, 1).await.is_some(), "another kind");
+    s.notifier.take();
     s.advance(60);
-    s.write(async |tx| jobs::dispatch::ring_due(tx, Kind::Noop, 10).await).await;
-    assert_eq!(again(Kind::Noop, 1).await, None, "ready");
+    s.write(async |tx| jobs::dispatch::promote_due(tx, JobKind::Noop, 10).await).await;
+    assert_eq!(again(JobKind::Noop, 1).await, None, "ready");
     let held = s.claim(&[first], "w").await.remove(0);
-    assert_eq!(again(Kind::Noop, 1).await, None, "running");
-    assert_eq!(s.bell.take(), [first], "only enqueued jobs are notified");
+    assert_eq!(again(JobKind::Noop, 1).await, None, "running");
+    assert_eq!(s.notifier.take(), [first], "only enqueued jobs are notified");
     assert!(s.settle(&held, Outcome::Done).await);
     for outcome in [Outcome::Abort("no".to_owned()), Outcome::Cancelled("gone".to_owned())] {
-        let next = again(Kind::Noop, 1).await.expect("the previous job has ended");
+        let next = again(JobKind::Noop, 1).await.expect("the previous job has ended");
         let held = s.claim(&[next], "w").await.remove(0);
         assert!(s.settle(&held, outcome).await);
     }
-    assert!(again(Kind::Noop, 1).await.is_some());
+    assert!(again(JobKind::Noop, 1).await.is_some());
 }
 
 async fn only_one_of_many_at_once_enqueues(s: TestStore) {
@@ -114,7 +114,7 @@ async fn only_one_of_many_at_once_enqueues(s: TestStore) {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
-            let made = jobs::enqueue(&mut tx, &NewJob::new(Kind::Noop, 1, store.now())).await.unwrap();
+            let made = jobs::enqueue(&mut tx, &NewJob::new(JobKind::Noop, 1, store.now())).await.unwrap();
             tx.commit().await.unwrap();
             made
         }
@@ -122,90 +122,93 @@ async fn only_one_of_many_at_once_enqueues(s: TestStore) {
     .await;
     let made: Vec<i64> = made.into_iter().flatten().collect();
     assert_eq!(made.len(), 1);
-    assert_eq!(s.bell.take(), made);
+    assert_eq!(s.notifier.take(), made);
 }
 
 async fn cancelling_a_subject_spares_what_runs(s: TestStore) {
-    let cancel = async |subject| s.write(async |tx| jobs::cancel_subject(tx, Kind::Noop, subject).await).await;
-    let (ready, running) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
-    let scheduled = s.job_at(Kind::Noop, 3, None, s.later(60)).await;
-    let other = s.job(Kind::PublishTarget, 1, None).await;
+    let cancel = async |subject| s.write(async |tx| jobs::cancel_subject(tx, JobKind::Noop, subject).await).await;
+    let (ready, running) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
+    let scheduled = s.job_at(JobKind::Noop, 3, None, s.later(60)).await;
+    let other = s.job(JobKind::PublishTarget, 1, None).await;
     let held = s.claim(&[running], "w").await.remove(0);
     s.advance(5);
     assert!(!cancel(1).await);
     assert!(cancel(2).await, "it runs");
     assert!(!cancel(3).await);
     assert!(!cancel(4).await, "it has no job");
-    for (id, state) in
-        [(ready, State::Cancelled), (running, State::Running), (scheduled, State::Cancelled), (other, State::Ready)]
-    {
+    for (id, state) in [
+        (ready, JobState::Cancelled),
+        (running, JobState::Running),
+        (scheduled, JobState::Cancelled),
+        (other, JobState::Ready),
+    ] {
         assert_eq!(s.state(id).await, state);
     }
     assert_eq!(s.show(ready).await.finished_at, Some(s.now()));
     assert!(s.claim(&[ready, scheduled], "w").await.is_empty());
     let mut conn = s.conn().await;
-    assert!(jobs::is_running(&mut conn, Kind::Noop, 2).await.unwrap());
-    assert!(!jobs::is_running(&mut conn, Kind::Noop, 1).await.unwrap());
+    assert!(jobs::is_running(&mut conn, JobKind::Noop, 2).await.unwrap());
+    assert!(!jobs::is_running(&mut conn, JobKind::Noop, 1).await.unwrap());
     drop(conn);
     assert!(s.settle(&held, Outcome::Done).await);
 }
 
-async fn hasten_brings_the_next_try_forward(s: TestStore) {
-    let id = s.job_at(Kind::Noop, 1, None, s.later(3600)).await;
+async fn run_now_brings_the_next_attempt_forward(s: TestStore) {
+    let id = s.job_at(JobKind::Noop, 1, None, s.later(3600)).await;
     s.advance(10);
-    let job = NewJob::new(Kind::Noop, 1, s.now());
-    s.write(async |tx| jobs::hasten(tx, &job).await).await;
-    assert_eq!(s.bell.take(), [id]);
+    let job = NewJob::new(JobKind::Noop, 1, s.now());
+    s.write(async |tx| jobs::run_now(tx, &job).await).await;
+    assert_eq!(s.notifier.take(), [id]);
     let row = s.show(id).await;
-    assert_eq!((row.state, row.run_at), (State::Ready, s.now()));
+    assert_eq!((row.state, row.run_at), (JobState::Ready, s.now()));
     // Already ready: it is only notified again.
-    s.write(async |tx| jobs::hasten(tx, &job).await).await;
-    assert_eq!(s.bell.take(), [id]);
+    s.write(async |tx| jobs::run_now(tx, &job).await).await;
+    assert_eq!(s.notifier.take(), [id]);
     let held = s.claim(&[id], "w").await;
     assert_eq!(held.len(), 1);
     // Running: it continues, and no second job is created.
-    s.write(async |tx| jobs::hasten(tx, &job).await).await;
-    assert!(s.bell.take().is_empty());
+    s.write(async |tx| jobs::run_now(tx, &job).await).await;
+    assert!(s.notifier.take().is_empty());
     assert_eq!(s.number("SELECT count(*) FROM jobs").await, 1);
 }
 
-async fn hasten_enqueues_where_nothing_waits(s: TestStore) {
-    let job = NewJob::new(Kind::Noop, 1, s.now());
-    s.write(async |tx| jobs::hasten(tx, &job).await).await;
-    let made = s.bell.take();
+async fn run_now_enqueues_if_no_job_waits(s: TestStore) {
+    let job = NewJob::new(JobKind::Noop, 1, s.now());
+    s.write(async |tx| jobs::run_now(tx, &job).await).await;
+    let made = s.notifier.take();
     assert_eq!(made.len(), 1);
     let held = s.claim(&made, "w").await.remove(0);
     assert!(s.settle(&held, Outcome::Done).await);
-    s.write(async |tx| jobs::hasten(tx, &job).await).await;
-    let again = s.bell.take();
+    s.write(async |tx| jobs::run_now(tx, &job).await).await;
+    let again = s.notifier.take();
     assert_eq!(again.len(), 1);
     assert_ne!(again, made);
 }
 
 /// Invariant: only as many jobs are notified as the lane has slots, and the others follow one by one.
 async fn many_that_share_a_lane_wait_for_it(s: TestStore) {
-    let like = NewJob::new(Kind::PublishTarget, 0, s.now()).trace(Some("req-1".to_owned()));
+    let like = NewJob::new(JobKind::PublishTarget, 0, s.now()).trace(Some("req-1".to_owned()));
     let lane = Lane::Account(3);
-    let there = s.job(Kind::PublishTarget, 2, None).await;
-    let ended = s.job(Kind::PublishTarget, 3, None).await;
-    s.job(Kind::DeliverWebhook, 4, None).await;
-    s.write(async |tx| jobs::cancel_subject(tx, Kind::PublishTarget, 3).await).await;
-    s.bell.take();
+    let there = s.job(JobKind::PublishTarget, 2, None).await;
+    let ended = s.job(JobKind::PublishTarget, 3, None).await;
+    s.job(JobKind::DeliverWebhook, 4, None).await;
+    s.write(async |tx| jobs::cancel_subject(tx, JobKind::PublishTarget, 3).await).await;
+    s.notifier.take();
     let subjects: Vec<i64> = (1..=9).chain([4]).collect();
     let enqueue = async || s.write(async |tx| jobs::enqueue_in_lane(tx, &like, lane, &subjects).await).await;
     enqueue().await;
-    let (made, rung) =
-        (format!("SELECT count(*) FROM jobs WHERE id > {ended} AND kind = 'publish_target'"), s.bell.take());
-    assert_eq!((s.number(made.clone()).await, rung.len()), (8, 4), "one each; the second has one already");
+    let (made, notified) =
+        (format!("SELECT count(*) FROM jobs WHERE id > {ended} AND kind = 'publish_target'"), s.notifier.take());
+    assert_eq!((s.number(made.clone()).await, notified.len()), (8, 4), "one each; the second has one already");
     assert_eq!(s.show(there).await.lane, None, "the existing job is unchanged");
-    let row = s.show(rung[0]).await;
-    assert_eq!((row.kind, row.state, row.waiting, row.attempt), (Kind::PublishTarget, State::Ready, false, 0));
+    let row = s.show(notified[0]).await;
+    assert_eq!((row.kind, row.state, row.waiting, row.attempt), (JobKind::PublishTarget, JobState::Ready, false, 0));
     assert_eq!((row.lane.as_deref(), row.trace.as_deref()), (Some("account:3"), Some("req-1")));
     assert_eq!((row.run_at, row.created_at), (s.now(), s.now()));
-    let held = s.claim(&rung, "w").await;
+    let held = s.claim(&notified, "w").await;
     assert_eq!((held.len(), s.number("SELECT count(*) FROM jobs WHERE waiting").await), (4, 4));
     s.settle(&held[0], Outcome::Done).await;
-    assert_eq!(s.bell.take().len(), 1);
+    assert_eq!(s.notifier.take().len(), 1);
     enqueue().await;
     assert_eq!(s.number(made).await, 9, "a finished subject can be enqueued again");
     s.discard(async |tx| jobs::enqueue_in_lane(tx, &like, lane, &[50, 51]).await).await;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crier_common::domain::job::{Claimed, Kind, LEASE, Lane, NewJob, Outcome, State};
+use crier_common::domain::job::{Claimed, JobKind, JobState, LEASE, Lane, NewJob, Outcome};
 use crier_common::store::jobs::{self, dispatch, engine, operate};
 
 use crate::support::store::{TestStore, at_once, on_both};
@@ -22,7 +22,7 @@ on_both![
     the_longer_pause_stays,
     every_stranded_lane_is_swept_however_many_are_full,
     a_narrow_lane_lets_few_through_until_it_is_widened,
-    what_is_hastened_leaves_the_lane_that_it_waited_for,
+    run_now_moves_a_waiting_job_to_another_lane,
 ];
 
 const CAP: i64 = 4;
@@ -30,9 +30,9 @@ const CAP: i64 = 4;
 async fn publishes(s: &TestStore, lane: &str, subjects: std::ops::Range<i64>) -> Vec<i64> {
     let mut ids = Vec::new();
     for subject in subjects {
-        ids.push(s.job(Kind::PublishTarget, subject, Some(lane)).await);
+        ids.push(s.job(JobKind::PublishTarget, subject, Some(lane)).await);
     }
-    s.bell.take();
+    s.notifier.take();
     ids
 }
 
@@ -49,22 +49,22 @@ fn ids_of(jobs: &[Claimed]) -> Vec<i64> {
 }
 
 async fn what_is_over_the_cap_waits_and_is_woken_one_by_one(s: TestStore) {
-    assert_eq!(Kind::PublishTarget.rules().lane_cap, Some(CAP));
+    assert_eq!(JobKind::PublishTarget.rules().lane_cap, Some(CAP));
     let ids = publishes(&s, "account:1", 0..7).await;
     let held = s.claim(&ids, "w").await;
     assert_eq!(ids_of(&held), ids[..4], "first come, first run");
     assert_eq!(waiting(&s).await, 3);
     let row = s.show(ids[4]).await;
-    assert!(row.waiting && row.state == State::Ready && row.attempt == 0);
+    assert!(row.waiting && row.state == JobState::Ready && row.attempt == 0);
     assert!(s.claim(&ids[4..], "w").await.is_empty(), "a waiting job is not claimed");
     assert_eq!(
-        s.write(async |tx| dispatch::ring_unheard(tx, Kind::PublishTarget, s.later(60), 10).await).await,
+        s.write(async |tx| dispatch::renotify_stale(tx, JobKind::PublishTarget, s.later(60), 10).await).await,
         0,
         "nor renotified"
     );
 
     assert!(s.settle(&held[0], Outcome::Done).await);
-    assert_eq!(s.bell.take(), [ids[4]]);
+    assert_eq!(s.notifier.take(), [ids[4]]);
     assert_eq!(waiting(&s).await, 2);
     assert_eq!(ids_of(&s.claim(&ids[4..], "w").await), [ids[4]]);
     // Two settles in one transaction wake two jobs.
@@ -73,7 +73,7 @@ async fn what_is_over_the_cap_waits_and_is_woken_one_by_one(s: TestStore) {
         engine::settle(tx, &[(&held[2], Outcome::Done)]).await
     })
     .await;
-    assert_eq!(s.bell.take(), ids[5..]);
+    assert_eq!(s.notifier.take(), ids[5..]);
     assert_eq!(waiting(&s).await, 0);
 }
 
@@ -81,44 +81,44 @@ async fn every_way_out_of_a_lane_wakes_the_next(s: TestStore) {
     let ids = publishes(&s, "account:1", 0..9).await;
     let held = s.claim(&ids, "w").await;
     assert!(s.settle(&held[0], Outcome::Abort("no".to_owned())).await);
-    assert_eq!(s.bell.take(), [ids[4]]);
+    assert_eq!(s.notifier.take(), [ids[4]]);
     assert!(s.settle(&held[1], Outcome::RetryAt(s.later(90), "busy".to_owned())).await);
-    assert_eq!(s.bell.take(), [ids[5]]);
+    assert_eq!(s.notifier.take(), [ids[5]]);
     assert!(s.settle(&held[2], Outcome::Cancelled("gone".to_owned())).await);
-    assert_eq!(s.bell.take(), [ids[6]]);
+    assert_eq!(s.notifier.take(), [ids[6]]);
     s.write(async |tx| engine::release(tx, &held[3]).await).await;
-    assert_eq!(s.bell.take(), [ids[7]]);
+    assert_eq!(s.notifier.take(), [ids[7]]);
     // Releasing a job that is no longer held frees no slot.
     s.write(async |tx| engine::release(tx, &held[3]).await).await;
-    assert!(s.bell.take().is_empty());
+    assert!(s.notifier.take().is_empty());
     let running = s.claim(&ids[4..8], "w").await;
     assert_eq!(running.len(), 4);
     s.advance(LEASE.num_seconds() + 1);
     assert_eq!(s.write(async |tx| dispatch::rescue(tx, 1).await).await.len(), 1);
-    let rung = s.bell.take();
-    assert!(rung.contains(&ids[8]), "{rung:?}");
-    assert_eq!(rung.len(), 2, "the rescued one itself, and the one that waited");
+    let notified = s.notifier.take();
+    assert!(notified.contains(&ids[8]), "{notified:?}");
+    assert_eq!(notified.len(), 2, "the rescued one itself, and the one that waited");
 }
 
 async fn lanes_do_not_hold_each_other_up(s: TestStore) {
     let one = publishes(&s, "account:1", 0..6).await;
     let two = publishes(&s, "account:2", 6..8).await;
-    let free = s.job(Kind::PublishTarget, 8, None).await;
+    let free = s.job(JobKind::PublishTarget, 8, None).await;
     let all: Vec<i64> = one.iter().chain(&two).copied().chain([free]).collect();
     let held = s.claim(&all, "w").await;
     assert_eq!(held.len(), 4 + 2 + 1);
     assert!(ids_of(&held).ends_with(&[two[0], two[1], free]));
     let last = held.iter().find(|job| job.id == two[0]).unwrap();
-    s.bell.take();
+    s.notifier.take();
     assert!(s.settle(last, Outcome::Done).await);
-    assert!(s.bell.take().is_empty(), "no job waits in the second lane");
+    assert!(s.notifier.take().is_empty(), "no job waits in the second lane");
     assert_eq!(waiting(&s).await, 2);
 }
 
 async fn kinds_without_a_cap_know_no_lane(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..30 {
-        ids.push(s.job(Kind::Noop, subject, Some("brand:1")).await);
+        ids.push(s.job(JobKind::Noop, subject, Some("brand:1")).await);
     }
     assert_eq!(s.claim(&ids, "w").await.len(), 30);
 }
@@ -147,13 +147,13 @@ async fn a_lane_never_overflows_and_runs_empty(s: TestStore) {
     let todo = Arc::new(std::sync::Mutex::new(ids.clone()));
     let done = Arc::new(AtomicI64::new(0));
     at_once(8, |worker| {
-        let (store, bell, todo) = (s.store.clone(), s.bell.clone(), todo.clone());
+        let (store, notifier, todo) = (s.store.clone(), s.notifier.clone(), todo.clone());
         let (running, done) = (running.clone(), done.clone());
         async move {
             while done.load(Ordering::SeqCst) < 90 {
                 let next: Vec<i64> = {
                     let mut todo = todo.lock().unwrap();
-                    todo.extend(bell.take());
+                    todo.extend(notifier.take());
                     let many = todo.len().min(3);
                     todo.drain(..many).collect()
                 };
@@ -237,18 +237,18 @@ async fn a_cancelled_job_that_was_woken_strands_nobody(s: TestStore) {
     for job in &held {
         assert!(s.settle(job, Outcome::Done).await);
     }
-    assert_eq!(s.bell.take(), ids[4..]);
+    assert_eq!(s.notifier.take(), ids[4..]);
     // Again: the lane is full, three wait; the woken job is cancelled before it runs.
     let more = publishes(&s, "account:1", 10..15).await;
     let held = s.claim(&[ids[4], ids[5], more[0], more[1], more[2], more[3], more[4]], "w").await;
     assert_eq!((held.len(), waiting(&s).await), (4, 3));
     assert!(s.settle(&held[0], Outcome::Done).await);
-    let woken = s.bell.take();
+    let woken = s.notifier.take();
     assert_eq!(woken, [more[2]]);
     assert!(s.write(async |tx| operate::cancel(tx, woken[0]).await).await.is_some());
     assert_eq!(waiting(&s).await, 2, "only the sweep wakes them");
     sweep(&s).await;
-    assert_eq!(s.bell.take(), [more[3]], "as many as there is room for");
+    assert_eq!(s.notifier.take(), [more[3]], "as many as there is room for");
     sweep(&s).await;
     assert_eq!(s.claim(&more[3..], "w").await.len(), 1);
     // A waiting job can be cancelled too.
@@ -268,14 +268,14 @@ async fn a_paused_lane_rests_until_its_time(s: TestStore) {
     assert_eq!(s.claim(&other, "w").await.len(), 1);
     assert_eq!(waiting(&s).await, 2);
     assert!(s.settle(&held, Outcome::RetryAt(until, "limited".to_owned())).await);
-    assert!(s.bell.take().is_empty(), "a paused lane wakes no job");
+    assert!(s.notifier.take().is_empty(), "a paused lane wakes no job");
     s.advance(59);
     sweep(&s).await;
-    assert!(s.bell.take().is_empty());
+    assert!(s.notifier.take().is_empty());
     s.advance(1);
     assert!(!engine::lane_is_paused(&mut s.conn().await, "account:1", s.now()).await.unwrap());
     sweep(&s).await;
-    assert_eq!(s.bell.take(), ids[1..]);
+    assert_eq!(s.notifier.take(), ids[1..]);
     assert_eq!(s.claim(&ids[1..], "w").await.len(), 2);
     assert_eq!(s.number("SELECT count(*) FROM paused_lanes").await, 0);
 }
@@ -307,7 +307,7 @@ async fn every_stranded_lane_is_swept_however_many_are_full(s: TestStore) {
     s.sql(format!("INSERT INTO jobs ({columns}) VALUES {}", rows.join(", "))).await;
     sweep(&s).await;
     let stranded = s.number("SELECT id FROM jobs WHERE lane = 'account:01099'").await;
-    assert_eq!(s.bell.take(), [stranded]);
+    assert_eq!(s.notifier.take(), [stranded]);
 }
 
 async fn a_narrow_lane_lets_few_through_until_it_is_widened(s: TestStore) {
@@ -318,29 +318,29 @@ async fn a_narrow_lane_lets_few_through_until_it_is_widened(s: TestStore) {
     assert!(s.claim(&ids, "w").await.is_empty(), "it is paused as well");
     s.advance(60);
     sweep(&s).await;
-    assert_eq!(s.bell.take(), ids[..2], "as many as it has slots");
+    assert_eq!(s.notifier.take(), ids[..2], "as many as it has slots");
     let held = s.claim(&ids, "w").await;
     assert_eq!((ids_of(&held).as_slice(), waiting(&s).await), (&ids[..2], 7));
     sweep(&s).await;
-    assert!(s.bell.take().is_empty(), "it is full");
+    assert!(s.notifier.take().is_empty(), "it is full");
     let other = publishes(&s, "account:2", 20..26).await;
     assert_eq!(s.claim(&other, "w").await.len(), 4, "another lane keeps its cap");
     let lane = operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap();
     assert_eq!((lane.running, lane.waiting, lane.places), (2, 7, Some(2)));
     s.write(async |tx| engine::pause_lane(tx, "account:1", s.later(60)).await).await;
-    s.write(async |tx| engine::widen_lane(tx, Kind::PublishTarget, "account:1").await).await;
-    let woken = s.bell.take();
+    s.write(async |tx| engine::widen_lane(tx, JobKind::PublishTarget, "account:1").await).await;
+    let woken = s.notifier.take();
     assert_eq!(woken, ids[2..6], "at once, pause or not");
     assert_eq!(ids_of(&s.claim(&woken, "w").await), ids[2..4], "the cap is the kind's again");
 }
 
-async fn what_is_hastened_leaves_the_lane_that_it_waited_for(s: TestStore) {
+async fn run_now_moves_a_waiting_job_to_another_lane(s: TestStore) {
     let ids = publishes(&s, "endpoint:1", 0..5).await;
     s.claim(&ids, "w").await;
     assert_eq!(waiting(&s).await, 1);
-    let asked = NewJob::new(Kind::PublishTarget, 4, s.now()).lane(Lane::AskedOf(1));
-    s.write(async |tx| jobs::hasten(tx, &asked).await).await;
-    assert_eq!(s.bell.take(), [ids[4]]);
+    let asked = NewJob::new(JobKind::PublishTarget, 4, s.now()).lane(Lane::ManualDelivery(1));
+    s.write(async |tx| jobs::run_now(tx, &asked).await).await;
+    assert_eq!(s.notifier.take(), [ids[4]]);
     assert_eq!(ids_of(&s.claim(&ids, "w").await), [ids[4]]);
     assert_eq!(s.show(ids[4]).await.lane.as_deref(), Some("endpoint:1:asked"));
 }

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::job::{Claimed, Kind, LEASE, MAX_CRASHES, NewJob, Outcome, State};
-use crier_common::store::jobs::operate::{self, Filter, JobRow};
+use crier_common::domain::job::{Claimed, JobKind, JobState, LEASE, MAX_CRASHES, NewJob, Outcome};
+use crier_common::store::jobs::operate::{self, JobQuery, JobRow};
 use crier_common::store::jobs::{self, dispatch, engine};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -94,9 +94,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// The expected state of a job.
 #[derive(Debug, Clone)]
 struct Expected {
-    kind: Kind,
+    kind: JobKind,
     subject: i64,
-    state: State,
+    state: JobState,
     run_at: DateTime<Utc>,
     lease_until: DateTime<Utc>,
     attempt: i32,
@@ -108,25 +108,25 @@ struct Life {
     s: TestStore,
     jobs: BTreeMap<i64, Expected>,
     /// Notified ids that no worker has taken yet.
-    rung: Vec<i64>,
+    notified: Vec<i64>,
     /// The claims so far; frozen workers try to settle as well.
     claims: Vec<Claimed>,
-    paused: BTreeSet<Kind>,
+    paused: BTreeSet<JobKind>,
 }
 
-fn kind(capped: bool) -> Kind {
-    if capped { Kind::PublishTarget } else { Kind::Noop }
+fn kind(capped: bool) -> JobKind {
+    if capped { JobKind::PublishTarget } else { JobKind::Noop }
 }
 
 impl Life {
     async fn begin() -> Self {
-        let (jobs, rung, claims, paused) = (BTreeMap::new(), Vec::new(), Vec::new(), BTreeSet::new());
-        Self { s: TestStore::sqlite().await, jobs, rung, claims, paused }
+        let (jobs, notified, claims, paused) = (BTreeMap::new(), Vec::new(), Vec::new(), BTreeSet::new());
+        Self { s: TestStore::sqlite().await, jobs, notified, claims, paused }
     }
 
     fn is_current(&self, claim: &Claimed) -> bool {
         let job = &self.jobs[&claim.id];
-        job.state == State::Running && job.fence == claim.fence
+        job.state == JobState::Running && job.fence == claim.fence
     }
 
     fn nth(&self, which: usize, fit: impl Fn(&Expected) -> bool) -> Option<i64> {
@@ -143,8 +143,8 @@ impl Life {
         match step {
             Step::Enqueue { capped, subject, delay } => self.enqueue(capped, subject, delay).await,
             Step::Claim { most } => {
-                let many = most.min(self.rung.len());
-                let ids: Vec<i64> = self.rung.drain(..many).collect();
+                let many = most.min(self.notified.len());
+                let ids: Vec<i64> = self.notified.drain(..many).collect();
                 self.claim(&ids).await;
             }
             Step::ClaimAnything => {
@@ -162,30 +162,30 @@ impl Life {
                     self.s.write(async |tx| engine::release(tx, &claim).await).await;
                     if held {
                         let job = self.jobs.get_mut(&claim.id).unwrap();
-                        (job.state, job.attempt) = (State::Ready, job.attempt - 1);
+                        (job.state, job.attempt) = (JobState::Ready, job.attempt - 1);
                     }
                 }
             }
             Step::Beat => {
                 let ids: Vec<i64> = self.jobs.keys().copied().collect();
                 self.s.write(async |tx| engine::heartbeat(tx, &ids, "w").await).await;
-                for job in self.jobs.values_mut().filter(|job| job.state == State::Running) {
+                for job in self.jobs.values_mut().filter(|job| job.state == JobState::Running) {
                     job.lease_until = now + LEASE;
                 }
             }
             Step::Advance { seconds } => self.s.advance(seconds),
             Step::RingDue => {
-                for kind in [Kind::PublishTarget, Kind::Noop] {
-                    self.s.write(async |tx| dispatch::ring_due(tx, kind, 1_000).await).await;
+                for kind in [JobKind::PublishTarget, JobKind::Noop] {
+                    self.s.write(async |tx| dispatch::promote_due(tx, kind, 1_000).await).await;
                 }
-                for job in self.jobs.values_mut().filter(|j| j.state == State::Scheduled && j.run_at <= now) {
-                    job.state = State::Ready;
+                for job in self.jobs.values_mut().filter(|j| j.state == JobState::Scheduled && j.run_at <= now) {
+                    job.state = JobState::Ready;
                 }
             }
             Step::RingUnheard => {
-                let before = now - dispatch::UNHEARD;
-                for kind in [Kind::PublishTarget, Kind::Noop] {
-                    self.s.write(async |tx| dispatch::ring_unheard(tx, kind, before, 1_000).await).await;
+                let before = now - dispatch::RENOTIFY_AFTER;
+                for kind in [JobKind::PublishTarget, JobKind::Noop] {
+                    self.s.write(async |tx| dispatch::renotify_stale(tx, kind, before, 1_000).await).await;
                 }
             }
             Step::Rescue => self.rescue().await,
@@ -197,9 +197,9 @@ impl Life {
                 if let Some(id) = self.nth(which, |_| true) {
                     let cancelled = self.s.write(async |tx| operate::cancel(tx, id).await).await;
                     let job = self.jobs.get_mut(&id).unwrap();
-                    let waits = matches!(job.state, State::Scheduled | State::Ready);
+                    let waits = matches!(job.state, JobState::Scheduled | JobState::Ready);
                     assert_eq!(cancelled.is_some(), waits);
-                    job.state = if waits { State::Cancelled } else { job.state };
+                    job.state = if waits { JobState::Cancelled } else { job.state };
                 }
             }
             Step::Retry { which } => {
@@ -220,10 +220,10 @@ impl Life {
                 assert_eq!(self.s.write(async |tx| operate::resume_kind(tx, kind(capped)).await).await, paused);
             }
             Step::Kill => self.claims.clear(),
-            Step::Forget => self.rung.clear(),
+            Step::Forget => self.notified.clear(),
             Step::SetBack { seconds } => self.s.advance(-seconds),
         }
-        self.rung.extend(self.s.bell.take());
+        self.notified.extend(self.s.notifier.take());
         self.check().await;
     }
 
@@ -235,7 +235,7 @@ impl Life {
         let busy = self.jobs.values().any(|j| j.kind == kind && j.subject == subject && !is_final(j.state));
         assert_eq!(made.is_none(), busy, "one job of a kind for a subject");
         if let Some(id) = made {
-            let state = if delay > 0 { State::Scheduled } else { State::Ready };
+            let state = if delay > 0 { JobState::Scheduled } else { JobState::Ready };
             let (run_at, lease_until) = (job.run_at, self.s.now());
             let expected = Expected { kind, subject, state, run_at, lease_until, attempt: 0, crashes: 0, fence: 0 };
             assert!(self.jobs.insert(id, expected).is_none(), "an id was given twice");
@@ -246,12 +246,12 @@ impl Life {
         let now = self.s.now();
         for claim in self.s.claim(ids, "w").await {
             let job = self.jobs.get_mut(&claim.id).expect("it was enqueued");
-            assert_eq!(job.state, State::Ready, "claimed while {}", job.state);
+            assert_eq!(job.state, JobState::Ready, "claimed while {}", job.state);
             assert!(!self.paused.contains(&job.kind), "claimed while its kind is paused");
             assert!(claim.attempt <= claim.max_attempts, "tried too often");
             assert!(ids.contains(&claim.id) && claim.fence > job.fence);
             assert_eq!((claim.attempt, claim.crashes), (job.attempt + 1, job.crashes));
-            (job.state, job.attempt, job.fence) = (State::Running, claim.attempt, claim.fence);
+            (job.state, job.attempt, job.fence) = (JobState::Running, claim.attempt, claim.fence);
             job.lease_until = now + LEASE;
             self.claims.push(claim);
         }
@@ -260,17 +260,17 @@ impl Life {
     async fn settle(&mut self, claim: &Claimed, how: u8) {
         let again = self.s.later(5);
         let (outcome, state) = match how {
-            0 => (Outcome::Done, State::Done),
-            1 => (Outcome::Abort("no".to_owned()), State::Dead),
-            2 => (Outcome::Cancelled("gone".to_owned()), State::Cancelled),
-            _ => (Outcome::RetryAt(again, "busy".to_owned()), State::Scheduled),
+            0 => (Outcome::Done, JobState::Done),
+            1 => (Outcome::Abort("no".to_owned()), JobState::Dead),
+            2 => (Outcome::Cancelled("gone".to_owned()), JobState::Cancelled),
+            _ => (Outcome::RetryAt(again, "busy".to_owned()), JobState::Scheduled),
         };
         let held = self.is_current(claim);
         assert_eq!(self.s.settle(claim, outcome).await, held, "only the current claim settles the job");
         if held {
             let job = self.jobs.get_mut(&claim.id).unwrap();
             job.state = state;
-            job.run_at = if state == State::Scheduled { again } else { job.run_at };
+            job.run_at = if state == JobState::Scheduled { again } else { job.run_at };
         }
     }
 
@@ -279,7 +279,7 @@ impl Life {
         let rescued = self.s.write(async |tx| dispatch::rescue(tx, 1_000).await).await;
         let mut expired: Vec<i64> = rescued.iter().map(|r| r.job.id).collect();
         expired.sort_unstable();
-        let lapsed = |job: &Expected| job.state == State::Running && job.lease_until < now;
+        let lapsed = |job: &Expected| job.state == JobState::Running && job.lease_until < now;
         let should: Vec<i64> = self.jobs.iter().filter(|(_, job)| lapsed(job)).map(|(id, _)| *id).collect();
         assert_eq!(expired, should);
         for r in rescued {
@@ -288,7 +288,7 @@ impl Life {
             job.fence += 1;
             let dead = job.crashes >= MAX_CRASHES || job.attempt >= r.job.max_attempts;
             assert_eq!(r.dead.is_some(), dead);
-            job.state = if dead { State::Dead } else { State::Ready };
+            job.state = if dead { JobState::Dead } else { JobState::Ready };
         }
     }
 
@@ -296,15 +296,15 @@ impl Life {
         let retried = self.s.write(async |tx| operate::retry(tx, id).await).await;
         let job = self.jobs[&id].clone();
         let other = self.jobs.values().any(|j| j.kind == job.kind && j.subject == job.subject && !is_final(j.state));
-        assert_eq!(retried.is_some(), matches!(job.state, State::Dead | State::Cancelled) && !other);
+        assert_eq!(retried.is_some(), matches!(job.state, JobState::Dead | JobState::Cancelled) && !other);
         if retried.is_some() {
             let job = self.jobs.get_mut(&id).unwrap();
-            (job.state, job.attempt, job.crashes, job.run_at) = (State::Ready, 0, 0, self.s.now());
+            (job.state, job.attempt, job.crashes, job.run_at) = (JobState::Ready, 0, 0, self.s.now());
         }
     }
 
     async fn rows(&self) -> Vec<JobRow> {
-        operate::list(&mut self.s.conn().await, &Filter::default(), 10_000).await.unwrap()
+        operate::list(&mut self.s.conn().await, &JobQuery::default(), 10_000).await.unwrap()
     }
 
     /// Asserts that every row matches the model and no lane exceeds its cap.
@@ -317,13 +317,13 @@ impl Life {
             assert_eq!((row.state, row.attempt, row.crashes), (job.state, job.attempt, job.crashes), "job {}", row.id);
             assert_eq!(row.run_at, job.run_at);
             assert_eq!(row.finished_at.is_some(), is_final(row.state));
-            assert_eq!(row.lease_until, (row.state == State::Running).then_some(job.lease_until));
-            assert!(!row.waiting || row.state == State::Ready, "job {} waits and is {}", row.id, row.state);
-            if let (State::Running, Some(lane)) = (row.state, row.lane) {
+            assert_eq!(row.lease_until, (row.state == JobState::Running).then_some(job.lease_until));
+            assert!(!row.waiting || row.state == JobState::Ready, "job {} waits and is {}", row.id, row.state);
+            if let (JobState::Running, Some(lane)) = (row.state, row.lane) {
                 *running.entry(lane).or_default() += 1;
             }
         }
-        let cap = Kind::PublishTarget.rules().lane_cap.unwrap();
+        let cap = JobKind::PublishTarget.rules().lane_cap.unwrap();
         assert!(running.values().all(|n| *n <= cap), "{running:?}");
     }
 
@@ -335,7 +335,7 @@ impl Life {
             let paused = engine::lane_is_paused(&mut self.s.conn().await, lane, self.s.now()).await.unwrap();
             let moves = |other: &&JobRow| {
                 other.lane == row.lane
-                    && (other.state == State::Running || other.state == State::Ready && !other.waiting)
+                    && (other.state == JobState::Running || other.state == JobState::Ready && !other.waiting)
             };
             assert!(paused || rows.iter().any(|other| moves(&other)), "job {} is stranded", row.id);
         }
@@ -364,14 +364,14 @@ impl Life {
             for claim in held {
                 self.settle(&claim, 0).await;
             }
-            self.rung.extend(self.s.bell.take());
+            self.notified.extend(self.s.notifier.take());
         }
         panic!("a job never ended: {:?}", self.jobs.values().find(|job| !is_final(job.state)));
     }
 }
 
-fn is_final(state: State) -> bool {
-    matches!(state, State::Done | State::Dead | State::Cancelled)
+fn is_final(state: JobState) -> bool {
+    matches!(state, JobState::Done | JobState::Dead | JobState::Cancelled)
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The operator's actions on jobs.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::{Kind, NewJob, Outcome, State};
-use crier_common::store::jobs::operate::{self, Filter, LaneRow};
+use crier_common::domain::job::{JobKind, JobState, NewJob, Outcome};
+use crier_common::store::jobs::operate::{self, JobQuery, LaneRow};
 use crier_common::store::jobs::{self, dispatch, engine};
 
 use crate::support::store::{TestStore, at_once, on_both};
@@ -18,58 +18,58 @@ on_both![
     going_through_all_jobs_meets_each_once,
 ];
 
-async fn list(s: &TestStore, filter: Filter, limit: i64) -> Vec<i64> {
+async fn list(s: &TestStore, filter: JobQuery, limit: i64) -> Vec<i64> {
     let rows = operate::list(&mut s.conn().await, &filter, limit).await.unwrap();
     rows.into_iter().map(|row| row.id).collect()
 }
 
 async fn a_list_is_narrowed_by_each_filter(s: TestStore) {
-    let one = s.job(Kind::Noop, 1, None).await;
+    let one = s.job(JobKind::Noop, 1, None).await;
     s.advance(10);
-    let two = s.job_at(Kind::Noop, 2, Some("brand:1"), s.later(5)).await;
-    let three = s.job(Kind::PublishTarget, 1, Some("account:1")).await;
+    let two = s.job_at(JobKind::Noop, 2, Some("brand:1"), s.later(5)).await;
+    let three = s.job(JobKind::PublishTarget, 1, Some("account:1")).await;
     s.claim(&[one], "w").await;
-    let all = Filter::default();
+    let all = JobQuery::default();
     assert_eq!(list(&s, all.clone(), 10).await, [three, two, one]);
     assert_eq!(list(&s, all.clone(), 2).await, [three, two]);
-    assert_eq!(list(&s, Filter { kind: Some(Kind::Noop), ..all.clone() }, 10).await, [two, one]);
-    assert_eq!(list(&s, Filter { state: Some(State::Running), ..all.clone() }, 10).await, [one]);
-    assert_eq!(list(&s, Filter { lane: Some("brand:1".to_owned()), ..all.clone() }, 10).await, [two]);
-    assert_eq!(list(&s, Filter { created_before: Some(s.later(-5)), ..all.clone() }, 10).await, [one]);
-    let narrow = Filter { kind: Some(Kind::Noop), state: Some(State::Scheduled), ..all };
+    assert_eq!(list(&s, JobQuery { kind: Some(JobKind::Noop), ..all.clone() }, 10).await, [two, one]);
+    assert_eq!(list(&s, JobQuery { state: Some(JobState::Running), ..all.clone() }, 10).await, [one]);
+    assert_eq!(list(&s, JobQuery { lane: Some("brand:1".to_owned()), ..all.clone() }, 10).await, [two]);
+    assert_eq!(list(&s, JobQuery { created_before: Some(s.later(-5)), ..all.clone() }, 10).await, [one]);
+    let narrow = JobQuery { kind: Some(JobKind::Noop), state: Some(JobState::Scheduled), ..all };
     assert_eq!(list(&s, narrow, 10).await, [two]);
     assert!(operate::show(&mut s.conn().await, 999).await.unwrap().is_none());
 }
 
 async fn a_dead_job_can_be_retried(s: TestStore) {
     let retry = async |id| s.write(async |tx| operate::retry(tx, id).await).await;
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     assert_eq!(retry(id).await, None, "ready");
     let held = s.claim(&[id], "w").await.remove(0);
     assert_eq!(retry(id).await, None, "running");
     assert!(s.settle(&held, Outcome::Abort("no".to_owned())).await);
     s.sql(format!("UPDATE jobs SET crashes = 3, attempt = 5 WHERE id = {id}")).await;
-    s.bell.take();
+    s.notifier.take();
     s.advance(60);
-    assert_eq!(retry(id).await, Some((Kind::Noop, 1)));
-    assert_eq!(s.bell.take(), [id]);
+    assert_eq!(retry(id).await, Some((JobKind::Noop, 1)));
+    assert_eq!(s.notifier.take(), [id]);
     let row = s.show(id).await;
-    assert_eq!((row.state, row.attempt, row.crashes, row.run_at), (State::Ready, 0, 0, s.now()));
+    assert_eq!((row.state, row.attempt, row.crashes, row.run_at), (JobState::Ready, 0, 0, s.now()));
     assert_eq!((row.finished_at, row.last_error), (None, None));
     let again = s.claim(&[id], "w").await.remove(0);
     assert!(again.fence > held.fence, "an old claim must not settle the new run");
     assert!(s.settle(&again, Outcome::Done).await);
     assert_eq!(retry(id).await, None, "done");
     assert_eq!(retry(999).await, None, "unknown");
-    let cancelled = s.job(Kind::Noop, 2, None).await;
+    let cancelled = s.job(JobKind::Noop, 2, None).await;
     assert!(s.write(async |tx| operate::cancel(tx, cancelled).await).await.is_some());
-    assert_eq!(retry(cancelled).await, Some((Kind::Noop, 2)));
+    assert_eq!(retry(cancelled).await, Some((JobKind::Noop, 2)));
 }
 
 async fn a_retry_stands_back_for_the_subjects_other_job(s: TestStore) {
     let mut dead = Vec::new();
     for _ in 0..2 {
-        let id = s.job(Kind::Noop, 1, None).await;
+        let id = s.job(JobKind::Noop, 1, None).await;
         let held = s.claim(&[id], "w").await.remove(0);
         assert!(s.settle(&held, Outcome::Abort("no".to_owned())).await);
         dead.push(id);
@@ -81,47 +81,47 @@ async fn a_retry_stands_back_for_the_subjects_other_job(s: TestStore) {
             Ok((first, operate::retry(tx, dead[1]).await?))
         })
         .await;
-    assert_eq!(retried, (Some((Kind::Noop, 1)), None));
-    let job = NewJob::new(Kind::Noop, 1, s.now());
+    assert_eq!(retried, (Some((JobKind::Noop, 1)), None));
+    let job = NewJob::new(JobKind::Noop, 1, s.now());
     assert_eq!(s.write(async |tx| jobs::enqueue(tx, &job).await).await, None);
 }
 
 async fn only_what_has_not_begun_can_be_cancelled(s: TestStore) {
     let cancel = async |id| s.write(async |tx| operate::cancel(tx, id).await).await.is_some();
-    let (ready, running) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
-    let scheduled = s.job_at(Kind::Noop, 3, None, s.later(60)).await;
+    let (ready, running) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
+    let scheduled = s.job_at(JobKind::Noop, 3, None, s.later(60)).await;
     let held = s.claim(&[running], "w").await.remove(0);
     s.advance(1);
     assert!(cancel(ready).await && cancel(scheduled).await);
     assert!(!cancel(running).await && !cancel(ready).await && !cancel(999).await);
     let row = s.show(scheduled).await;
-    assert_eq!((row.state, row.finished_at), (State::Cancelled, Some(s.now())));
+    assert_eq!((row.state, row.finished_at), (JobState::Cancelled, Some(s.now())));
     assert!(row.last_error.is_some());
     assert!(s.settle(&held, Outcome::Done).await);
     assert!(!cancel(running).await);
     s.advance(60);
-    assert_eq!(s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await, 0);
+    assert_eq!(s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, 10).await).await, 0);
 }
 
 async fn a_paused_kind_rests_until_it_is_resumed(s: TestStore) {
     let pause = async |kind| s.write(async |tx| operate::pause_kind(tx, kind).await).await;
     let resume = async |kind| s.write(async |tx| operate::resume_kind(tx, kind).await).await;
-    let (one, two) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
+    let (one, two) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
     let held = s.claim(&[one], "w").await.remove(0);
-    pause(Kind::PublishTarget).await;
-    pause(Kind::Noop).await;
-    pause(Kind::Noop).await;
-    assert_eq!(operate::paused_kinds(&mut s.conn().await).await.unwrap(), [Kind::Noop, Kind::PublishTarget]);
+    pause(JobKind::PublishTarget).await;
+    pause(JobKind::Noop).await;
+    pause(JobKind::Noop).await;
+    assert_eq!(operate::paused_kinds(&mut s.conn().await).await.unwrap(), [JobKind::Noop, JobKind::PublishTarget]);
     assert!(s.claim(&[two], "w").await.is_empty());
     assert!(s.settle(&held, Outcome::Done).await, "running jobs continue");
-    assert!(resume(Kind::Noop).await);
-    assert!(!resume(Kind::Noop).await);
-    assert_eq!(operate::paused_kinds(&mut s.conn().await).await.unwrap(), [Kind::PublishTarget]);
+    assert!(resume(JobKind::Noop).await);
+    assert!(!resume(JobKind::Noop).await);
+    assert_eq!(operate::paused_kinds(&mut s.conn().await).await.unwrap(), [JobKind::PublishTarget]);
     assert_eq!(s.claim(&[two], "w").await.len(), 1);
 }
 
 /// Returns kind, state, count, and since when the oldest has been due.
-async fn overview(s: &TestStore) -> Vec<(Kind, State, i64, DateTime<Utc>)> {
+async fn overview(s: &TestStore) -> Vec<(JobKind, JobState, i64, DateTime<Utc>)> {
     let all = operate::overview(&mut s.conn().await).await.unwrap();
     let mut all: Vec<_> = all.into_iter().map(|one| (one.kind, one.state, one.jobs, one.oldest)).collect();
     all.sort();
@@ -133,11 +133,11 @@ async fn jobs_are_counted_by_kind_and_state(s: TestStore) {
     let mut ids = Vec::new();
     let first = s.now();
     for subject in 0..5 {
-        ids.push(s.job(Kind::Noop, subject, None).await);
+        ids.push(s.job(JobKind::Noop, subject, None).await);
         s.advance(1);
     }
     let due = s.later(60);
-    s.job_at(Kind::PublishTarget, 1, None, due).await;
+    s.job_at(JobKind::PublishTarget, 1, None, due).await;
     let held = s.claim(&ids[..3], "w").await;
     let of = |id| held.iter().find(|job| job.id == id).unwrap();
     assert!(s.settle(of(ids[0]), Outcome::Done).await);
@@ -146,31 +146,31 @@ async fn jobs_are_counted_by_kind_and_state(s: TestStore) {
     assert_eq!(
         overview(&s).await,
         [
-            (Kind::PublishTarget, State::Scheduled, 1, due),
-            (Kind::Noop, State::Ready, 2, after(3)),
-            (Kind::Noop, State::Running, 1, after(2)),
-            (Kind::Noop, State::Dead, 1, after(1)),
+            (JobKind::PublishTarget, JobState::Scheduled, 1, due),
+            (JobKind::Noop, JobState::Ready, 2, after(3)),
+            (JobKind::Noop, JobState::Running, 1, after(2)),
+            (JobKind::Noop, JobState::Dead, 1, after(1)),
         ]
     );
 }
 
 async fn what_waits_for_its_lane_stands_apart_in_the_overview(s: TestStore) {
-    let cap = Kind::PublishTarget.rules().lane_cap.unwrap();
+    let cap = JobKind::PublishTarget.rules().lane_cap.unwrap();
     let mut ids = Vec::new();
     for subject in 0..cap + 2 {
-        ids.push(s.job(Kind::PublishTarget, subject, Some("account:1")).await);
+        ids.push(s.job(JobKind::PublishTarget, subject, Some("account:1")).await);
     }
     let due = s.now();
     s.claim(&ids, "w").await;
     s.advance(5);
-    s.job(Kind::PublishTarget, 100, Some("account:2")).await;
+    s.job(JobKind::PublishTarget, 100, Some("account:2")).await;
     let mut all: Vec<_> = operate::overview(&mut s.conn().await).await.unwrap();
     all.sort_by_key(|s| (s.state, s.waiting));
     let counts: Vec<_> = all.iter().map(|s| (s.state, s.waiting, s.jobs, s.oldest)).collect();
     let now = s.now();
     assert_eq!(
         counts,
-        [(State::Ready, false, 1, now), (State::Ready, true, 2, due), (State::Running, false, cap, due)]
+        [(JobState::Ready, false, 1, now), (JobState::Ready, true, 2, due), (JobState::Running, false, cap, due)]
     );
     let until = s.later(60);
     s.write(async |tx| engine::pause_lane(tx, "account:1", until).await).await;
@@ -183,12 +183,12 @@ async fn what_waits_for_its_lane_stands_apart_in_the_overview(s: TestStore) {
 async fn going_through_all_jobs_meets_each_once(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..7 {
-        let kind = if subject % 2 == 0 { Kind::Noop } else { Kind::DeliverWebhook };
+        let kind = if subject % 2 == 0 { JobKind::Noop } else { JobKind::DeliverWebhook };
         ids.push(s.job_at(kind, subject, Some("endpoint:1"), s.later(60)).await);
     }
-    s.job(Kind::Noop, 50, None).await;
+    s.job(JobKind::Noop, 50, None).await;
     for (lane, count) in [(Some("endpoint:1".to_owned()), 7), (None, 7)] {
-        let filter = Filter { state: Some(State::Scheduled), lane, ..Filter::default() };
+        let filter = JobQuery { state: Some(JobState::Scheduled), lane, ..JobQuery::default() };
         assert_eq!(operate::count(&mut s.conn().await, &filter).await.unwrap(), count);
         let (mut met, mut after) = (Vec::new(), 0);
         while let Some(last) = {
@@ -208,7 +208,7 @@ async fn a_job_is_claimed_or_cancelled_and_never_both() {
     let s = TestStore::postgres().await;
     let mut ids = Vec::new();
     for subject in 0..200 {
-        ids.push(s.job(Kind::Noop, subject, None).await);
+        ids.push(s.job(JobKind::Noop, subject, None).await);
     }
     let fates = at_once(8, |n| {
         let (store, ids) = (s.store.clone(), ids.clone());
@@ -233,7 +233,7 @@ async fn a_job_is_claimed_or_cancelled_and_never_both() {
     all.sort_unstable();
     assert_eq!(all, ids, "each has one outcome");
     for (claimed, mine) in fates {
-        let state = if claimed { State::Running } else { State::Cancelled };
+        let state = if claimed { JobState::Running } else { JobState::Cancelled };
         for id in mine {
             assert_eq!(s.state(id).await, state);
         }

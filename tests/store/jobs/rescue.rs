@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crier_common::domain::job::{Kind, LEASE, MAX_CRASHES, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, LEASE, MAX_CRASHES, Outcome};
 use crier_common::store::jobs::dispatch;
 
 use crate::support::store::{TestStore, at_once, on_both};
@@ -23,17 +23,17 @@ fn lapse(s: &TestStore) {
 }
 
 async fn a_lease_that_ran_out_makes_the_job_ready_again(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     s.claim(&[id], "w").await;
-    s.bell.take();
+    s.notifier.take();
     s.advance(LEASE.num_seconds());
     assert!(s.write(async |tx| dispatch::rescue(tx, 10).await).await.is_empty(), "the lease has not run out");
     s.advance(1);
     let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
     assert_eq!((rescued.len(), rescued[0].job.id, rescued[0].dead), (1, id, None));
-    assert_eq!(s.bell.take(), [id]);
+    assert_eq!(s.notifier.take(), [id]);
     let row = s.show(id).await;
-    assert_eq!((row.state, row.attempt, row.crashes, row.lease_until), (State::Ready, 1, 1, None));
+    assert_eq!((row.state, row.attempt, row.crashes, row.lease_until), (JobState::Ready, 1, 1, None));
     assert!(row.last_error.is_some());
     assert!(s.write(async |tx| dispatch::rescue(tx, 10).await).await.is_empty());
     let again = s.claim(&[id], "w").await.remove(0);
@@ -41,53 +41,53 @@ async fn a_lease_that_ran_out_makes_the_job_ready_again(s: TestStore) {
 }
 
 async fn the_third_crash_is_poison(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     for crash in 1..=MAX_CRASHES {
         assert_eq!(s.claim(&[id], "w").await.len(), 1);
-        s.bell.take();
+        s.notifier.take();
         lapse(&s);
         let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
         let last = crash == MAX_CRASHES;
         assert_eq!(rescued[0].dead, last.then_some("poison"));
-        assert_eq!(s.bell.take().is_empty(), last, "a dead job is not notified");
+        assert_eq!(s.notifier.take().is_empty(), last, "a dead job is not notified");
     }
     let row = s.show(id).await;
-    assert_eq!((row.state, row.last_error.as_deref(), row.crashes), (State::Dead, Some("poison"), MAX_CRASHES));
+    assert_eq!((row.state, row.last_error.as_deref(), row.crashes), (JobState::Dead, Some("poison"), MAX_CRASHES));
     assert_eq!((row.finished_at, row.lease_until), (Some(s.now()), None));
 }
 
 async fn a_crash_in_the_last_attempt_is_the_end(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
-    let most = Kind::Noop.rules().max_attempts;
+    let id = s.job(JobKind::Noop, 1, None).await;
+    let most = JobKind::Noop.rules().max_attempts;
     for attempt in 1..=most {
         let held = s.claim(&[id], "w").await.remove(0);
         assert_eq!(held.attempt, attempt);
         if attempt < most {
             assert!(s.settle(&held, Outcome::RetryAt(s.now(), "busy".to_owned())).await);
-            s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await;
+            s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, 10).await).await;
         }
     }
     lapse(&s);
     let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
     assert_eq!(rescued[0].dead, Some("attempts"));
-    assert_eq!(s.state(id).await, State::Dead);
+    assert_eq!(s.state(id).await, JobState::Dead);
 }
 
 async fn crashes_are_counted_over_retries(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     s.claim(&[id], "w").await;
     lapse(&s);
     s.write(async |tx| dispatch::rescue(tx, 10).await).await;
     let held = s.claim(&[id], "w").await.remove(0);
     assert!(s.settle(&held, Outcome::RetryAt(s.now(), "busy".to_owned())).await);
-    s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await;
+    s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, 10).await).await;
     assert_eq!(s.claim(&[id], "w").await[0].crashes, 1);
 }
 
 async fn a_rescue_takes_the_oldest_first_and_no_more_than_asked(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..5 {
-        let id = s.job(Kind::Noop, subject, None).await;
+        let id = s.job(JobKind::Noop, subject, None).await;
         s.claim(&[id], "w").await;
         ids.push(id);
         s.advance(1);
@@ -105,7 +105,7 @@ async fn rescuers_at_once_take_a_job_once(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..40 {
         let lane = format!("endpoint:{}", subject % 5);
-        ids.push(s.job(Kind::DeliverWebhook, subject, Some(&lane)).await);
+        ids.push(s.job(JobKind::DeliverWebhook, subject, Some(&lane)).await);
     }
     assert_eq!(s.claim(&ids, "w").await.len(), 40);
     lapse(&s);
@@ -134,7 +134,7 @@ async fn rescuers_at_once_take_a_job_once(s: TestStore) {
 async fn one_by_one_the_same_is_rescued(s: TestStore) {
     let mut ids = Vec::new();
     for subject in 0..4 {
-        let id = s.job(Kind::Noop, subject, None).await;
+        let id = s.job(JobKind::Noop, subject, None).await;
         s.claim(&[id], "w").await;
         ids.push(id);
         s.advance(1);
@@ -146,14 +146,14 @@ async fn one_by_one_the_same_is_rescued(s: TestStore) {
     s.advance(LEASE.num_seconds() - 2);
     assert_eq!(expired(10).await, ids[..2]);
     assert_eq!(expired(1).await, ids[..1]);
-    s.bell.take();
+    s.notifier.take();
     let rescued = rescue(ids[1]).await.unwrap();
     assert_eq!((rescued.job.id, rescued.dead), (ids[1], None));
-    assert_eq!(s.bell.take(), [ids[1]]);
+    assert_eq!(s.notifier.take(), [ids[1]]);
     assert!(rescue(ids[1]).await.is_none() && rescue(999).await.is_none());
     assert_eq!(expired(10).await, ids[..1]);
     let row = s.show(ids[1]).await;
-    assert_eq!((row.state, row.crashes), (State::Ready, 1));
+    assert_eq!((row.state, row.crashes), (JobState::Ready, 1));
     if s.is_postgres() {
         // A row locked by another rescuer is skipped without waiting.
         let mut first = s.begin().await.unwrap();

@@ -1,6 +1,6 @@
 //! The end of a run: settle, release, heartbeat.
 
-use crier_common::domain::job::{Kind, LEASE, Outcome, State};
+use crier_common::domain::job::{JobKind, JobState, LEASE, Outcome};
 use crier_common::store::jobs::{dispatch, engine};
 use crier_common::store::users;
 
@@ -19,12 +19,12 @@ on_both![
 
 async fn each_outcome_has_its_state(s: TestStore) {
     let cases = [
-        (Outcome::Done, State::Done, None),
-        (Outcome::Abort("bad".to_owned()), State::Dead, Some("bad")),
-        (Outcome::Cancelled("gone".to_owned()), State::Cancelled, Some("gone")),
+        (Outcome::Done, JobState::Done, None),
+        (Outcome::Abort("bad".to_owned()), JobState::Dead, Some("bad")),
+        (Outcome::Cancelled("gone".to_owned()), JobState::Cancelled, Some("gone")),
     ];
     for (subject, (outcome, state, error)) in (1..).zip(cases) {
-        let id = s.job(Kind::Noop, subject, None).await;
+        let id = s.job(JobKind::Noop, subject, None).await;
         let held = s.claim(&[id], "w").await.remove(0);
         s.advance(1);
         assert!(s.settle(&held, outcome.clone()).await);
@@ -38,41 +38,41 @@ async fn each_outcome_has_its_state(s: TestStore) {
 }
 
 async fn a_retry_waits_for_its_time(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
-    s.bell.take();
+    let id = s.job(JobKind::Noop, 1, None).await;
+    s.notifier.take();
     let held = s.claim(&[id], "w").await.remove(0);
     assert!(s.settle(&held, Outcome::RetryAt(s.later(30), "busy".to_owned())).await);
     let row = s.show(id).await;
-    assert_eq!((row.state, row.run_at, row.last_error.as_deref()), (State::Scheduled, s.later(30), Some("busy")));
+    assert_eq!((row.state, row.run_at, row.last_error.as_deref()), (JobState::Scheduled, s.later(30), Some("busy")));
     assert_eq!((row.attempt, row.finished_at, row.lease_until), (1, None, None));
-    assert!(s.bell.take().is_empty());
+    assert!(s.notifier.take().is_empty());
     s.advance(30);
-    assert_eq!(s.write(async |tx| dispatch::ring_due(tx, Kind::Noop, 10).await).await, 1);
-    let again = s.claim(&s.bell.take(), "w").await.remove(0);
+    assert_eq!(s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, 10).await).await, 1);
+    let again = s.claim(&s.notifier.take(), "w").await.remove(0);
     assert_eq!((again.id, again.attempt, again.fence), (id, 2, 2));
 }
 
 async fn a_settle_commits_with_what_the_run_wrote(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     let held = s.claim(&[id], "w").await.remove(0);
     s.discard(async |tx| {
         users::create_workspace(tx, "lost", "pro").await?;
         engine::settle(tx, &[(&held, Outcome::Done)]).await
     })
     .await;
-    assert_eq!(s.state(id).await, State::Running);
+    assert_eq!(s.state(id).await, JobState::Running);
     assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 0);
     s.write(async |tx| {
         users::create_workspace(tx, "kept", "pro").await?;
         engine::settle(tx, &[(&held, Outcome::Done)]).await
     })
     .await;
-    assert_eq!(s.state(id).await, State::Done);
+    assert_eq!(s.state(id).await, JobState::Done);
     assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 1);
 }
 
 async fn a_frozen_worker_changes_nothing_when_it_wakes(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     let frozen = s.claim(&[id], "a").await.remove(0);
     s.advance(LEASE.num_seconds() + 1);
     let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
@@ -84,33 +84,33 @@ async fn a_frozen_worker_changes_nothing_when_it_wakes(s: TestStore) {
     s.write(async |tx| engine::release(tx, &frozen).await).await;
     assert!(!s.write(async |tx| engine::still_held(tx, &frozen).await).await);
     let row = s.show(id).await;
-    assert_eq!((row.state, row.attempt), (State::Running, 2));
+    assert_eq!((row.state, row.attempt), (JobState::Running, 2));
     // Its heartbeat does not renew another worker's lease.
     assert_eq!(s.write(async |tx| engine::heartbeat(tx, &[id], "a").await).await, 0);
     assert!(s.settle(&second, Outcome::Done).await);
 }
 
 async fn a_release_gives_the_attempt_back(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     let held = s.claim(&[id], "w").await.remove(0);
-    s.bell.take();
+    s.notifier.take();
     s.write(async |tx| engine::release(tx, &held).await).await;
     let row = s.show(id).await;
-    assert_eq!((row.state, row.attempt, row.crashes, row.lease_until), (State::Ready, 0, 0, None));
+    assert_eq!((row.state, row.attempt, row.crashes, row.lease_until), (JobState::Ready, 0, 0, None));
     // Renotification finds it at once.
     let before = s.later(-10);
-    assert_eq!(s.write(async |tx| dispatch::ring_unheard(tx, Kind::Noop, before, 10).await).await, 1);
-    let again = s.claim(&s.bell.take(), "w").await.remove(0);
+    assert_eq!(s.write(async |tx| dispatch::renotify_stale(tx, JobKind::Noop, before, 10).await).await, 1);
+    let again = s.claim(&s.notifier.take(), "w").await.remove(0);
     assert_eq!((again.attempt, again.fence), (1, 2));
     // The first claim has ended: it can neither settle nor release the second one.
     assert!(!s.settle(&held, Outcome::Done).await);
     s.write(async |tx| engine::release(tx, &held).await).await;
-    assert_eq!(s.state(id).await, State::Running);
+    assert_eq!(s.state(id).await, JobState::Running);
 }
 
 async fn a_heartbeat_renews_only_its_own_leases(s: TestStore) {
-    let (mine, other) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
-    let (done, ready) = (s.job(Kind::Noop, 3, None).await, s.job(Kind::Noop, 4, None).await);
+    let (mine, other) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
+    let (done, ready) = (s.job(JobKind::Noop, 3, None).await, s.job(JobKind::Noop, 4, None).await);
     let held = s.claim(&[mine, done], "a").await;
     s.claim(&[other], "b").await;
     assert!(s.settle(&held[1], Outcome::Done).await);
@@ -132,7 +132,7 @@ async fn a_heartbeat_waits_for_nobody(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    let (one, two) = (s.job(Kind::Noop, 1, None).await, s.job(Kind::Noop, 2, None).await);
+    let (one, two) = (s.job(JobKind::Noop, 1, None).await, s.job(JobKind::Noop, 2, None).await);
     let held = s.claim(&[one, two], "w").await;
     let mut settling = s.begin().await.unwrap();
     assert!(engine::settle(&mut settling, &[(&held[1], Outcome::Done)]).await.unwrap());
@@ -143,7 +143,7 @@ async fn a_heartbeat_waits_for_nobody(s: TestStore) {
 }
 
 async fn still_held_knows_the_fence(s: TestStore) {
-    let id = s.job(Kind::Noop, 1, None).await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     let held = s.claim(&[id], "w").await.remove(0);
     assert!(s.write(async |tx| engine::still_held(tx, &held).await).await);
     let mut forged = held.clone();

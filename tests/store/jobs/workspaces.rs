@@ -1,7 +1,7 @@
 //! Workspace caps: a workspace runs at most this many jobs of a kind, and free slots go to the lane with the fewest
 //! running jobs.
 
-use crier_common::domain::job::{Kind, LEASE, NewJob, Outcome};
+use crier_common::domain::job::{JobKind, LEASE, NewJob, Outcome};
 use crier_common::store::jobs::{self, dispatch};
 
 use crate::support::store::{TestStore, on_both};
@@ -18,12 +18,12 @@ const HANGING: i64 = 1;
 const OTHER: i64 = 2;
 
 fn share() -> i64 {
-    Kind::PublishTarget.rules().workspace_cap.unwrap()
+    JobKind::PublishTarget.rules().workspace_cap.unwrap()
 }
 
 /// Enqueues a publish of an account of the workspace.
 async fn publish(s: &TestStore, workspace: i64, account: i64, subject: i64) -> i64 {
-    let mut job = NewJob::new(Kind::PublishTarget, subject, s.now()).workspace(workspace);
+    let mut job = NewJob::new(JobKind::PublishTarget, subject, s.now()).workspace(workspace);
     job.lane = Some(format!("account:{account:05}"));
     s.write(async |tx| jobs::enqueue(tx, &job).await).await.expect("the subject has no other job")
 }
@@ -35,7 +35,7 @@ async fn hang(s: &TestStore, count: i64) -> i64 {
         ids.push(publish(s, HANGING, 1_000 + n / 2, 1_000 + n).await);
     }
     assert_eq!(s.claim(&ids, "w").await.len(), usize::try_from(count).unwrap());
-    s.bell.take();
+    s.notifier.take();
     ids[0]
 }
 
@@ -45,7 +45,7 @@ async fn waiting(s: &TestStore) -> i64 {
 
 async fn sweep(s: &TestStore) -> Vec<i64> {
     s.write(async |tx| dispatch::sweep_lanes(tx).await).await;
-    s.bell.take()
+    s.notifier.take()
 }
 
 async fn a_workspace_has_no_more_running_than_its_share(s: TestStore) {
@@ -58,11 +58,11 @@ async fn a_workspace_has_no_more_running_than_its_share(s: TestStore) {
         "the other workspace has its own slots"
     );
     assert_eq!(waiting(&s).await, 1);
-    s.bell.take();
+    s.notifier.take();
     assert!(s.settle(&held[1], Outcome::Done).await);
-    assert!(s.bell.take().is_empty(), "the other workspace frees nothing here");
+    assert!(s.notifier.take().is_empty(), "the other workspace frees nothing here");
     assert!(s.settle(&held[0], Outcome::Done).await);
-    assert_eq!(s.bell.take(), [ids[1]]);
+    assert_eq!(s.notifier.take(), [ids[1]]);
     assert_eq!(s.claim(&ids[1..2], "w").await.len(), 1);
 }
 
@@ -79,9 +79,9 @@ async fn a_place_goes_to_the_lane_of_which_the_fewest_run(s: TestStore) {
     let quick = publish(&s, HANGING, 9, 9).await;
     more.push(quick);
     assert!(s.claim(&more, "w").await.is_empty());
-    s.bell.take();
+    s.notifier.take();
     assert!(s.settle(&last, Outcome::Done).await);
-    assert_eq!(s.bell.take(), [quick]);
+    assert_eq!(s.notifier.take(), [quick]);
     assert_eq!(waiting(&s).await, 40);
 }
 
@@ -92,7 +92,7 @@ async fn the_sweep_wakes_no_more_than_there_is_room_for(s: TestStore) {
         ids.push(publish(&s, HANGING, 2_000 + n, 2_000 + n).await);
     }
     assert!(s.claim(&ids, "w").await.is_empty());
-    s.bell.take();
+    s.notifier.take();
     assert!(sweep(&s).await.is_empty(), "it is full");
     // Three ended, and the process that should have woken others died.
     let ended =
@@ -108,7 +108,7 @@ async fn every_way_out_of_a_workspace_wakes_the_next(s: TestStore) {
     for (n, way) in (2..).zip(["retried", "released", "rescued"]) {
         let next = publish(&s, HANGING, n, n).await;
         assert!(s.claim(&[next], "w").await.is_empty(), "{way}");
-        s.bell.take();
+        s.notifier.take();
         match way {
             "retried" => assert!(s.settle(&held, Outcome::RetryAt(s.later(600), "again".into())).await),
             "released" => assert!(s.write(async |tx| jobs::engine::release(tx, &held).await).await),
@@ -117,7 +117,7 @@ async fn every_way_out_of_a_workspace_wakes_the_next(s: TestStore) {
                 s.write(async |tx| dispatch::rescue_one(tx, held.id).await).await;
             }
         }
-        let woken = s.bell.take();
+        let woken = s.notifier.take();
         assert!(woken.contains(&next), "{way}: {woken:?}");
         held = s.claim(&[next], "w").await.remove(0);
     }
@@ -134,7 +134,7 @@ async fn a_workspace_that_has_room_leaves_its_lanes_alone(s: TestStore) {
     ];
     let held = s.claim(&ids, "w").await;
     assert_eq!((held.len(), waiting(&s).await), (4, 1), "the lane is full, the workspace is not");
-    s.bell.take();
+    s.notifier.take();
     assert!(s.settle(&held[0], Outcome::Done).await);
-    assert_eq!(s.bell.take(), [ids[4]]);
+    assert_eq!(s.notifier.take(), [ids[4]]);
 }

@@ -11,14 +11,14 @@ use crier_common::store::{Store, StoreError};
 use futures::FutureExt;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::jobs::{End, Registry};
+use crate::jobs::{FinishedRun, Registry};
 
 /// The maximum number of items per transaction.
-const LARGEST: usize = 100;
+const MAX_BATCH: usize = 100;
 /// The pause after a failed claim; the scheduler notifies for the ids again anyway.
 const CLAIM_PAUSE: Duration = Duration::from_millis(500);
 /// How often a claim is attempted when it fails with a serialization error.
-const CLAIM_TRIES: usize = 3;
+const MAX_CLAIM_ATTEMPTS: usize = 3;
 
 /// Passes items to tasks, each of which processes all waiting items as one batch.
 pub struct Batcher<I, O> {
@@ -57,7 +57,7 @@ where
     Fut: Future<Output = Vec<O>>,
 {
     let mut batch = Vec::new();
-    while receiver.lock().await.recv_many(&mut batch, LARGEST).await > 0 {
+    while receiver.lock().await.recv_many(&mut batch, MAX_BATCH).await > 0 {
         let (items, answers): (Vec<I>, Vec<_>) = batch.drain(..).unzip();
         // A panic in one batch must not end the task.
         match AssertUnwindSafe(async { work(items).await }).catch_unwind().await {
@@ -76,7 +76,7 @@ pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Opt
     let mut attempts = 1;
     let claimed = loop {
         match claim(&store, &worker, &ids).await {
-            Err(error) if error.is_serialization() && attempts < CLAIM_TRIES => attempts += 1,
+            Err(error) if error.is_serialization() && attempts < MAX_CLAIM_ATTEMPTS => attempts += 1,
             other => break other,
         }
     };
@@ -93,7 +93,7 @@ pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Opt
 }
 
 async fn claim(store: &Store, worker: &str, ids: &[i64]) -> Result<Vec<Claimed>, StoreError> {
-    let mut tx = store.begin_soft().await?;
+    let mut tx = store.begin_async_commit().await?;
     let claimed = rows::claim(&mut tx, ids, worker).await?;
     tx.commit().await?;
     Ok(claimed)
@@ -104,7 +104,7 @@ pub type Settled = Result<Option<Outcome>, Arc<StoreError>>;
 
 /// Settles jobs in one transaction; if one of them makes it fail (a lost lease, an error, a panic), settles each one
 /// alone.
-pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<End>) -> Vec<Settled> {
+pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<FinishedRun>) -> Vec<Settled> {
     // The same order in all workers prevents deadlocks: two batches that touch the same rows queue.
     let order: Vec<_> = ends.iter().map(|(job, _)| key(job)).collect();
     ends.sort_by_key(|(job, ending)| (job.kind, ending.order(), job.subject_id));
@@ -128,13 +128,14 @@ pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<End>) 
 }
 
 /// How many of these ends, from the first on, share a transaction: others wait while it is under way.
-fn fitting(registry: &Registry, ends: &[End]) -> usize {
-    let share =
-        |(job, _): &End| registry.get(job.kind).map_or(1, |kind| LARGEST / kind.ends_at_once().clamp(1, LARGEST));
+fn fitting(registry: &Registry, ends: &[FinishedRun]) -> usize {
+    let share = |(job, _): &FinishedRun| {
+        registry.get(job.kind).map_or(1, |kind| MAX_BATCH / kind.ends_at_once().clamp(1, MAX_BATCH))
+    };
     let mut taken = 0;
-    let fits = |end: &&End| {
+    let fits = |end: &&FinishedRun| {
         taken += share(end);
-        taken <= LARGEST
+        taken <= MAX_BATCH
     };
     ends.iter().take_while(fits).count().max(1)
 }
@@ -145,7 +146,7 @@ fn key(job: &Claimed) -> (i64, i64) {
 }
 
 /// Settles all in one transaction; if a lease was lost, rolls back and returns `None`.
-async fn settle(store: &Store, registry: &Registry, ends: &[End]) -> Result<Option<Vec<Outcome>>, StoreError> {
+async fn settle(store: &Store, registry: &Registry, ends: &[FinishedRun]) -> Result<Option<Vec<Outcome>>, StoreError> {
     let settled = AssertUnwindSafe(async {
         let mut tx = store.begin().await?;
         let mut outcomes = Vec::with_capacity(ends.len());

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::domain::job::{Claimed, JobKind, Outcome};
 use crier_common::process::descriptors;
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Store, StoreError, Tx};
@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::jobs::{End, Ending, Job, Registry};
+use crate::jobs::{FinishedRun, Job, Registry, RunResult};
 
 mod batch;
 mod refused;
@@ -31,9 +31,9 @@ mod turns;
 
 pub use batch::Batcher;
 use batch::{Settled, claim_batch, settle_batch};
-use refused::Smaller;
+use refused::Fallback;
 pub use run::Run;
-use run::{Active, Place, Queued, Slot};
+use run::{Active, Queued, RunPermit, Slot};
 use turns::Turns;
 
 /// How many batches of claims, and of settles, run concurrently: jobs that arrive meanwhile enlarge the next batch, and
@@ -46,7 +46,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 /// is per kind, so that hanging webhook endpoints do not block publishes.
 const WAITING: usize = 2_048;
 /// How often a settle is attempted that fails with a permanent error.
-const SETTLE_TRIES: usize = 3;
+const MAX_SETTLE_ATTEMPTS: usize = 3;
 
 /// Runs jobs. Cheap to clone.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ struct Inner {
     slots: usize,
     busy: AtomicUsize,
     /// By kind: one permit for each run that waits without a slot.
-    waiting: HashMap<Kind, Arc<Semaphore>>,
+    waiting: HashMap<JobKind, Arc<Semaphore>>,
     turns: Turns,
     /// Calls of [`Engine::run`] that have not ended, including claims in progress.
     active: AtomicUsize,
@@ -73,7 +73,7 @@ struct Inner {
     /// The drain timeout is over: running jobs are aborted.
     abort: CancellationToken,
     claims: Batcher<i64, Option<Claimed>>,
-    settles: Batcher<End, Settled>,
+    settles: Batcher<FinishedRun, Settled>,
 }
 
 impl Engine {
@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// The kinds that this engine can run.
-    pub fn kinds(&self) -> Vec<Kind> {
+    pub fn kinds(&self) -> Vec<JobKind> {
         self.0.registry.kinds()
     }
 
@@ -178,11 +178,11 @@ impl Engine {
 
     /// Claims a job, and waits until it may run. A job that was running at two crashes runs alone: at the third crash
     /// it is poison, and the jobs beside it, which a crash makes suspects as well, must not be affected.
-    async fn claim(&self, id: i64) -> Option<(Claimed, Place)> {
+    async fn claim(&self, id: i64) -> Option<(Claimed, RunPermit)> {
         let others = self.0.gate.clone().read_owned().await;
         let job = self.claim_row(id).await?;
         if !job.is_suspect() {
-            return Some((job, Place::Among { _others: others }));
+            return Some((job, RunPermit::Among { _others: others }));
         }
         // Release it while it waits for its turn: another job's crash would count against it.
         self.release(&job).await;
@@ -190,7 +190,7 @@ impl Engine {
         let _queued = Queued::enter(&self.0, id)?;
         let alone = self.0.gate.clone().write_owned().await;
         let job = self.claim_row(id).await?;
-        Some((job, Place::Alone { _nobody: alone }))
+        Some((job, RunPermit::Alone { _nobody: alone }))
     }
 
     async fn claim_row(&self, id: i64) -> Option<Claimed> {
@@ -216,7 +216,7 @@ impl Engine {
             }
         };
         let broken = |why| Arc::new(Broken::new(run.clone(), handler.clone(), self.0.store.now(), why));
-        let ending: Arc<dyn Ending> = match ended {
+        let ending: Arc<dyn RunResult> = match ended {
             Ok(Ok(ending)) => ending.into(),
             Ok(Err(error)) => {
                 span.in_scope(|| tracing::error!(%error, "the job could not be run"));
@@ -233,20 +233,20 @@ impl Engine {
     /// Settles, and retries while the database is unavailable: the external effect has happened, only its record is
     /// missing. If the lease expires meanwhile and another run takes over, the fence prevents this one from writing. If
     /// the database rejects the result, a smaller one is stored.
-    async fn settle(&self, job: &Claimed, whole: Arc<dyn Ending>, started: Instant) {
-        let (mut ending, mut smaller, mut refused) = (whole.clone(), Smaller::Whole, 0);
+    async fn settle(&self, job: &Claimed, whole: Arc<dyn RunResult>, started: Instant) {
+        let (mut ending, mut smaller, mut refused) = (whole.clone(), Fallback::Whole, 0);
         let outcome = loop {
             let Some(settled) = self.0.settles.submit((job.clone(), ending.clone())).await else { return };
             let error = match settled {
                 Ok(outcome) => break outcome,
                 Err(error) => error,
             };
-            refused += usize::from(!error.is_passing());
+            refused += usize::from(!error.is_transient());
             if self.0.abort.is_cancelled() {
                 tracing::error!(job = job.id, %error, "could not settle a job; it will be rescued");
                 return;
             }
-            if refused >= SETTLE_TRIES || error.is_rejected() {
+            if refused >= MAX_SETTLE_ATTEMPTS || error.is_rejected() {
                 tracing::error!(job = job.id, %error, "the database rejects the result of a job; storing less of it");
                 let Some(next) = smaller.next(&*whole) else { return };
                 (ending, refused) = (next, 0);
@@ -281,7 +281,7 @@ impl Engine {
     async fn hand_back(&self, run: &Run, handler: &dyn Job) {
         let handed_back = async {
             let mut tx = self.0.store.begin().await?;
-            handler.hand_back(&mut tx, run).await?;
+            handler.undo_aborted(&mut tx, run).await?;
             // If the lease was lost, what the handler wrote is rolled back.
             if rows::release(&mut tx, &run.job).await? { tx.commit().await } else { tx.rollback().await }
         };
@@ -314,11 +314,11 @@ impl Broken {
 }
 
 #[async_trait::async_trait]
-impl Ending for Broken {
+impl RunResult for Broken {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        self.handler.take_back(tx, &self.run).await?;
+        self.handler.undo_failed(tx, &self.run).await?;
         if matches!(self.outcome, Outcome::Abort(_)) {
-            crier_common::subjects::job_died(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
+            crier_common::subjects::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }
         Ok(self.outcome.clone())
     }

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use crier_common::domain::job::{Claimed, Outcome};
 use crier_common::store::{Result, Tx};
 
-use crate::jobs::Ending;
+use crate::jobs::RunResult;
 
 /// The reason that an operator sees.
 const WHY: &str = "the end of its run could not be stored";
 
 /// The sequence of smaller results.
-pub(super) enum Smaller {
+pub(super) enum Fallback {
     /// As the run returned it.
     Whole,
     /// Without external data.
@@ -24,10 +24,10 @@ pub(super) enum Smaller {
     Untold,
 }
 
-impl Smaller {
+impl Fallback {
     /// Returns the result to store instead of the last one; `whole` is the run's own. `None` if there is no smaller
     /// one.
-    pub fn next(&mut self, whole: &dyn Ending) -> Option<Arc<dyn Ending>> {
+    pub fn next(&mut self, whole: &dyn RunResult) -> Option<Arc<dyn RunResult>> {
         if let Self::Whole = self {
             *self = Self::Reduced;
             if let Some(reduced) = whole.reduced() {
@@ -50,10 +50,10 @@ struct GivenUp {
 }
 
 #[async_trait]
-impl Ending for GivenUp {
+impl RunResult for GivenUp {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         if self.tells {
-            crier_common::subjects::job_died(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
+            crier_common::subjects::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }
         Ok(Outcome::Abort(WHY.to_owned()))
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crier_common::domain::job::{Claimed, Kind};
+use crier_common::domain::job::{Claimed, JobKind};
 use crier_common::telemetry::metrics;
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit};
 
@@ -104,7 +104,7 @@ impl Run {
 
 /// Whether a run may have others beside it; the guard is held as long as it runs.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum RunPermit {
     Among {
         _others: OwnedRwLockReadGuard<()>,
     },
@@ -135,7 +135,7 @@ pub(super) struct Slot {
     inner: Arc<Inner>,
     /// With the fence, because a frozen run of a job may end while the rescued one continues.
     key: (i64, i64),
-    kind: Kind,
+    kind: JobKind,
     busy: AtomicBool,
     /// Replaces the slot until the job is settled: a database that settles slowly must slow down the claims.
     waiting: OnceLock<OwnedSemaphorePermit>,

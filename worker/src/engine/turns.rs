@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crier_common::store::{Db, Store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// SQLite has one writer: one run in its transaction and one that is next.
-const AT_ONCE_SQLITE: usize = 2;
+/// SQLite has one writer: a second run of the workspace would only wait for it.
+const AT_ONCE_SQLITE: usize = 1;
 const AT_ONCE_POSTGRES: usize = 8;
 /// Unused entries are removed once the map has this many.
 const MAX_UNUSED: usize = 1_024;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::domain::job::{Claimed, JobKind, Outcome};
 use crier_common::domain::plan::Plans;
 use crier_common::http::Guard;
 use crier_common::mail::Mailer;
@@ -29,18 +29,18 @@ mod send_mail;
 
 pub use import_media::IMPORT_TIMEOUT;
 
-/// The handler of a job kind. `run` holds no transaction while it waits for external services; the [`Ending`] that it
+/// The handler of a job kind. `run` holds no transaction while it waits for external services; the [`RunResult`] that it
 /// returns writes the result.
 #[async_trait]
 pub trait Job: Send + Sync {
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> JobKind;
 
     /// An error means a database error: the job is retried.
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>>;
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>>;
 
     /// Writes the results of several runs in the transaction that settles them; returns one outcome each. A kind with
     /// many runs overrides this to use a few statements for all of them.
-    async fn end(&self, tx: &mut Tx, ends: &[End]) -> Result<Vec<Outcome>> {
+    async fn end(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
         let mut outcomes = Vec::with_capacity(ends.len());
         for (job, ending) in ends {
             outcomes.push(ending.write(tx, job).await?);
@@ -51,16 +51,16 @@ pub trait Job: Send + Sync {
     /// The maximum number of ends of this kind in one transaction. A kind whose [`Job::end`] is a few statements for all
     /// returns more.
     fn ends_at_once(&self) -> usize {
-        12
+        8
     }
 
     /// Undoes what a run counted before it was aborted outside of a call, in the transaction that releases its job.
-    async fn hand_back(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
+    async fn undo_aborted(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
         Ok(())
     }
 
     /// Undoes the marker of a run that ended with an error or a panic, in the transaction that settles it.
-    async fn take_back(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
+    async fn undo_failed(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
         Ok(())
     }
 
@@ -83,12 +83,12 @@ fn pause_of(seconds: &[i64], attempt: i32, jitter: f64) -> TimeDelta {
 /// The result of a run, written in the transaction that settles the job. `write` may be called again if that
 /// transaction fails.
 #[async_trait]
-pub trait Ending: Any + Send + Sync {
+pub trait RunResult: Any + Send + Sync {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome>;
 
     /// Returns the same result without external data, for a database that rejects the whole. `None`: there is no
     /// smaller result, and the subject is notified that it could not be finished.
-    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         None
     }
 
@@ -102,11 +102,11 @@ pub trait Ending: Any + Send + Sync {
 }
 
 /// A job and the result of its run.
-pub type End = (Claimed, Arc<dyn Ending>);
+pub type FinishedRun = (Claimed, Arc<dyn RunResult>);
 
 /// A run that changed nothing but its job.
 #[async_trait]
-impl Ending for Outcome {
+impl RunResult for Outcome {
     async fn write(&self, _tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
         Ok(self.clone())
     }
@@ -139,7 +139,7 @@ pub struct Registry(Arc<Vec<Arc<dyn Job>>>);
 
 impl Registry {
     /// Registers the kinds, one line each; `only` selects the enabled ones.
-    pub fn new(deps: &Deps, only: &[Kind]) -> Self {
+    pub fn new(deps: &Deps, only: &[JobKind]) -> Self {
         let all: Vec<Arc<dyn Job>> = vec![
             Arc::new(publish_target::PublishTarget::new(deps)),
             Arc::new(deliver_webhook::DeliverWebhook::new(deps)),
@@ -156,19 +156,19 @@ impl Registry {
         Self(Arc::new(jobs.into_iter().collect()))
     }
 
-    pub fn get(&self, kind: Kind) -> Option<Arc<dyn Job>> {
+    pub fn get(&self, kind: JobKind) -> Option<Arc<dyn Job>> {
         self.0.iter().find(|job| job.kind() == kind).cloned()
     }
 
     /// Writes the results of runs of one kind.
-    pub async fn end(&self, tx: &mut Tx, ends: &[End]) -> Result<Vec<Outcome>> {
+    pub async fn end(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
         match ends.first().and_then(|(job, _)| self.get(job.kind)) {
             Some(kind) => kind.end(tx, ends).await,
             None => Ok(Vec::new()),
         }
     }
 
-    pub fn kinds(&self) -> Vec<Kind> {
+    pub fn kinds(&self) -> Vec<JobKind> {
         self.0.iter().map(|job| job.kind()).collect()
     }
 }

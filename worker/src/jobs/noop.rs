@@ -1,21 +1,21 @@
 //! `noop`: does nothing, for `crier bench jobs`.
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Kind, Outcome};
+use crier_common::domain::job::{JobKind, Outcome};
 use crier_common::store::Result;
 
-use super::{Ending, Job};
+use super::{Job, RunResult};
 use crate::engine::Run;
 
 pub struct Noop;
 
 #[async_trait]
 impl Job for Noop {
-    fn kind(&self) -> Kind {
-        Kind::Noop
+    fn kind(&self) -> JobKind {
+        JobKind::Noop
     }
 
-    async fn run(&self, _run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, _run: &Run) -> Result<Box<dyn RunResult>> {
         Ok(Box::new(Outcome::Done))
     }
 

@@ -10,13 +10,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::domain::job::{Claimed, JobKind, Outcome};
 use crier_common::domain::mail::MailStatus;
 use crier_common::mail::{Mailer, SendError};
 use crier_common::store::{Result, Store, Tx, mails};
 use crier_common::webhooks::schedule;
 
-use super::{Deps, Ending, Job};
+use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
 const NOT_CONFIGURED: &str =
@@ -35,11 +35,11 @@ impl SendMail {
 
 #[async_trait]
 impl Job for SendMail {
-    fn kind(&self) -> Kind {
-        Kind::SendMail
+    fn kind(&self) -> JobKind {
+        JobKind::SendMail
     }
 
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let mut conn = self.store.read().await?;
         let Some(mail) = mails::find(&mut conn, run.job.subject_id).await? else {
             return Ok(Box::new(Outcome::Cancelled("the mail is gone".into())));
@@ -48,11 +48,11 @@ impl Job for SendMail {
         if mail.status != MailStatus::Pending {
             return Ok(Box::new(Outcome::Cancelled(format!("the mail is {} already", mail.status))));
         }
-        let Some(mailer) = &self.mailer else { return Ok(Box::new(Ended::NotConfigured)) };
+        let Some(mailer) = &self.mailer else { return Ok(Box::new(MailEnd::NotConfigured)) };
         Ok(Box::new(match run.call(mailer.send(&mail)).await {
-            Ok(()) => Ended::Sent,
-            Err(SendError::Deferred(why)) => Ended::Deferred(why, crier_common::random::unit()),
-            Err(SendError::Refused(why)) => Ended::Refused(why),
+            Ok(()) => MailEnd::Sent,
+            Err(SendError::Deferred(why)) => MailEnd::Deferred(why, crier_common::random::unit()),
+            Err(SendError::Refused(why)) => MailEnd::Refused(why),
         }))
     }
 }
@@ -61,7 +61,7 @@ impl Job for SendMail {
 const UNSTORABLE: &str = "the mail server did not take it, in words that cannot be stored";
 
 /// The result of an attempt.
-enum Ended {
+enum MailEnd {
     Sent,
     /// With the jitter of the backoff.
     Deferred(String, f64),
@@ -70,7 +70,7 @@ enum Ended {
 }
 
 #[async_trait]
-impl Ending for Ended {
+impl RunResult for MailEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let id = job.subject_id;
         match self {
@@ -97,7 +97,7 @@ impl Ending for Ended {
         }
     }
 
-    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         Some(Arc::new(match self {
             Self::Sent => Self::Sent,
             Self::Deferred(_, jitter) => Self::Deferred(UNSTORABLE.to_owned(), *jitter),

@@ -14,14 +14,14 @@ use sha2::{Digest, Sha256};
 use crate::pages::is_known;
 
 #[derive(Debug)]
-pub struct Body {
+pub struct PageBody {
     plain: Bytes,
     packed: Bytes,
     /// Weak, because it covers both encodings.
     tag: HeaderValue,
 }
 
-impl Body {
+impl PageBody {
     pub fn new(text: impl Into<Vec<u8>>) -> Self {
         let text = text.into();
         let hash: String = Sha256::digest(&text).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
@@ -109,8 +109,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_what_was_said() {
-        let (one, other) = (Body::new("a page ".repeat(500)), Body::new("another"));
+    fn a_compressed_body_decompresses_to_the_original() {
+        let (one, other) = (PageBody::new("a page ".repeat(500)), PageBody::new("another"));
         let mut unpacked = String::new();
         flate2::read::GzDecoder::new(one.packed.as_ref()).read_to_string(&mut unpacked).unwrap();
         assert_eq!(unpacked.as_bytes(), one.plain);

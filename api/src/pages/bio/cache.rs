@@ -1,6 +1,6 @@
 //! A cache of rendered pages in memory, by slug, and of unknown slugs.
 //!
-//! An entry is fresh for [`TRUSTED`]; then the first visitor looks it up again, and others get the stale page
+//! An entry is fresh for [`CACHE_TTL`]; then the first visitor looks it up again, and others get the stale page
 //! meanwhile. A change of a page removes its entry; a lookup that began before the change is not cached
 //! ([`Cache::turn`]). The size in bytes is limited: beyond the limit, the least recently seen pages are evicted.
 
@@ -11,25 +11,25 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::store::bio_pages::Version;
 use http::HeaderValue;
 
-use super::body::Body;
+use super::body::PageBody;
 
 /// How long an entry is used without another lookup.
-pub const TRUSTED: TimeDelta = TimeDelta::seconds(2);
+pub const CACHE_TTL: TimeDelta = TimeDelta::seconds(2);
 /// The maximum size of all pages, with the URLs of their links.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// How many unknown slugs are cached. They are stored separately, so that guessing slugs evicts no pages.
-const MOST_MISSING: usize = 4_096;
+const MAX_MISSING: usize = 4_096;
 
 /// A rendered page.
 #[derive(Debug)]
-pub struct Shown {
+pub struct RenderedPage {
     pub version: Version,
-    pub html: Body,
+    pub html: PageBody,
     /// The URL of each link, by its id.
     pub links: HashMap<i64, HeaderValue>,
 }
 
-impl Shown {
+impl RenderedPage {
     /// Returns its approximate size in memory.
     fn size(&self) -> usize {
         const ENTRY: usize = 64;
@@ -40,17 +40,17 @@ impl Shown {
 
 /// The result of a cache lookup.
 #[derive(Debug)]
-pub enum Looked {
+pub enum CacheLookup {
     /// The page, or `None` if the slug is unknown.
-    Fresh(Option<Arc<Shown>>),
+    Fresh(Option<Arc<RenderedPage>>),
     /// A stale page; this caller must check it in the database.
-    Stale(Arc<Shown>),
+    Stale(Arc<RenderedPage>),
     Unknown,
 }
 
 #[derive(Debug)]
 struct Entry {
-    shown: Arc<Shown>,
+    shown: Arc<RenderedPage>,
     /// When it was last looked up, or a lookup was started.
     checked: DateTime<Utc>,
     /// The value of [`State::seen`] at the last visit.
@@ -72,7 +72,7 @@ pub struct Cache(Mutex<State>);
 
 /// If the clock was set back, all entries are stale, not fresh for longer.
 fn is_fresh(checked: DateTime<Utc>, now: DateTime<Utc>) -> bool {
-    (TimeDelta::zero()..TRUSTED).contains(&(now - checked))
+    (TimeDelta::zero()..CACHE_TTL).contains(&(now - checked))
 }
 
 impl Cache {
@@ -80,22 +80,22 @@ impl Cache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn look(&self, slug: &str, now: DateTime<Utc>) -> Looked {
+    pub fn look(&self, slug: &str, now: DateTime<Utc>) -> CacheLookup {
         let mut state = self.state();
         state.seen += 1;
         let seen = state.seen;
         if let Some(entry) = state.pages.get_mut(slug) {
             entry.seen = seen;
             if is_fresh(entry.checked, now) {
-                return Looked::Fresh(Some(entry.shown.clone()));
+                return CacheLookup::Fresh(Some(entry.shown.clone()));
             }
             // Other callers need not look it up as well.
             entry.checked = now;
-            return Looked::Stale(entry.shown.clone());
+            return CacheLookup::Stale(entry.shown.clone());
         }
         match state.missing.get(slug) {
-            Some(checked) if is_fresh(*checked, now) => Looked::Fresh(None),
-            _ => Looked::Unknown,
+            Some(checked) if is_fresh(*checked, now) => CacheLookup::Fresh(None),
+            _ => CacheLookup::Unknown,
         }
     }
 
@@ -105,7 +105,7 @@ impl Cache {
     }
 
     /// Caches the result of a lookup that began at `now`, unless any entry was invalidated since.
-    pub fn keep(&self, slug: &str, found: Option<Arc<Shown>>, turn: u64, now: DateTime<Utc>) {
+    pub fn keep(&self, slug: &str, found: Option<Arc<RenderedPage>>, turn: u64, now: DateTime<Utc>) {
         let mut state = self.state();
         state.remove(slug);
         if state.turn != turn {
@@ -114,7 +114,7 @@ impl Cache {
         match found {
             Some(shown) => state.insert(slug, shown, now),
             None => {
-                if state.missing.len() >= MOST_MISSING {
+                if state.missing.len() >= MAX_MISSING {
                     state.missing.clear();
                 }
                 state.missing.insert(slug.to_owned(), now);
@@ -137,11 +137,11 @@ impl State {
         }
     }
 
-    fn insert(&mut self, slug: &str, shown: Arc<Shown>, now: DateTime<Utc>) {
+    fn insert(&mut self, slug: &str, shown: Arc<RenderedPage>, now: DateTime<Utc>) {
         self.bytes += shown.size() + slug.len();
         self.seen += 1;
         self.pages.insert(slug.to_owned(), Entry { shown, checked: now, seen: self.seen });
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MAX_BYTES {
             self.make_room();
         }
     }
@@ -152,7 +152,7 @@ impl State {
             self.pages.iter().map(|(slug, entry)| (entry.seen, slug.clone())).collect();
         oldest.sort_unstable();
         for (_, slug) in oldest {
-            if self.bytes <= MOST_BYTES / 4 * 3 {
+            if self.bytes <= MAX_BYTES / 4 * 3 {
                 break;
             }
             self.remove(&slug);
@@ -168,17 +168,17 @@ mod tests {
         DateTime::from_timestamp(1_781_000_000 + seconds, 0).unwrap()
     }
 
-    fn page(page_id: i64, size: usize) -> Option<Arc<Shown>> {
+    fn page(page_id: i64, size: usize) -> Option<Arc<RenderedPage>> {
         let version = Version { page_id, version: 1, alt_text: None };
-        Some(Arc::new(Shown { version, html: Body::new(vec![b'x'; size]), links: HashMap::new() }))
+        Some(Arc::new(RenderedPage { version, html: PageBody::new(vec![b'x'; size]), links: HashMap::new() }))
     }
 
     fn looked(cache: &Cache, slug: &str, now: i64) -> String {
         match cache.look(slug, at(now)) {
-            Looked::Fresh(Some(shown)) => format!("fresh {}", shown.version.page_id),
-            Looked::Fresh(None) => "nobody".to_owned(),
-            Looked::Stale(shown) => format!("stale {}", shown.version.page_id),
-            Looked::Unknown => "unknown".to_owned(),
+            CacheLookup::Fresh(Some(shown)) => format!("fresh {}", shown.version.page_id),
+            CacheLookup::Fresh(None) => "nobody".to_owned(),
+            CacheLookup::Stale(shown) => format!("stale {}", shown.version.page_id),
+            CacheLookup::Unknown => "unknown".to_owned(),
         }
     }
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_brought_back_by_who_looked_before() {
+    fn an_invalidated_page_is_not_restored_by_an_earlier_lookup() {
         let cache = Cache::default();
         let turn = cache.turn();
         cache.keep("a", page(1, 10), turn, at(0));
@@ -218,23 +218,23 @@ mod tests {
     #[test]
     fn it_holds_so_much_and_lets_go_of_what_was_not_seen_for_longest() {
         let cache = Cache::default();
-        let size = MOST_BYTES / 100;
+        let size = MAX_BYTES / 100;
         for n in 0..99 {
             cache.keep(&format!("p{n}"), page(n, size), cache.turn(), at(0));
         }
         assert_eq!(looked(&cache, "p0", 1), "fresh 0");
         for n in 99..200 {
             cache.keep(&format!("p{n}"), page(n, size), cache.turn(), at(0));
-            assert!(cache.state().bytes <= MOST_BYTES);
+            assert!(cache.state().bytes <= MAX_BYTES);
             looked(&cache, "p0", 1);
         }
         assert_eq!(looked(&cache, "p0", 1), "fresh 0");
         assert_eq!(looked(&cache, "p199", 1), "fresh 199");
         assert_eq!(looked(&cache, "p1", 1), "unknown");
-        for n in 0..3 * MOST_MISSING {
+        for n in 0..3 * MAX_MISSING {
             cache.keep(&format!("m{n}"), None, cache.turn(), at(0));
         }
-        assert!(cache.state().missing.len() <= MOST_MISSING);
+        assert!(cache.state().missing.len() <= MAX_MISSING);
         assert_eq!(looked(&cache, "p0", 1), "fresh 0");
     }
 }

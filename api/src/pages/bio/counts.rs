@@ -8,7 +8,7 @@ use crier_common::store::{Result, Store, bio_pages};
 use tokio_util::sync::CancellationToken;
 
 /// How often they are written; this much is lost if the process dies.
-pub const WRITTEN_EVERY: Duration = Duration::from_secs(3);
+pub const WRITE_INTERVAL: Duration = Duration::from_secs(3);
 /// How long the last write may take when the process stops.
 const LAST: Duration = Duration::from_secs(5);
 
@@ -61,7 +61,7 @@ impl Counts {
         };
         loop {
             tokio::select! {
-                () = tokio::time::sleep(WRITTEN_EVERY) => log_error(self.write(store).await),
+                () = tokio::time::sleep(WRITE_INTERVAL) => log_error(self.write(store).await),
                 () = stop.cancelled() => break,
             }
         }

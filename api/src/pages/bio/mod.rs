@@ -32,8 +32,8 @@ pub mod cache;
 pub mod counts;
 mod view;
 
-use body::Body;
-use cache::{Cache, Looked, Shown};
+use body::PageBody;
+use cache::{Cache, CacheLookup, RenderedPage};
 use counts::Counts;
 use view::Missing;
 
@@ -60,7 +60,7 @@ pub fn router() -> Router {
 
 #[handler]
 async fn styles(req: &mut Request, res: &mut Response) {
-    static BODY: LazyLock<Body> = LazyLock::new(|| Body::new(view::STYLES));
+    static BODY: LazyLock<PageBody> = LazyLock::new(|| PageBody::new(view::STYLES));
     let headers = res.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
     // Pages refer to it by its version.
@@ -98,7 +98,7 @@ async fn follow(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 }
 
 /// Returns the requested page; if there is no page, an error page was sent.
-async fn shown(req: &Request, depot: &Depot, res: &mut Response) -> Option<(Arc<App>, Arc<Shown>)> {
+async fn shown(req: &Request, depot: &Depot, res: &mut Response) -> Option<(Arc<App>, Arc<RenderedPage>)> {
     let app = depot.get_typed::<Arc<App>>().ok()?.clone();
     // Phones capitalize the first letter that is typed.
     let slug = req.param::<String>("slug").unwrap_or_default().to_ascii_lowercase();
@@ -126,12 +126,12 @@ fn missing(res: &mut Response) {
 }
 
 /// Returns the page from memory if it is fresh, otherwise from the database.
-async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<Shown>>> {
+async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<RenderedPage>>> {
     let looked = app.bio.cache.look(&slug, app.store.now());
     let known = match looked {
-        Looked::Fresh(known) => return Ok(known),
-        Looked::Stale(shown) => Some(shown),
-        Looked::Unknown => None,
+        CacheLookup::Fresh(known) => return Ok(known),
+        CacheLookup::Stale(shown) => Some(shown),
+        CacheLookup::Unknown => None,
     };
     let (asking, before) = (app.clone(), known.clone());
     // Runs as a separate task, so that the lookup completes even if the visitor disconnects.
@@ -149,7 +149,7 @@ async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<Shown>>> {
 }
 
 /// Checks in the database whether the known page is current, and loads it if not.
-async fn ask(app: &App, slug: &str, known: Option<Arc<Shown>>) -> Result<Option<Arc<Shown>>> {
+async fn ask(app: &App, slug: &str, known: Option<Arc<RenderedPage>>) -> Result<Option<Arc<RenderedPage>>> {
     let turn = app.bio.cache.turn();
     let now = app.store.now();
     let mut conn = app.store.read().await?;

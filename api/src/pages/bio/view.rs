@@ -11,8 +11,8 @@ use http::HeaderValue;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::body::Body;
-use super::cache::Shown;
+use super::body::PageBody;
+use super::cache::RenderedPage;
 
 pub const STYLES: &str = include_str!("../../../templates/bio.css");
 
@@ -56,7 +56,12 @@ impl Default for Missing {
 }
 
 /// Renders the page as it is sent.
-pub fn render(public_url: &str, page: &BioPage, links: &[BioLink], avatar: Option<&Asset>) -> askama::Result<Shown> {
+pub fn render(
+    public_url: &str,
+    page: &BioPage,
+    links: &[BioLink],
+    avatar: Option<&Asset>,
+) -> askama::Result<RenderedPage> {
     let view = Page {
         page,
         links,
@@ -68,10 +73,10 @@ pub fn render(public_url: &str, page: &BioPage, links: &[BioLink], avatar: Optio
         frame: frame(page.theme.as_str()).unwrap_or("#ffffff"),
         version: &VERSION,
     };
-    let html = Body::new(view.render()?);
+    let html = PageBody::new(view.render()?);
     let leads = links.iter().filter_map(|link| Some((link.id, location(&link.url)?)));
     let links: HashMap<i64, HeaderValue> = leads.collect();
-    Ok(Shown { version: Version::of(page, avatar), html, links })
+    Ok(RenderedPage { version: Version::of(page, avatar), html, links })
 }
 
 /// Converts a URL to a header value: unchanged if it is ASCII, otherwise encoded as browsers do.

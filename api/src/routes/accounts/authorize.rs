@@ -10,11 +10,11 @@ use crier_common::store::Tx;
 use serde_json::json;
 
 use super::{TAG, interactive, not_configured};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Fields, Said};
+use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::{record, request};
 
 crier_common::text_enum! {
@@ -52,7 +52,7 @@ pub fn endpoint() -> Endpoint {
             Code::PlatformNotConfigured,
             Code::LimitReached,
         ])
-        .checks_then_writes(|cx| cx.said(read), authorize)
+        .checks_then_writes(|cx| cx.parse(read), authorize)
 }
 
 fn read(f: &Fields<'_>) -> Option<NewAuthorization> {
@@ -61,7 +61,7 @@ fn read(f: &Fields<'_>) -> Option<NewAuthorization> {
     Some(NewAuthorization { platform: platform?, target })
 }
 
-async fn authorize(cx: &Context, _: &mut Tx, parsed: Arc<Said<Option<NewAuthorization>>>) -> Result<Answer> {
+async fn authorize(cx: &Context, _: &mut Tx, parsed: Arc<ParsedBody<Option<NewAuthorization>>>) -> Result<ApiResponse> {
     let &NewAuthorization { platform, target } = parsed.valid()?;
     tracing::debug!(%platform, target = target.unwrap_or(Target::Default).as_str(), "authorization requested");
     match cx.app.platforms.descriptor(platform).mode {

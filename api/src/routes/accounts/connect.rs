@@ -10,15 +10,15 @@ use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
 use super::{SocialAccount, TAG, interactive, not_configured, unavailable};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::{ApiError, Code, Result};
 use crate::fields::{Fields, Problems};
 use crate::openapi::schema::request;
 
 /// The maximum length of a credential; no platform's key or address is longer.
-const LONGEST_CREDENTIAL: usize = 2048;
+const MAX_CREDENTIAL_CHARS: usize = 2048;
 
 request! {
     /// Credentials for one platform, by the fields that its descriptor lists.
@@ -46,11 +46,11 @@ pub fn endpoint() -> Endpoint {
             Code::LimitReached,
             Code::PlatformUnavailable,
         ])
-        .holds_then_writes(prepare)
+        .leases_then_writes(prepare)
 }
 
 /// Checks the form, then the credentials with the platform.
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     let NewAccountCredentials { platform, credentials } = cx.read(|f| {
         let platform = f.required("platform", f.word("platform"));
         let credentials = f.required("credentials", f.object("credentials").map(Clone::clone));
@@ -65,22 +65,22 @@ async fn prepare(cx: &Context) -> Result<Finish> {
             return Err(ApiError::field("platform", message));
         }
     }
-    let secrets = filled_in(&credentials, descriptor)?;
+    let secrets = parse_credentials(&credentials, descriptor)?;
     let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
     check_room(cx, platform).await?;
     let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(refused)?;
-    Ok(Finish::with((platform, connected), |cx, tx, found| {
+    Ok(WriteStep::with((platform, connected), |cx, tx, found| {
         Box::pin(async move { save(cx, tx, found.0, &found.1).await })
     }))
 }
 
 /// Validates the form against the descriptor's credential fields and returns its values.
-fn filled_in(form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secrets> {
+fn parse_credentials(form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secrets> {
     let problems = Problems::default();
     let within = Fields::new(form, &problems).within("credentials", form);
     let mut found = Map::new();
     for field in descriptor.credential_fields {
-        let given = within.text(field.name, usize::from(field.required)..=LONGEST_CREDENTIAL);
+        let given = within.text(field.name, usize::from(field.required)..=MAX_CREDENTIAL_CHARS);
         let value = if field.required { within.required(field.name, given) } else { given.value() };
         if let Some(value) = value.filter(|v| !v.is_empty()) {
             found.insert(field.name.to_owned(), Value::from(value));
@@ -115,7 +115,7 @@ async fn check_room(cx: &Context, platform: Platform) -> Result<()> {
     if has_room || accounts::has_platform(&mut conn, brand, platform).await? { Ok(()) } else { Err(full(cap)) }
 }
 
-async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connected) -> Result<Answer> {
+async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connected) -> Result<ApiResponse> {
     let brand = cx.brand()?.id;
     if let Some(cap) = cx.plan.social_accounts {
         brands::lock_workspace(tx, cx.caller.workspace_id).await?;
@@ -125,7 +125,7 @@ async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connect
         }
     }
     let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform))?;
-    connector.claim(tx, cx.caller.workspace_id, connected).await?.map_err(refused)?;
+    connector.reserve(tx, cx.caller.workspace_id, connected).await?.map_err(refused)?;
     let new = NewAccount {
         platform,
         external_id: connected.external_id.clone(),
@@ -141,5 +141,5 @@ async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connect
     accounts::attach(tx, brand, account.id).await?;
     let data = json!({ "brand_id": brand, "social_account_id": account.id, "platform": platform });
     events::emit(tx, brand, EventName::AccountConnected, &data, cx.trace()).await?;
-    Answer::created(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)])
+    ApiResponse::created(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)])
 }

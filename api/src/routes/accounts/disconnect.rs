@@ -11,14 +11,14 @@ use crier_common::store::{Tx, accounts, events};
 use serde_json::json;
 
 use super::TAG;
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::record;
 
 /// Timeout for revoking the grant at the platform, which is best effort.
-const REVOKE: Duration = Duration::from_secs(5);
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 record! {
     /// What a disconnect did.
@@ -40,7 +40,7 @@ pub fn endpoint() -> Endpoint {
         .writes(disconnect)
 }
 
-async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let (brand, id) = (cx.brand()?.id, cx.id("account")?);
     let missing = || ApiError::not_found("social account");
     let account = accounts::find(tx, brand, id).await?.ok_or_else(missing)?;
@@ -51,7 +51,7 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     if let (DisconnectResult::Revoked, Some(stored)) = (result, stored) {
         revoke_later(cx, tx, account.platform, stored);
     }
-    Answer::ok(Disconnected { result, account_id: id })
+    ApiResponse::ok(Disconnected { result, account_id: id })
 }
 
 /// Loads the account with its secrets before they are deleted. `None` if they cannot be read; this does not prevent the
@@ -74,7 +74,7 @@ fn revoke_later(cx: &Context, tx: &mut Tx, platform: Platform, account: Account)
     tx.after_commit(move || {
         tokio::spawn(async move {
             let Some(connector) = platforms.get(platform) else { return };
-            match tokio::time::timeout(REVOKE, connector.revoke(&account)).await {
+            match tokio::time::timeout(REVOKE_TIMEOUT, connector.revoke(&account)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::info!(account = account.id, %error, "failed to revoke a grant"),
                 Err(_) => tracing::info!(account = account.id, "timed out revoking a grant"),

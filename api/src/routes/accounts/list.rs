@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, Page, accounts};
 
 use super::{SocialAccount, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, FieldProblems, Result};
@@ -19,9 +19,9 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let mut problems = FieldProblems::new();
-    let page = pagination::wanted(&cx.query, &mut problems);
+    let page = pagination::requested_page(&cx.query, &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }

@@ -5,7 +5,7 @@ use crier_common::domain::platform::{self, ConnectMethod, ConversationType, Fiel
 use crier_common::store::Conn;
 
 use super::TAG;
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -108,8 +108,8 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, _: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, _: &mut Conn) -> Result<ApiResponse> {
     let registry = &cx.app.platforms;
-    let all = registry.all().iter().map(|d| PlatformDescriptor::of(d, registry.configured(d.platform)));
-    Answer::ok(all.collect::<Vec<_>>())
+    let all = registry.all().iter().map(|d| PlatformDescriptor::of(d, registry.is_configured(d.platform)));
+    ApiResponse::ok(all.collect::<Vec<_>>())
 }

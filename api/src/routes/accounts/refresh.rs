@@ -11,14 +11,14 @@ use crier_common::store::{Tx, accounts};
 use secrecy::SecretString;
 
 use super::{SocialAccount, TAG, unavailable};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::{ApiError, Code, Result};
 
 /// The lease of a refresh: a process that dies blocks other refreshes for this long. Longer than the request timeout.
 const LEASE: TimeDelta = TimeDelta::seconds(30);
-const TURN: Duration = Duration::from_millis(200);
+const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/social-accounts/{account}/refresh", "refreshSocialAccount", Scope::AccountsWrite)
@@ -27,7 +27,7 @@ pub fn endpoint() -> Endpoint {
         .description("Gets new tokens, or checks credentials that do not expire. An expired account becomes active.")
         .answers::<SocialAccount>(200, Shape::One)
         .refuses(&[Code::ReconnectRequired, Code::PlatformUnavailable])
-        .holds_then_writes(prepare)
+        .leases_then_writes(prepare)
 }
 
 fn reconnect() -> ApiError {
@@ -35,21 +35,21 @@ fn reconnect() -> ApiError {
     ApiError::new(Code::ReconnectRequired, message)
 }
 
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     let (brand, id) = (cx.brand()?.id, cx.id("account")?);
     let mut conn = cx.app.store.read().await?;
     accounts::find(&mut conn, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
-    let version = take_turn(cx, id).await?;
+    let version = acquire_refresh_lease(cx, id).await?;
     let result = ask(cx, id).await;
     if !matches!(result, Ok((_, Ok(_)))) {
-        end_turn(cx, id, version).await?;
+        release_refresh_lease(cx, id, version).await?;
     }
     let (account, refreshed) = result?;
     let refreshed = match refreshed {
         Ok(refreshed) => Some(refreshed),
         Err(CallError::AuthExpired(failure) | CallError::Reauth(failure)) => {
-            if !outdated(cx, &account, failure).await? {
+            if !expire_unless_reconnected(cx, &account, failure).await? {
                 return Err(reconnect());
             }
             None
@@ -57,14 +57,14 @@ async fn prepare(cx: &Context) -> Result<Finish> {
         // A transient failure never expires an account.
         Err(error) => return Err(unavailable(error.failure().message.clone())),
     };
-    Ok(Finish::with((account, refreshed), |cx, tx, found| {
+    Ok(WriteStep::with((account, refreshed), |cx, tx, found| {
         Box::pin(async move { save(cx, tx, &found.0, found.1.as_ref()).await })
     }))
 }
 
 /// Waits for the lease on the account's refresh: a worker may be refreshing, and a rotating refresh token works only
 /// once. Returns the version of the credentials that the lease covers.
-async fn take_turn(cx: &Context, account_id: i64) -> Result<i64> {
+async fn acquire_refresh_lease(cx: &Context, account_id: i64) -> Result<i64> {
     // The request timeout ends the loop.
     loop {
         let mut tx = cx.app.store.begin().await?;
@@ -73,11 +73,11 @@ async fn take_turn(cx: &Context, account_id: i64) -> Result<i64> {
         if let Some(version) = acquired {
             return Ok(version);
         }
-        tokio::time::sleep(TURN).await;
+        tokio::time::sleep(LEASE_POLL_INTERVAL).await;
     }
 }
 
-async fn end_turn(cx: &Context, account_id: i64, version: i64) -> Result<()> {
+async fn release_refresh_lease(cx: &Context, account_id: i64, version: i64) -> Result<()> {
     let mut tx = cx.app.store.begin().await?;
     accounts::end_refresh(&mut tx, account_id, version).await?;
     Ok(tx.commit().await?)
@@ -96,7 +96,7 @@ async fn ask(cx: &Context, id: i64) -> Result<(account::SocialAccount, std::resu
 
 /// Records that the platform rejected the token, in a transaction of its own, so that it persists if the request fails.
 /// Returns whether the account was reconnected meanwhile, which makes the rejection obsolete.
-async fn outdated(cx: &Context, account: &account::SocialAccount, failure: Failure) -> Result<bool> {
+async fn expire_unless_reconnected(cx: &Context, account: &account::SocialAccount, failure: Failure) -> Result<bool> {
     let (id, version) = (account.id, account.credentials_version);
     let mut tx = cx.app.store.begin().await?;
     let error = AccountError { code: "account_expired".into(), message: failure.message };
@@ -107,12 +107,17 @@ async fn outdated(cx: &Context, account: &account::SocialAccount, failure: Failu
 }
 
 /// Stores the new tokens, unless the account was reconnected during the platform call: the newer ones stay.
-async fn save(cx: &Context, tx: &mut Tx, account: &account::SocialAccount, new: Option<&Refreshed>) -> Result<Answer> {
+async fn save(
+    cx: &Context,
+    tx: &mut Tx,
+    account: &account::SocialAccount,
+    new: Option<&Refreshed>,
+) -> Result<ApiResponse> {
     if let Some(new) = new {
         let secrets = new.secrets.as_ref().map(|s| SecretString::from(s.expose_json()));
         accounts::renew(tx, account, secrets.as_ref(), new.token_expires_at).await?;
     }
     // The account may also have been disconnected.
     let found = accounts::find(tx, cx.brand()?.id, account.id).await?;
-    Answer::ok(SocialAccount::from(found.ok_or_else(|| ApiError::not_found("social account"))?))
+    ApiResponse::ok(SocialAccount::from(found.ok_or_else(|| ApiError::not_found("social account"))?))
 }

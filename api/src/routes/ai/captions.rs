@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use crier_common::ai::CaptionWish;
+use crier_common::ai::CaptionRequest;
 use crier_common::domain::access::Scope;
 use crier_common::domain::ai::{self, Length, Operation};
 use crier_common::domain::platform::Platform;
 use crier_common::store::Tx;
 use serde_json::json;
 
-use super::{LONGEST, REFUSES, Spending, TAG, ask, descriptor, not_configured};
-use crate::answer::Answer;
+use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::Result;
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::{described, record};
 
-const COUNTS: std::ops::RangeInclusive<i64> = 1..=10;
-const LONGEST_TONE: usize = 60;
+const COUNT_RANGE: std::ops::RangeInclusive<i64> = 1..=10;
+const MAX_TONE_CHARS: usize = 60;
 const LONGEST_LANGUAGE: usize = 35;
 
 described! {
@@ -69,39 +69,39 @@ pub fn endpoint() -> Endpoint {
             "options": { "platform": "bluesky", "count": 3, "tone": "warm", "language": "en", "length": "short", "include_hashtags": true, "include_emojis": false },
         }))
         .answers::<CaptionResult>(200, Shape::One)
-        .refuses(REFUSES)
-        .spends_then_writes(prepare)
+        .refuses(ERROR_CODES)
+        .reserves_then_writes(prepare)
 }
 
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     let request = cx.read(|f| read(cx, f))?;
     let writer = cx.app.ai.writer().ok_or_else(not_configured)?;
-    let spending = Spending::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
+    let spending = CreditReservation::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
     let result = ask(cx, Operation::Captions, "prompt", writer.captions(&request)).await;
-    let captions = spending.or_back(result).await?;
+    let captions = spending.or_refund(result).await?;
     let spending = Arc::new(spending);
     let output = (spending.clone(), captions, writer.model.to_owned());
-    let finish = Finish::with(output, |cx, tx, output| {
+    let finish = WriteStep::with(output, |cx, tx, output| {
         Box::pin(async move { write(cx, tx, &output.0, &output.1, &output.2).await })
     });
     Ok(finish.or_undo(move |_| {
         let spending = spending.clone();
-        Box::pin(async move { spending.give_back().await })
+        Box::pin(async move { spending.refund().await })
     }))
 }
 
-fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionWish> {
-    let prompt = f.required("prompt", f.text("prompt", 1..=LONGEST));
+fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionRequest> {
+    let prompt = f.required("prompt", f.text("prompt", 1..=MAX_PROMPT_CHARS));
     let empty = serde_json::Map::new();
     let options = f.object("options").value();
     let o = f.within("options", options.unwrap_or(&empty));
     let platform = descriptor(cx, o.word("platform").value());
-    let count = o.number("count", COUNTS).value().unwrap_or(3);
-    let tone = o.text("tone", 1..=LONGEST_TONE).value();
+    let count = o.number("count", COUNT_RANGE).value().unwrap_or(3);
+    let tone = o.text("tone", 1..=MAX_TONE_CHARS).value();
     let language = language(&o);
     let length = o.word("length").value();
     let (include_hashtags, include_emojis) = (o.flag("include_hashtags").value(), o.flag("include_emojis").value());
-    Some(CaptionWish {
+    Some(CaptionRequest {
         prompt: prompt?,
         platform,
         count: usize::try_from(count).ok()?,
@@ -115,7 +115,7 @@ fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionWish> {
 
 /// Parses a language tag of the BCP 47 shape: letters, then subtags of letters and digits.
 fn language(f: &Fields<'_>) -> Option<String> {
-    let Given::Value(tag) = f.text("language", 1..=LONGEST_LANGUAGE) else { return None };
+    let PatchField::Value(tag) = f.text("language", 1..=LONGEST_LANGUAGE) else { return None };
     let mut parts = tag.split('-');
     let first = parts.next().is_some_and(|p| (2..=8).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_alphabetic()));
     let rest = parts.all(|p| (1..=8).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_alphanumeric()));
@@ -126,9 +126,15 @@ fn language(f: &Fields<'_>) -> Option<String> {
     Some(tag)
 }
 
-async fn write(cx: &Context, tx: &mut Tx, spending: &Spending, captions: &[String], model: &str) -> Result<Answer> {
+async fn write(
+    cx: &Context,
+    tx: &mut Tx,
+    spending: &CreditReservation,
+    captions: &[String],
+    model: &str,
+) -> Result<ApiResponse> {
     let credits_remaining = spending.end(cx, tx).await?;
-    Answer::ok(CaptionResult {
+    ApiResponse::ok(CaptionResult {
         captions: captions.to_vec(),
         model: model.to_owned(),
         credits_used: spending.want.credits,

@@ -8,10 +8,10 @@ use crier_common::domain::platform::Platform;
 use crier_common::store::Tx;
 use serde_json::json;
 
-use super::{LONGEST, REFUSES, Spending, TAG, ask, descriptor, not_configured};
-use crate::answer::Answer;
+use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::Result;
 use crate::openapi::schema::{record, request};
 
@@ -47,35 +47,41 @@ pub fn endpoint() -> Endpoint {
             json!({ "content": "Our sourdough is out of the oven at seven every morning.", "platform": "instagram" }),
         )
         .answers::<HashtagResult>(200, Shape::One)
-        .refuses(REFUSES)
-        .spends_then_writes(prepare)
+        .refuses(ERROR_CODES)
+        .reserves_then_writes(prepare)
 }
 
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     let NewHashtags { content, platform } = cx.read(|f| {
-        let content = f.required("content", f.text("content", 1..=LONGEST));
+        let content = f.required("content", f.text("content", 1..=MAX_PROMPT_CHARS));
         let platform = f.word("platform").value();
         Some(NewHashtags { content: content?, platform })
     })?;
     let writer = cx.app.ai.writer().ok_or_else(not_configured)?;
-    let spending = Spending::begin(cx, Operation::Hashtags, ai::HASHTAGS).await?;
+    let spending = CreditReservation::begin(cx, Operation::Hashtags, ai::HASHTAGS).await?;
     let call = writer.hashtags(&content, descriptor(cx, platform));
     let result = ask(cx, Operation::Hashtags, "content", call).await;
-    let hashtags = spending.or_back(result).await?;
+    let hashtags = spending.or_refund(result).await?;
     let spending = Arc::new(spending);
     let output = (spending.clone(), hashtags, writer.model.to_owned());
-    let finish = Finish::with(output, |cx, tx, output| {
+    let finish = WriteStep::with(output, |cx, tx, output| {
         Box::pin(async move { write(cx, tx, &output.0, &output.1, &output.2).await })
     });
     Ok(finish.or_undo(move |_| {
         let spending = spending.clone();
-        Box::pin(async move { spending.give_back().await })
+        Box::pin(async move { spending.refund().await })
     }))
 }
 
-async fn write(cx: &Context, tx: &mut Tx, spending: &Spending, hashtags: &[String], model: &str) -> Result<Answer> {
+async fn write(
+    cx: &Context,
+    tx: &mut Tx,
+    spending: &CreditReservation,
+    hashtags: &[String],
+    model: &str,
+) -> Result<ApiResponse> {
     let credits_remaining = spending.end(cx, tx).await?;
-    Answer::ok(HashtagResult {
+    ApiResponse::ok(HashtagResult {
         hashtags: hashtags.to_vec(),
         model: model.to_owned(),
         credits_used: spending.want.credits,

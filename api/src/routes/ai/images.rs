@@ -4,25 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crier_common::ai::PictureWish;
+use crier_common::ai::ImageRequest;
 use crier_common::domain::access::Scope;
 use crier_common::domain::ai::{Operation, Quality, Size};
 use crier_common::domain::media::AssetType;
-use crier_common::media::{self, Described, SpoolError, Spooled, TakeInError, TakenIn};
+use crier_common::media::{self, Described, IngestError, IngestedFile, SpoolError, Spooled};
 use crier_common::store::{Tx, files, media as assets};
 use serde_json::json;
 
-use super::{LONGEST, Spending, TAG, ask, not_configured};
-use crate::answer::Answer;
+use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, ask, not_configured};
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::{described, record};
-use crate::routes::media::{LONGEST_ALT, MediaAsset, owner, storage_full};
+use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 
 /// Timeout for storing the picture. Together with the provider's timeout it is shorter than the lease of the
 /// idempotency key.
-const STORING: Duration = Duration::from_secs(8);
+const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 
 described! {
     /// What a picture is to be like.
@@ -71,43 +71,44 @@ pub fn endpoint() -> Endpoint {
             Code::StorageLimitExceeded,
             Code::AiProviderUnavailable,
         ])
-        .spends_then_writes(prepare)
+        .reserves_then_writes(prepare)
 }
 
 /// A generated picture in storage, with the reservation of its credits.
-struct Made {
-    spending: Arc<Spending>,
-    taken: TakenIn,
+struct GeneratedImage {
+    spending: Arc<CreditReservation>,
+    taken: IngestedFile,
     alt_text: String,
     model: String,
 }
 
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     let request = cx.read(|f| {
-        let prompt = f.required("prompt", f.text("prompt", 1..=LONGEST));
+        let prompt = f.required("prompt", f.text("prompt", 1..=MAX_PROMPT_CHARS));
         let empty = serde_json::Map::new();
         let options = f.object("options").value();
         let o = f.within("options", options.unwrap_or(&empty));
         let size = o.word("size").value().unwrap_or(Size::Auto);
         let quality = o.word("quality").value().unwrap_or(Quality::Auto);
-        Some(PictureWish { prompt: prompt?, size, quality })
+        Some(ImageRequest { prompt: prompt?, size, quality })
     })?;
     let painter = cx.app.ai.painter().ok_or_else(not_configured)?;
     check_room(cx).await?;
-    let spending = Spending::begin(cx, Operation::Images, request.quality.credits()).await?;
+    let spending = CreditReservation::begin(cx, Operation::Images, request.quality.credits()).await?;
     let result = ask(cx, Operation::Images, "prompt", painter.picture(&request)).await;
-    let picture = spending.or_back(result).await?;
-    let stored = keep_bytes(cx, picture).await;
-    let taken = spending.or_back(stored).await?;
+    let picture = spending.or_refund(result).await?;
+    let stored = store_picture(cx, picture).await;
+    let taken = spending.or_refund(stored).await?;
     let spending = Arc::new(spending);
-    let alt_text = request.prompt.chars().take(LONGEST_ALT).collect();
-    let image = Made { spending: spending.clone(), taken: taken.clone(), alt_text, model: painter.model.to_owned() };
-    let finish = Finish::with(image, |cx, tx, image| Box::pin(async move { write(cx, tx, &image).await }));
+    let alt_text = request.prompt.chars().take(MAX_ALT_TEXT_CHARS).collect();
+    let image =
+        GeneratedImage { spending: spending.clone(), taken: taken.clone(), alt_text, model: painter.model.to_owned() };
+    let finish = WriteStep::with(image, |cx, tx, image| Box::pin(async move { write(cx, tx, &image).await }));
     Ok(finish.or_undo(move |cx| {
         let (spending, taken) = (spending.clone(), taken.clone());
         Box::pin(async move {
-            cx.app.library.let_go(&cx.app.store, &taken).await;
-            spending.give_back().await;
+            cx.app.library.abandon(&cx.app.store, &taken).await;
+            spending.refund().await;
         })
     }))
 }
@@ -120,20 +121,20 @@ async fn check_room(cx: &Context) -> Result<()> {
 }
 
 /// Stores the picture. Bytes that are not a valid picture count as a provider error.
-async fn keep_bytes(cx: &Context, picture: Bytes) -> Result<TakenIn> {
+async fn store_picture(cx: &Context, picture: Bytes) -> Result<IngestedFile> {
     let work = async {
         let spooled = spooled(cx, picture).await.map_err(|e| ApiError::storage(e.to_string()))?;
-        let taken = cx.app.library.take_in(&cx.app.store, &owner(cx)?, &spooled).await;
+        let taken = cx.app.library.ingest(&cx.app.store, &owner(cx)?, &spooled).await;
         taken.map_err(|error| match error {
-            TakeInError::Refused(why) => ApiError::ai_unavailable(format!("its picture is not taken: {why}")),
-            TakeInError::Full => storage_full(cx.plan.storage_mib),
-            TakeInError::Store(error) => error.into(),
-            TakeInError::Storage(error) => ApiError::storage(error.to_string()),
-            TakeInError::Machine(why) => ApiError::storage(why),
+            IngestError::Refused(why) => ApiError::ai_unavailable(format!("its picture is not taken: {why}")),
+            IngestError::Full => storage_full(cx.plan.storage_mib),
+            IngestError::Store(error) => error.into(),
+            IngestError::Storage(error) => ApiError::storage(error.to_string()),
+            IngestError::Machine(why) => ApiError::storage(why),
         })
     };
     let timed_out = |_| ApiError::storage("the storage did not take a picture in time");
-    tokio::time::timeout(STORING, work).await.unwrap_or_else(|elapsed| Err(timed_out(elapsed)))
+    tokio::time::timeout(STORE_TIMEOUT, work).await.unwrap_or_else(|elapsed| Err(timed_out(elapsed)))
 }
 
 /// Spools the picture, so that a large one does not stay in memory while `take_in` waits for its turn.
@@ -144,7 +145,7 @@ async fn spooled(cx: &Context, picture: Bytes) -> std::result::Result<Spooled, S
     Ok(spool.finish().await?)
 }
 
-async fn write(cx: &Context, tx: &mut Tx, image: &Made) -> Result<Answer> {
+async fn write(cx: &Context, tx: &mut Tx, image: &GeneratedImage) -> Result<ApiResponse> {
     let brand_id = cx.brand()?.id;
     let credits_remaining = image.spending.end(cx, tx).await?;
     let name = format!("ai-{}.{}", cx.now.format("%Y%m%d-%H%M%S"), image.taken.kind.extension());
@@ -160,5 +161,5 @@ async fn write(cx: &Context, tx: &mut Tx, image: &Made) -> Result<Answer> {
         credits_used: image.spending.want.credits,
         credits_remaining,
     };
-    Answer::created(&format!("/brands/{brand_id}/media/{id}"), result)
+    ApiResponse::created(&format!("/brands/{brand_id}/media/{id}"), result)
 }

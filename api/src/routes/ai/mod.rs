@@ -1,7 +1,7 @@
 //! AI endpoints: captions, hashtags, pictures. The models and the provider are in [`crier_common::ai`].
 //!
-//! Each request reserves its credits in a transaction of its own ([`Spending::begin`]), calls the provider, and
-//! consumes the credits in the transaction that stores the response ([`Spending::end`]). Otherwise the credits are
+//! Each request reserves its credits in a transaction of its own ([`CreditReservation::begin`]), calls the provider, and
+//! consumes the credits in the transaction that stores the response ([`CreditReservation::end`]). Otherwise the credits are
 //! refunded: at once if the request fails, by the scheduler if the process dies.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,14 +24,14 @@ mod images;
 
 pub const TAG: &str = "AI";
 /// The maximum length of a prompt, in characters.
-pub const LONGEST: usize = 8_000;
+pub const MAX_PROMPT_CHARS: usize = 8_000;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![captions::endpoint(), hashtags::endpoint(), images::endpoint()]
 }
 
 /// The error codes of the text endpoints, beyond the common ones.
-pub const REFUSES: &[Code] =
+pub const ERROR_CODES: &[Code] =
     &[Code::ValidationFailed, Code::PlatformNotConfigured, Code::InsufficientCredits, Code::AiProviderUnavailable];
 
 fn not_configured() -> ApiError {
@@ -60,17 +60,17 @@ async fn ask<T>(
     work: impl Future<Output = std::result::Result<T, AiError>>,
 ) -> Result<T> {
     let started = Instant::now();
-    let result = tokio::time::timeout(cx.app.ai.patience(), work).await;
+    let result = tokio::time::timeout(cx.app.ai.timeout(), work).await;
     let (outcome, answer) = match result {
         Ok(Ok(value)) => (AiOutcome::Done, Ok(value)),
-        Ok(Err(error)) => told(&error, field),
+        Ok(Err(error)) => to_api_error(&error, field),
         Err(_) => (AiOutcome::TimedOut, Err(ApiError::ai_unavailable("the provider did not answer in time"))),
     };
     metrics::ai_request(operation, outcome, started.elapsed());
     answer
 }
 
-fn told<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
+fn to_api_error<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
     match error {
         AiError::Refused(_) => {
             tracing::info!(%error, "the AI provider refused a prompt");
@@ -83,14 +83,14 @@ fn told<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
 }
 
 /// The credits reserved by this request. A panic refunds them too.
-struct Spending {
+struct CreditReservation {
     store: Store,
     want: Want,
     id: i64,
     held: AtomicBool,
 }
 
-impl Spending {
+impl CreditReservation {
     /// Reserves the credits; fails if too few are left.
     async fn begin(cx: &Context, operation: Operation, credits: u64) -> Result<Self> {
         let want = Want {
@@ -123,22 +123,22 @@ impl Spending {
     }
 
     /// Refunds the credits, at most once.
-    async fn give_back(&self) {
+    async fn refund(&self) {
         if self.held.swap(false, Ordering::SeqCst) {
             give_back(&self.store, self.want.workspace_id, self.id).await;
         }
     }
 
     /// Returns `result`; refunds the credits if it is an error.
-    async fn or_back<T>(&self, result: Result<T>) -> Result<T> {
+    async fn or_refund<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() {
-            self.give_back().await;
+            self.refund().await;
         }
         result
     }
 }
 
-impl Drop for Spending {
+impl Drop for CreditReservation {
     fn drop(&mut self) {
         if *self.held.get_mut() && std::thread::panicking() {
             let (store, workspace, id) = (self.store.clone(), self.want.workspace_id, self.id);

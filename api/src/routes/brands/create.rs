@@ -8,11 +8,11 @@ use crier_common::store::{Tx, brands, events};
 use serde_json::json;
 
 use super::{Brand, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Fields, Said};
+use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
 request! {
@@ -37,7 +37,7 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<Brand>(201, Shape::One)
         .refuses(&[Code::LimitReached])
-        .checks_then_writes(|cx| cx.said(read), create)
+        .checks_then_writes(|cx| cx.parse(read), create)
 }
 
 fn read(fields: &Fields<'_>) -> Option<NewBrand> {
@@ -48,7 +48,7 @@ fn read(fields: &Fields<'_>) -> Option<NewBrand> {
     Some(NewBrand { name: name?, description, website, timezone })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewBrand>>>) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewBrand>>>) -> Result<ApiResponse> {
     let new = parsed.valid()?;
     let brand = brands::NewBrand {
         name: &new.name,
@@ -60,5 +60,5 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewBrand>>>) 
     let made = made.ok_or_else(|| ApiError::limit_reached("brands", cx.plan.brands.unwrap_or_default()))?;
     let data = json!({ "brand_id": made.id, "name": made.name });
     events::emit(tx, made.id, EventName::BrandCreated, &data, cx.trace()).await?;
-    Answer::created(&format!("/brands/{}", made.id), Brand::from(made))
+    ApiResponse::created(&format!("/brands/{}", made.id), Brand::from(made))
 }

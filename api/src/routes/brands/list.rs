@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, brands};
 
 use super::{Brand, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -17,7 +17,7 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let brands = brands::list(conn, cx.caller.user_id).await?;
-    Answer::ok(brands.into_iter().map(Brand::from).collect::<Vec<_>>())
+    ApiResponse::ok(brands.into_iter().map(Brand::from).collect::<Vec<_>>())
 }

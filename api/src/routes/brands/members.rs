@@ -4,7 +4,7 @@ use crier_common::domain::access::{Role, Scope};
 use crier_common::store::{Conn, users};
 
 use super::TAG;
-use crate::answer::{Answer, Stamp};
+use crate::answer::{ApiResponse, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -31,7 +31,7 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let members = users::members(conn, cx.brand()?.id).await?;
     let shown = members.into_iter().map(|m| Member {
         id: m.id,
@@ -41,5 +41,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
         created_at: m.created_at.into(),
         updated_at: m.updated_at.into(),
     });
-    Answer::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(shown.collect::<Vec<_>>())
 }

@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::Conn;
 
 use super::{Brand, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -17,6 +17,6 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-async fn show(cx: &Context, _: &mut Conn) -> Result<Answer> {
-    Answer::ok(Brand::from(cx.brand()?.clone()))
+async fn show(cx: &Context, _: &mut Conn) -> Result<ApiResponse> {
+    ApiResponse::ok(Brand::from(cx.brand()?.clone()))
 }

@@ -5,7 +5,7 @@ use crier_common::domain::plan::{Feature, whole_mib};
 use crier_common::store::{Conn, accounts, ai_credits, brands, files, usage};
 
 use super::TAG;
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -47,10 +47,10 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let (plan, workspace) = (&cx.plan, cx.caller.workspace_id);
     let credits = ai_credits::used(conn, workspace, cx.now).await?;
-    Answer::ok(Usage {
+    ApiResponse::ok(Usage {
         plan: plan.name.clone(),
         features: plan.features.iter().copied().collect(),
         brands: Cap { used: brands::count(conn, workspace).await?, limit: plan.brands },

@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::items::{self, NewPlanItem};
 use super::{ContentPlan, FEATURES, TAG, check_days, limits, show};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Fields, Said};
+use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
 request! {
@@ -45,7 +45,7 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<ContentPlan>(201, Shape::One)
         .refuses(&[Code::LimitReached])
-        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), create)
+        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), create)
         .renders_again("plan", show::show)
 }
 
@@ -60,7 +60,7 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
     Some(NewContentPlan { name: name?, description, starts_on, ends_on, items })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewContentPlan>>>) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewContentPlan>>>) -> Result<ApiResponse> {
     let brand = cx.brand()?;
     let new = parsed.valid()?;
     let plan = NewPlan {
@@ -76,5 +76,5 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewContentPla
     content_plans::add_items(tx, made.id, &items).await?;
     let items = content_plans::items(tx, made.id).await?;
     let (id, path) = (made.id, format!("/brands/{}/content-plans/{}", brand.id, made.id));
-    Ok(Answer::created(&path, ContentPlan::new(made, items))?.showing([id]))
+    Ok(ApiResponse::created(&path, ContentPlan::new(made, items))?.showing([id]))
 }

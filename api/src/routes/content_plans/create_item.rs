@@ -7,12 +7,12 @@ use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
 
 use super::items::{self, NewPlanItem};
-use super::{FEATURES, PlanItem, TAG, hold, limits};
-use crate::answer::Answer;
+use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::Said;
+use crate::fields::ParsedBody;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans/{plan}/items", "createPlanItem", Scope::ContentWrite)
@@ -25,12 +25,12 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<PlanItem>(201, Shape::One)
         .refuses(&[Code::LimitReached])
-        .checks_then_writes(|cx| cx.said(|f| items::read(f, cx.zone())), create)
+        .checks_then_writes(|cx| cx.parse(|f| items::read(f, cx.zone())), create)
         .renders_again("item", show)
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewPlanItem>>>) -> Result<Answer> {
-    let plan = hold(cx, tx).await?;
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlanItem>>>) -> Result<ApiResponse> {
+    let plan = lock_plan(cx, tx).await?;
     let brand = cx.brand()?;
     let current = content_plans::size(tx, plan.id).await?;
     let problems = parsed.problems();
@@ -44,11 +44,11 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewPlanItem>>
     let item = item.ok_or_else(|| ApiError::bug("an item just made is gone"))?;
     // Items have no read endpoint of their own, so `Location` is the plan.
     let path = format!("/brands/{}/content-plans/{}", brand.id, plan.id);
-    Ok(Answer::created(&path, PlanItem::from(item))?.showing([id]))
+    Ok(ApiResponse::created(&path, PlanItem::from(item))?.showing([id]))
 }
 
 /// Returns one item, in the form of the create and update responses.
-pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let item = content_plans::find_item(conn, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await?;
-    Answer::ok(PlanItem::from(item.ok_or_else(|| ApiError::not_found("plan item"))?))
+    ApiResponse::ok(PlanItem::from(item.ok_or_else(|| ApiError::not_found("plan item"))?))
 }

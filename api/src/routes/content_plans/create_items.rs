@@ -7,12 +7,12 @@ use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
 
 use super::items::{self, NewPlanItem};
-use super::{FEATURES, PlanItem, TAG, hold, limits};
-use crate::answer::Answer;
+use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Fields, Said};
+use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
 request! {
@@ -35,7 +35,7 @@ pub fn endpoint() -> Endpoint {
         ] }))
         .answers::<PlanItem>(201, Shape::Many)
         .refuses(&[Code::LimitReached])
-        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), create)
+        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), create)
         .renders_again("item", show)
 }
 
@@ -47,8 +47,8 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItems> {
     Some(NewPlanItems { items: list })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewPlanItems>>>) -> Result<Answer> {
-    let plan = hold(cx, tx).await?;
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlanItems>>>) -> Result<ApiResponse> {
+    let plan = lock_plan(cx, tx).await?;
     let brand = cx.brand()?;
     let current = content_plans::size(tx, plan.id).await?;
     let problems = parsed.problems();
@@ -61,15 +61,15 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<NewPlanItems>
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;
     let made = content_plans::find_items(tx, brand.id, plan.id, &ids).await?;
     let shown: Vec<PlanItem> = made.into_iter().map(Into::into).collect();
-    Ok(Answer::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)?.showing(ids))
+    Ok(ApiResponse::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)?.showing(ids))
 }
 
 /// Returns the created items that still exist.
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let ids: Vec<i64> = cx.ids.iter().filter(|(name, _)| *name == "item").map(|(_, id)| *id).collect();
     let found = content_plans::find_items(conn, cx.brand()?.id, cx.id("plan")?, &ids).await?;
     if found.is_empty() {
         return Err(ApiError::not_found("plan item"));
     }
-    Answer::ok(found.into_iter().map(PlanItem::from).collect::<Vec<_>>())
+    ApiResponse::ok(found.into_iter().map(PlanItem::from).collect::<Vec<_>>())
 }

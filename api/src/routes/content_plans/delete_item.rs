@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, content_plans};
 
 use super::{FEATURES, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
@@ -19,9 +19,9 @@ pub fn endpoint() -> Endpoint {
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     if !content_plans::delete_item(tx, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await? {
         return Err(ApiError::not_found("plan item"));
     }
-    Ok(Answer::nothing())
+    Ok(ApiResponse::nothing())
 }

@@ -6,13 +6,13 @@ use chrono::{DateTime, Utc};
 use crier_common::domain::content_plan::PlanSize;
 use crier_common::store::content_plans;
 
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::request;
-use crate::routes::posts::edit::LONGEST_CONTENT;
+use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 pub const TITLE: RangeInclusive<usize> = 1..=200;
 /// The maximum number of items created by one request.
-pub const MOST_NEW: usize = 500;
+pub const MAX_NEW_ITEMS: usize = 500;
 
 request! {
     /// An item to be made.
@@ -34,14 +34,14 @@ impl From<NewPlanItem> for content_plans::NewItem {
 /// Parses one item; `zone` is the brand's time zone.
 pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
     let title = f.required("title", f.text("title", TITLE));
-    let content = f.text("content", 0..=LONGEST_CONTENT).value();
+    let content = f.text("content", 0..=MAX_CONTENT_CHARS).value();
     let planned_at = f.time("planned_at", zone).value();
     Some(NewPlanItem { title: title?, content, planned_at })
 }
 
 /// Parses `items`; rejects too many in one request.
-pub fn read_all(f: &Fields<'_>, zone: &str) -> Given<Vec<NewPlanItem>> {
-    f.objects("items", MOST_NEW, |item| read(item, zone))
+pub fn read_all(f: &Fields<'_>, zone: &str) -> PatchField<Vec<NewPlanItem>> {
+    f.objects("items", MAX_NEW_ITEMS, |item| read(item, zone))
 }
 
 /// Returns the plan's size after the new items are added.

@@ -31,7 +31,7 @@ pub fn check_size(problems: &Problems, field: &str, before: PlanSize, would_be: 
 /// row.
 pub async fn check_plans(cx: &Context, tx: &mut Tx) -> Result<()> {
     let brand = cx.brand()?.id;
-    brands::hold(tx, brand).await?;
+    brands::lock(tx, brand).await?;
     let count = content_plans::count(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_PLANS, "content plans", count, 1)
 }
@@ -43,7 +43,7 @@ pub async fn check_items(cx: &Context, tx: &mut Tx, more: usize) -> Result<()> {
         return Ok(());
     }
     let brand = cx.brand()?.id;
-    brands::hold(tx, brand).await?;
+    brands::lock(tx, brand).await?;
     let count = content_plans::count_items_of_brand(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_BRAND_ITEMS, "items in all of its content plans", count, more)
 }

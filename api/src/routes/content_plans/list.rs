@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, content_plans};
 
 use super::{ContentPlanHead, FEATURES, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -19,7 +19,7 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let brand = cx.brand()?.id;
     let plans = content_plans::list(conn, brand).await?;
     let mut items = content_plans::items_of_brand(conn, brand).await?.into_iter().peekable();
@@ -29,5 +29,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
         let own: Vec<_> = std::iter::from_fn(|| items.next_if(|item| item.plan_id == plan.id)).collect();
         ContentPlanHead::new(plan, own)
     });
-    Answer::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(shown.collect::<Vec<_>>())
 }

@@ -173,13 +173,13 @@ fn check_days(problems: &Problems, starts_on: Option<NaiveDate>, ends_on: Option
 }
 
 /// Locks and returns the plan in the path; 404 if it does not exist.
-async fn hold(cx: &Context, tx: &mut Tx) -> Result<content_plan::ContentPlan> {
+async fn lock_plan(cx: &Context, tx: &mut Tx) -> Result<content_plan::ContentPlan> {
     let found = content_plans::find_for_update(tx, cx.brand()?.id, cx.id("plan")?).await?;
     found.ok_or_else(|| ApiError::not_found("content plan"))
 }
 
 /// Locks and returns the item in the path; 404 if it does not exist.
-async fn hold_item(cx: &Context, tx: &mut Tx) -> Result<content_plan::PlanItem> {
+async fn lock_item(cx: &Context, tx: &mut Tx) -> Result<content_plan::PlanItem> {
     let found = content_plans::find_item_for_update(tx, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await?;
     found.ok_or_else(|| ApiError::not_found("plan item"))
 }

@@ -12,14 +12,14 @@ use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::store::{Conn, Tx, content_plans};
 use serde_json::json;
 
-use super::{FEATURES, TAG, hold_item};
-use crate::answer::{Answer, Planned, Stamp};
+use super::{FEATURES, TAG, lock_item};
+use crate::answer::{ApiResponse, Planned, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Fields, Given, Problems, Said};
+use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::{described, record};
-use crate::routes::posts::edit::{self, PostChange, PostOverride, Wanted};
+use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, Target, TargetError, apply, create};
 
 described! {
@@ -73,24 +73,26 @@ pub fn endpoint() -> Endpoint {
     .body::<PlanScheduling>(json!({ "account_ids": [88], "destination": "calendar" }))
     .answers::<ScheduledPost>(201, Shape::One)
     .refuses(&[Code::FeatureNotAvailable, Code::ItemAlreadyScheduled, Code::LimitReached])
-    .checks_then_writes(|cx| cx.said(read), schedule)
+    .checks_then_writes(|cx| cx.parse(read), schedule)
     .renders_again("post", show)
 }
 
-async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Asked>>) -> Result<Answer> {
+async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequest>>) -> Result<ApiResponse> {
     check_feature(cx)?;
-    let item = hold_item(cx, tx).await?;
-    let post = post_of(cx, tx, &item)?;
+    let item = lock_item(cx, tx).await?;
+    let post = draft_of(cx, tx, &item)?;
     let (request, problems) = (&parsed.value, parsed.problems());
     if request.destination == Destination::Calendar && item.planned_at.is_none() {
         problems.add("planned_at", "The item has no time. Give it one, or choose another destination.");
     }
-    let wanted =
-        Wanted { submits: request.destination == Destination::Approval, ..Wanted::of(&post, &[], &request.change) };
+    let wanted = DesiredPost {
+        submits: request.destination == Destination::Approval,
+        ..DesiredPost::from_change(&post, &[], &request.change)
+    };
     // Without a valid destination the other fields cannot be checked.
     if !problems.has("destination") {
-        let post_problems = apply::gather(cx, tx, &post, &wanted, &request.change, Problems::default()).await?;
-        problems.absorb(post_problems, name_here);
+        let post_problems = apply::validate_into(cx, tx, &post, &wanted, &request.change, Problems::default()).await?;
+        problems.absorb(post_problems, map_field);
     }
     problems.done()?;
     if let Some(post) = item.post_id {
@@ -101,13 +103,13 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Asked>>) -> Result
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(Answer::created(&path, ScheduledPost::of(item.id, PostDetail::load(tx, post).await?))?.showing([id]))
+    Ok(ApiResponse::created(&path, ScheduledPost::of(item.id, PostDetail::load(tx, post).await?))?.showing([id]))
 }
 
 /// Returns the post created from the item.
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let post = posts::find(cx, conn).await?;
-    Answer::ok(ScheduledPost::of(cx.id("item")?, PostDetail::load(conn, post).await?))
+    ApiResponse::ok(ScheduledPost::of(cx.id("item")?, PostDetail::load(conn, post).await?))
 }
 
 /// Checks the feature that `approval` needs. Like every feature check, it runs before the item is looked up.
@@ -120,7 +122,7 @@ fn check_feature(cx: &Context) -> Result<()> {
 }
 
 /// Returns an empty draft with the item's content and time.
-fn post_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
+fn draft_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
     Ok(Post {
         content: item.content.clone().unwrap_or_default(),
         scheduled_at: item.planned_at,
@@ -131,24 +133,24 @@ fn post_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
 }
 
 /// The parsed request.
-struct Asked {
+struct ScheduleRequest {
     change: PostChange,
     destination: Destination,
 }
 
-fn read(f: &Fields<'_>) -> Asked {
+fn read(f: &Fields<'_>) -> ScheduleRequest {
     let destination = f.word("destination").value().unwrap_or(Destination::Calendar);
     let schedule_type = match destination {
-        Destination::Calendar => Given::Value(ScheduleType::Scheduled),
-        Destination::Draft | Destination::Approval => Given::Absent,
+        Destination::Calendar => PatchField::Value(ScheduleType::Scheduled),
+        Destination::Draft | Destination::Approval => PatchField::Absent,
     };
     let (accounts, overrides) = (f.ids("account_ids", edit::MAX_ACCOUNTS), edit::read_overrides(f));
-    let change = PostChange { schedule_type, accounts, overrides, ..PostChange::nothing() };
-    Asked { change, destination }
+    let change = PostChange { schedule_type, accounts, overrides, ..PostChange::empty() };
+    ScheduleRequest { change, destination }
 }
 
 /// Maps a field of a post to its name in this request.
-fn name_here(path: &str) -> String {
+fn map_field(path: &str) -> String {
     match path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest))) {
         ("accounts", None) => "account_ids".to_owned(),
         ("accounts", Some(rest)) => format!("account_ids.{rest}"),

@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, content_plans};
 
 use super::{ContentPlan, FEATURES, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
@@ -19,9 +19,9 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let plan = content_plans::find(conn, cx.brand()?.id, cx.id("plan")?).await?;
     let plan = plan.ok_or_else(|| ApiError::not_found("content plan"))?;
     let items = content_plans::items(conn, plan.id).await?;
-    Answer::ok(ContentPlan::new(plan, items))
+    ApiResponse::ok(ContentPlan::new(plan, items))
 }

@@ -10,25 +10,25 @@ use crier_common::store::Tx;
 use crier_common::store::content_plans::{self, NewItem};
 use serde_json::json;
 
-use super::{ContentPlan, FEATURES, TAG, check_days, hold, items, limits, show};
-use crate::answer::Answer;
+use super::{ContentPlan, FEATURES, TAG, check_days, items, limits, lock_plan, show};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Fields, Given, Problems, Said, steps};
+use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::openapi::schema::request;
-use crate::routes::posts::edit::LONGEST_CONTENT;
+use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 request! {
     /// What may change of a content plan; what is absent stays, null empties.
     pub struct ContentPlanChange {
-        pub name: Given<String> { "minLength": 1, "maxLength": 120 },
-        pub description: Given<String> { "maxLength": 2000 },
-        pub starts_on: Given<NaiveDate>,
+        pub name: PatchField<String> { "minLength": 1, "maxLength": 120 },
+        pub description: PatchField<String> { "maxLength": 2000 },
+        pub starts_on: PatchField<NaiveDate>,
         /// Not before `starts_on`.
-        pub ends_on: Given<NaiveDate>,
+        pub ends_on: PatchField<NaiveDate>,
         /// In place of all that there were: one with an `id` stays and changes, one without is new, and what is not here goes.
-        pub items: Given<Vec<PlanItemEntry>> { "maxItems": 1000 },
+        pub items: PatchField<Vec<PlanItemEntry>> { "maxItems": 1000 },
     }
 
     /// An item among all those that a plan is to have.
@@ -36,10 +36,10 @@ request! {
         /// One of the plan's; absent: a new one.
         pub id: Option<i64>,
         /// Required for a new one.
-        pub title: Given<String> { "minLength": 1, "maxLength": 200 },
-        pub content: Given<String> { "maxLength": 65535 },
+        pub title: PatchField<String> { "minLength": 1, "maxLength": 200 },
+        pub content: PatchField<String> { "maxLength": 65535 },
         /// Without an offset it is in the brand's time zone.
-        pub planned_at: Given<DateTime<Utc>>,
+        pub planned_at: PatchField<DateTime<Utc>>,
     }
 }
 
@@ -53,7 +53,7 @@ pub fn endpoint() -> Endpoint {
         .body::<ContentPlanChange>(json!({ "name": "Spring 2027", "ends_on": "2027-04-04" }))
         .answers::<ContentPlan>(200, Shape::One)
         .refuses(&[Code::LimitReached])
-        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), update)
+        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), update)
         .renders_again("plan", show::show)
 }
 
@@ -70,14 +70,14 @@ fn read(f: &Fields<'_>, zone: &str) -> ContentPlanChange {
 /// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
 fn read_entry(f: &Fields<'_>, zone: &str) -> PlanItemEntry {
     let (id, title) = (f.id("id"), f.text("title", items::TITLE));
-    let is_new = matches!(id, Given::Absent | Given::Null) && !f.problems.has(&f.path("id"));
+    let is_new = matches!(id, PatchField::Absent | PatchField::Null) && !f.problems.has(&f.path("id"));
     if is_new {
         f.required("title", title.clone());
     }
     PlanItemEntry {
         id: id.value(),
         title,
-        content: f.text("content", 0..=LONGEST_CONTENT),
+        content: f.text("content", 0..=MAX_CONTENT_CHARS),
         planned_at: f.time("planned_at", zone),
     }
 }
@@ -91,13 +91,13 @@ fn size_after(entries: &[PlanItemEntry], by_id: &HashMap<i64, &PlanItem>) -> Pla
     PlanSize::of(entries.iter().map(|entry| {
         let old = entry.id.and_then(|id| by_id.get(&id));
         let title = match &entry.title {
-            Given::Value(title) => title.as_str(),
-            Given::Absent | Given::Null => old.map_or("", |item| item.title.as_str()),
+            PatchField::Value(title) => title.as_str(),
+            PatchField::Absent | PatchField::Null => old.map_or("", |item| item.title.as_str()),
         };
         let content = match &entry.content {
-            Given::Value(content) => Some(content.as_str()),
-            Given::Absent => old.and_then(|item| item.content.as_deref()),
-            Given::Null => None,
+            PatchField::Value(content) => Some(content.as_str()),
+            PatchField::Absent => old.and_then(|item| item.content.as_deref()),
+            PatchField::Null => None,
         };
         (title, content)
     }))
@@ -120,14 +120,14 @@ fn check_entries(problems: &Problems, entries: &[PlanItemEntry], items: &[PlanIt
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<ContentPlanChange>>) -> Result<Answer> {
-    let mut plan = hold(cx, tx).await?;
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ContentPlanChange>>) -> Result<ApiResponse> {
+    let mut plan = lock_plan(cx, tx).await?;
     let current = content_plans::items(tx, plan.id).await?;
     let (change, problems) = (parsed.value.clone(), parsed.problems());
     let days = (change.starts_on.clone().map(Some), change.ends_on.clone().map(Some));
     check_days(&problems, days.0.over(plan.starts_on, None), days.1.over(plan.ends_on, None));
     let mut more = 0;
-    if let Given::Value(entries) = &change.items {
+    if let PatchField::Value(entries) = &change.items {
         check_entries(&problems, entries, &current);
         more = entries.len().saturating_sub(current.len());
     }
@@ -140,12 +140,12 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<ContentPlanChange>>)
     plan.updated_at = tx.now;
     content_plans::update(tx, &plan).await?;
     match change.items {
-        Given::Absent => {}
-        Given::Null => replace(cx, tx, plan.id, current, Vec::new()).await?,
-        Given::Value(entries) => replace(cx, tx, plan.id, current, entries).await?,
+        PatchField::Absent => {}
+        PatchField::Null => replace(cx, tx, plan.id, current, Vec::new()).await?,
+        PatchField::Value(entries) => replace(cx, tx, plan.id, current, entries).await?,
     }
     let items = content_plans::items(tx, plan.id).await?;
-    Answer::ok(ContentPlan::new(plan, items))
+    ApiResponse::ok(ContentPlan::new(plan, items))
 }
 
 /// Replaces the plan's items with the entries.

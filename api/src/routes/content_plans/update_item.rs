@@ -8,22 +8,22 @@ use crier_common::domain::content_plan::{self, PlanSize};
 use crier_common::store::{Tx, content_plans};
 use serde_json::json;
 
-use super::{FEATURES, PlanItem, TAG, create_item, hold, hold_item, items, limits};
-use crate::answer::Answer;
+use super::{FEATURES, PlanItem, TAG, create_item, items, limits, lock_item, lock_plan};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
-use crate::fields::{Fields, Given, Said};
+use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::request;
-use crate::routes::posts::edit::LONGEST_CONTENT;
+use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 request! {
     /// What may change of an item; what is absent stays, null empties.
     pub struct PlanItemChange {
-        pub title: Given<String> { "minLength": 1, "maxLength": 200 },
-        pub content: Given<String> { "maxLength": 65535 },
+        pub title: PatchField<String> { "minLength": 1, "maxLength": 200 },
+        pub content: PatchField<String> { "maxLength": 65535 },
         /// Without an offset it is in the brand's time zone.
-        pub planned_at: Given<DateTime<Utc>>,
+        pub planned_at: PatchField<DateTime<Utc>>,
     }
 }
 
@@ -36,16 +36,16 @@ pub fn endpoint() -> Endpoint {
         .features(FEATURES)
         .body::<PlanItemChange>(json!({ "planned_at": "2027-03-02T07:00:00" }))
         .answers::<PlanItem>(200, Shape::One)
-        .checks_then_writes(|cx| cx.said(|f| read(f, cx.zone())), update)
+        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), update)
         .renders_again("item", create_item::show)
 }
 
 /// Returns the item with the change applied.
 pub fn changed(
     item: content_plan::PlanItem,
-    title: Given<String>,
-    content: Given<String>,
-    planned_at: Given<DateTime<Utc>>,
+    title: PatchField<String>,
+    content: PatchField<String>,
+    planned_at: PatchField<DateTime<Utc>>,
 ) -> content_plan::PlanItem {
     content_plan::PlanItem {
         title: title.value().unwrap_or(item.title),
@@ -62,14 +62,14 @@ fn text_of(item: &content_plan::PlanItem) -> usize {
 fn read(f: &Fields<'_>, zone: &str) -> Option<PlanItemChange> {
     Some(PlanItemChange {
         title: f.text("title", items::TITLE),
-        content: f.text("content", 0..=LONGEST_CONTENT),
+        content: f.text("content", 0..=MAX_CONTENT_CHARS),
         planned_at: f.time("planned_at", zone),
     })
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<PlanItemChange>>>) -> Result<Answer> {
-    let plan = hold(cx, tx).await?;
-    let item = hold_item(cx, tx).await?;
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<PlanItemChange>>>) -> Result<ApiResponse> {
+    let plan = lock_plan(cx, tx).await?;
+    let item = lock_item(cx, tx).await?;
     let change = parsed.valid()?.clone();
     let current = content_plans::size(tx, plan.id).await?;
     let others = current.text.saturating_sub(text_of(&item));
@@ -78,5 +78,5 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<PlanItemChang
     limits::check_size(&problems, "content", current, PlanSize { text: others + text_of(&item), ..current });
     problems.done()?;
     content_plans::update_item(tx, &item).await?;
-    Answer::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))
+    ApiResponse::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))
 }

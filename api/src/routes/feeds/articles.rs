@@ -5,7 +5,7 @@ use crier_common::domain::feed;
 use crier_common::store::{Conn, articles};
 
 use super::{FEATURES, TAG, find};
-use crate::answer::{Answer, Stamp};
+use crate::answer::{ApiResponse, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -59,8 +59,8 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let feed = find(cx, conn).await?;
     let all = articles::list(conn, feed.id).await?;
-    Answer::ok(all.into_iter().map(FeedArticle::from).collect::<Vec<_>>())
+    ApiResponse::ok(all.into_iter().map(FeedArticle::from).collect::<Vec<_>>())
 }

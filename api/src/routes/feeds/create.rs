@@ -6,11 +6,11 @@ use crier_common::store::{Tx, brands, feeds};
 use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL, check_url, name, name_of};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::Given;
+use crate::fields::PatchField;
 use crate::openapi::schema::request;
 
 request! {
@@ -36,20 +36,20 @@ pub fn endpoint() -> Endpoint {
         .body::<NewFeed>(json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" }))
         .answers::<Feed>(201, Shape::One)
         .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl, Code::LimitReached])
-        .asks_then_writes(prepare)
+        .queries_then_writes(prepare)
 }
 
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     let new = cx.read(|f| {
         let url = f.required("url", f.text("url", URL));
         let r#type = f.word("type").value();
         Some(NewFeed { name: name(f).value(), url: url?, r#type })
     })?;
-    check_url(cx, &Given::Value(new.url.clone())).await?;
-    Ok(Finish::with(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
+    check_url(cx, &PatchField::Value(new.url.clone())).await?;
+    Ok(WriteStep::with(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
 }
 
-async fn create(cx: &Context, tx: &mut Tx, new: &NewFeed) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, new: &NewFeed) -> Result<ApiResponse> {
     let name = new.name.clone().unwrap_or_else(|| name_of(&new.url));
     let row = feeds::NewFeed {
         name: &name,
@@ -58,9 +58,9 @@ async fn create(cx: &Context, tx: &mut Tx, new: &NewFeed) -> Result<Answer> {
         kind: new.r#type.unwrap_or(FeedType::Rss),
     };
     let brand = cx.brand()?.id;
-    brands::hold(tx, brand).await?;
+    brands::lock(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_FEEDS, "feeds", feeds::count(tx, brand).await?, 1)?;
     let made = feeds::create(tx, brand, &row, cx.trace()).await?;
     let path = format!("/brands/{}/feeds/{}", made.brand_id, made.id);
-    Answer::created(&path, Feed::from(made))
+    ApiResponse::created(&path, Feed::from(made))
 }

@@ -6,7 +6,7 @@ use crier_common::feeds::plain_text;
 use crier_common::store::{Tx, articles};
 
 use super::{FEATURES, TAG, find};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
@@ -25,7 +25,7 @@ pub fn endpoint() -> Endpoint {
         .renders_again("post", posts::show)
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let feed = find(cx, tx).await?;
     let found = articles::find(tx, feed.id, cx.id("article")?).await?;
     let article = found.ok_or_else(|| ApiError::not_found("article"))?;

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crier_common::domain::feed::{self, FeedStatus, FeedType, LONGEST_NAME};
+use crier_common::domain::feed::{self, FeedStatus, FeedType, MAX_FEED_NAME};
 use crier_common::domain::plan::Feature;
 use crier_common::http::SchemePolicy;
 use crier_common::store::{Conn, feeds};
@@ -12,7 +12,7 @@ use crate::answer::Stamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Fields, Given};
+use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::record;
 
 mod articles;
@@ -86,17 +86,17 @@ async fn find(cx: &Context, conn: &mut Conn) -> Result<feed::Feed> {
 }
 
 /// Parses the name. A feed always has a name, so null is rejected.
-fn name(f: &Fields<'_>) -> Given<String> {
-    let given = f.text("name", 1..=LONGEST_NAME);
-    if given == Given::Null {
+fn name(f: &Fields<'_>) -> PatchField<String> {
+    let given = f.text("name", 1..=MAX_FEED_NAME);
+    if given == PatchField::Null {
         f.problem("name", "Must be text. Leave the field out where the name is to be the feed's own.");
     }
     given
 }
 
 /// Checks the URL in the body, if present, with the guard.
-async fn check_url(cx: &Context, url: &Given<String>) -> Result<()> {
-    let Given::Value(url) = url else { return Ok(()) };
+async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
+    let PatchField::Value(url) = url else { return Ok(()) };
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpOrHttps).await;
     checked.map(drop).map_err(|refusal| {
         let message = format!(
@@ -109,5 +109,5 @@ async fn check_url(cx: &Context, url: &Given<String>) -> Result<()> {
 /// Returns the default name of a feed before its first fetch: the host of its URL.
 fn name_of(url: &str) -> String {
     let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
-    host.unwrap_or_else(|| url.to_owned()).chars().take(LONGEST_NAME).collect()
+    host.unwrap_or_else(|| url.to_owned()).chars().take(MAX_FEED_NAME).collect()
 }

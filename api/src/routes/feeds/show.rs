@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::Conn;
 
 use super::{FEATURES, Feed, TAG, find};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -19,6 +19,6 @@ pub fn endpoint() -> Endpoint {
         .reads(read)
 }
 
-async fn read(cx: &Context, conn: &mut Conn) -> Result<Answer> {
-    Answer::ok(Feed::from(find(cx, conn).await?))
+async fn read(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    ApiResponse::ok(Feed::from(find(cx, conn).await?))
 }

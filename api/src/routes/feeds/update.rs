@@ -5,11 +5,11 @@ use crier_common::store::{Tx, feeds};
 use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL, check_url, find, name, name_of};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::Given;
+use crate::fields::PatchField;
 use crate::openapi::schema::request;
 
 request! {
@@ -17,7 +17,7 @@ request! {
     pub struct FeedChange {
         pub name: Option<String> { "type": "string", "minLength": 1, "maxLength": 120 },
         /// Of a feed, or of a page that names one; public, http or https.
-        pub url: Given<String> { "format": "uri", "maxLength": 2048 },
+        pub url: PatchField<String> { "format": "uri", "maxLength": 2048 },
     }
 }
 
@@ -32,29 +32,29 @@ pub fn endpoint() -> Endpoint {
         .body::<FeedChange>(json!({ "name": "News", "url": "https://example.com/news.xml" }))
         .answers::<Feed>(200, Shape::One)
         .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl])
-        .asks_then_writes(prepare)
+        .queries_then_writes(prepare)
 }
 
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     // 404 takes precedence over validation errors. The transaction reads the resource again.
     let mut conn = cx.app.store.read().await?;
     find(cx, &mut conn).await?;
     drop(conn);
     let change = cx.read(|f| Some(FeedChange { name: name(f).value(), url: f.text("url", URL) }))?;
     check_url(cx, &change.url).await?;
-    Ok(Finish::with(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
+    Ok(WriteStep::with(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
 }
 
-async fn update(cx: &Context, tx: &mut Tx, change: &FeedChange) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, change: &FeedChange) -> Result<ApiResponse> {
     let found = feeds::find_for_update(tx, cx.brand()?.id, cx.id("feed")?).await?;
     let feed = found.ok_or_else(|| ApiError::not_found("feed"))?;
     if let Some(name) = &change.name {
         feeds::rename(tx, feed.id, name).await?;
     }
-    if let Given::Value(url) = &change.url
+    if let PatchField::Value(url) = &change.url
         && *url != feed.url
     {
         feeds::move_to(tx, feed.id, url, &name_of(url), cx.trace()).await?;
     }
-    Answer::ok(Feed::from(find(cx, tx).await?))
+    ApiResponse::ok(Feed::from(find(cx, tx).await?))
 }

@@ -3,25 +3,25 @@
 use std::sync::Arc;
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::bio_page::{self, BioPage, MAX_PAGES, MOST_LINKS, Theme};
+use crier_common::domain::bio_page::{self, BioPage, MAX_LINKS, MAX_PAGES, Theme};
 use crier_common::random;
 use crier_common::store::bio_pages::{self, LinkEntry, NewPage};
 use crier_common::store::{Tx, brands};
 use serde_json::json;
 
 use super::fields::{self, NewBioLink};
-use super::{FEATURES, LinkInBioPage, TAG, forget_later, rows, show, taken};
-use crate::answer::Answer;
+use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, show, slug_taken};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Fields, Said};
+use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
 /// The maximum length of the part of a slug made from the title; leaves room for a number suffix.
-const FROM_TITLE: usize = 56;
+const MAX_TITLE_PART: usize = 56;
 /// The last number suffix tried (the first is 2) before a random one.
-const NUMBERED: u32 = 5;
+const LAST_NUMBER_SUFFIX: u32 = 5;
 const RANDOM: usize = 8;
 
 request! {
@@ -50,7 +50,7 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<LinkInBioPage>(201, Shape::One)
         .refuses(&[Code::LimitReached])
-        .checks_then_writes(|cx| cx.said(read), create)
+        .checks_then_writes(|cx| cx.parse(read), create)
         .renders_again("linkInBio", show::show)
 }
 
@@ -62,7 +62,7 @@ fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
 
 /// Parses the body. Continues without a valid title, so that all problems are reported together.
 fn read(f: &Fields<'_>) -> NewLinkInBioPage {
-    let links = f.objects("links", MOST_LINKS, read_link).value();
+    let links = f.objects("links", MAX_LINKS, read_link).value();
     let texts = links.iter().flatten().map(|link| (link.title.as_str(), link.url.as_str()));
     fields::check_size(f.problems, 0, texts);
     NewLinkInBioPage {
@@ -75,21 +75,25 @@ fn read(f: &Fields<'_>) -> NewLinkInBioPage {
     }
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<NewLinkInBioPage>>) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<NewLinkInBioPage>>) -> Result<ApiResponse> {
     let brand = cx.brand()?.id;
     let (new, problems) = (&parsed.value, parsed.problems());
-    rows(cx, tx, new.slug.as_deref(), new.avatar, None).await?.check(new.slug.as_deref(), new.avatar, &problems);
+    load_referenced(cx, tx, new.slug.as_deref(), new.avatar, None).await?.check(
+        new.slug.as_deref(),
+        new.avatar,
+        &problems,
+    );
     problems.done()?;
-    brands::hold(tx, brand).await?;
+    brands::lock(tx, brand).await?;
     let count = bio_pages::count_of_brand(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_PAGES, "link-in-bio pages", count, 1)?;
     let page = make(tx, brand, new).await?;
     let links: Vec<LinkEntry> = new.links.iter().flatten().cloned().map(Into::into).collect();
     bio_pages::set_links(tx, page.id, &links).await?;
-    forget_later(cx, tx, &page.slug);
+    evict_after_commit(cx, tx, &page.slug);
     let path = format!("/brands/{brand}/link-in-bio/{}", page.id);
     let id = page.id;
-    Ok(Answer::created(&path, LinkInBioPage::load(cx, tx, page).await?)?.showing([id]))
+    Ok(ApiResponse::created(&path, LinkInBioPage::load(cx, tx, page).await?)?.showing([id]))
 }
 
 /// Creates the page with the requested slug, or with the first free slug derived from its title.
@@ -101,7 +105,7 @@ async fn make(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) -> Result<BioPage
         avatar_id: new.avatar,
     };
     if let Some(slug) = &new.slug {
-        return bio_pages::create(tx, brand, slug, &page).await?.ok_or_else(taken);
+        return bio_pages::create(tx, brand, slug, &page).await?.ok_or_else(slug_taken);
     }
     for slug in slugs_of(&new.title)? {
         if let Some(made) = bio_pages::create(tx, brand, &slug, &page).await? {
@@ -114,11 +118,11 @@ async fn make(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) -> Result<BioPage
 /// Returns the slugs to try: `fresh-bread`, `fresh-bread-2`, … and a random one.
 fn slugs_of(title: &str) -> Result<Vec<String>> {
     let random = random::text(RANDOM).map_err(|e| ApiError::bug(format!("no random slug: {e}")))?;
-    let base = bio_page::slug_of(title, FROM_TITLE);
+    let base = bio_page::slug_of(title, MAX_TITLE_PART);
     let mut slugs: Vec<String> = Vec::new();
     if let Some(base) = &base {
         slugs.push(base.clone());
-        slugs.extend((2..=NUMBERED).map(|n| format!("{base}-{n}")));
+        slugs.extend((2..=LAST_NUMBER_SUFFIX).map(|n| format!("{base}-{n}")));
     }
     // A hyphen and the random part leave room for 54 characters of a long title.
     let short = base.as_deref().map_or("page", |base| base.get(..54).unwrap_or(base).trim_end_matches('-'));

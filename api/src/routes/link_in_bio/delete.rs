@@ -3,8 +3,8 @@
 use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, bio_pages};
 
-use super::{FEATURES, TAG, forget_later, no_such_page};
-use crate::answer::Answer;
+use super::{FEATURES, TAG, evict_after_commit, no_such_page};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
@@ -18,8 +18,8 @@ pub fn endpoint() -> Endpoint {
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let slug = bio_pages::delete(tx, cx.brand()?.id, cx.id("linkInBio")?).await?.ok_or_else(no_such_page)?;
-    forget_later(cx, tx, &slug);
-    Ok(Answer::nothing())
+    evict_after_commit(cx, tx, &slug);
+    Ok(ApiResponse::nothing())
 }

@@ -2,17 +2,17 @@
 
 use std::ops::RangeInclusive;
 
-use crier_common::domain::bio_page::{self, LONGEST_SLUG, MAX_LINKS_TEXT};
+use crier_common::domain::bio_page::{self, MAX_LINKS_TEXT, MAX_SLUG_LENGTH};
 use crier_common::domain::media::Asset;
 use crier_common::store::bio_pages::LinkEntry;
 use url::Url;
 
-use crate::fields::{Fields, Given, Problems};
+use crate::fields::{Fields, PatchField, Problems};
 use crate::openapi::schema::request;
 
 pub const TITLE: RangeInclusive<usize> = 1..=120;
 pub const BIO: RangeInclusive<usize> = 0..=500;
-const LONGEST_URL: usize = 2048;
+const MAX_URL_CHARS: usize = 2048;
 pub const TAKEN: &str = "Another page has this slug. Choose another one.";
 
 request! {
@@ -30,22 +30,22 @@ impl From<NewBioLink> for LinkEntry {
     }
 }
 
-pub fn slug(f: &Fields<'_>) -> Given<String> {
-    match f.text("slug", 2..=LONGEST_SLUG) {
-        Given::Value(slug) if !bio_page::is_slug(&slug) => {
+pub fn slug(f: &Fields<'_>) -> PatchField<String> {
+    match f.text("slug", 2..=MAX_SLUG_LENGTH) {
+        PatchField::Value(slug) if !bio_page::is_slug(&slug) => {
             f.problem("slug", "Must be of the letters a-z, digits and -, and begin with a letter or a digit.");
-            Given::Absent
+            PatchField::Absent
         }
         other => other,
     }
 }
 
 /// Parses a URL that a page may link to; returns it unchanged.
-pub fn link_url(f: &Fields<'_>) -> Given<String> {
-    match f.text("url", 1..=LONGEST_URL) {
-        Given::Value(url) if !is_link(&url) => {
+pub fn link_url(f: &Fields<'_>) -> PatchField<String> {
+    match f.text("url", 1..=MAX_URL_CHARS) {
+        PatchField::Value(url) if !is_link(&url) => {
             f.problem("url", "Must be a URL that begins with http://, https://, mailto: or tel:, without spaces.");
-            Given::Absent
+            PatchField::Absent
         }
         other => other,
     }
@@ -85,13 +85,13 @@ fn is_link(url: &str) -> bool {
 }
 
 /// The stored data that the checks of a request need.
-pub struct Rows {
+pub struct ReferencedRows {
     pub slug_is_taken: bool,
     /// The requested avatar, if the brand has it.
     pub avatar: Option<Asset>,
 }
 
-impl Rows {
+impl ReferencedRows {
     /// Adds a problem for a taken slug and for an unknown avatar.
     pub fn check(&self, slug: Option<&str>, avatar: Option<i64>, problems: &Problems) {
         if self.slug_is_taken && slug.is_some() {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_an_address_as_it_stands_is_linked_to() {
+    fn only_safe_urls_are_links() {
         for good in [
             "https://example.com",
             "HTTP://example.com:8080/a?x=1&y=2#z",

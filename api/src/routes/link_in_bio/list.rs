@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, bio_pages, media};
 
 use super::{FEATURES, LinkInBioPage, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -18,7 +18,7 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let brand = cx.brand()?.id;
     let pages = bio_pages::list(conn, brand).await?;
     let mut links = bio_pages::links_of_brand(conn, brand).await?.into_iter().peekable();
@@ -31,5 +31,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
         let avatar = avatars.iter().find(|asset| page.avatar_id == Some(asset.id)).cloned();
         LinkInBioPage::new(cx, page, own, avatar)
     });
-    Answer::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(shown.collect::<Vec<_>>())
 }

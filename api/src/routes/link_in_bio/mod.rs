@@ -96,20 +96,20 @@ impl LinkInBioPage {
 }
 
 /// Evicts the slug from this process's page cache after the commit.
-fn forget_later(cx: &Context, tx: &mut Tx, slug: &str) {
+fn evict_after_commit(cx: &Context, tx: &mut Tx, slug: &str) {
     let (app, slug) = (cx.app.clone(), slug.to_owned());
     tx.after_commit(move || app.bio.forget(&slug));
 }
 
 /// Loads what the request refers to. Locks the picture, so that it is not deleted before the commit. The page with the
 /// id `page` may keep its slug.
-async fn rows(
+async fn load_referenced(
     cx: &Context,
     tx: &mut Tx,
     slug: Option<&str>,
     avatar: Option<i64>,
     page: Option<i64>,
-) -> Result<fields::Rows> {
+) -> Result<fields::ReferencedRows> {
     let slug_is_taken = match slug {
         Some(slug) => bio_pages::is_taken(tx, slug, page).await?,
         None => false,
@@ -117,18 +117,18 @@ async fn rows(
     let brand = cx.brand()?.id;
     let avatar = match avatar {
         Some(id) => {
-            post_media::hold(tx, brand, &[id]).await?;
+            post_media::lock_media(tx, brand, &[id]).await?;
             media::find(tx, brand, id).await?
         }
         None => None,
     };
-    Ok(fields::Rows { slug_is_taken, avatar })
+    Ok(fields::ReferencedRows { slug_is_taken, avatar })
 }
 
 fn no_such_page() -> ApiError {
     ApiError::not_found("link-in-bio page")
 }
 
-fn taken() -> ApiError {
+fn slug_taken() -> ApiError {
     ApiError::field("slug", fields::TAKEN)
 }

@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, bio_pages};
 
 use super::{FEATURES, LinkInBioPage, TAG, no_such_page};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -19,7 +19,7 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let page = bio_pages::find(conn, cx.brand()?.id, cx.id("linkInBio")?).await?.ok_or_else(no_such_page)?;
-    Answer::ok(LinkInBioPage::load(cx, conn, page).await?)
+    ApiResponse::ok(LinkInBioPage::load(cx, conn, page).await?)
 }

@@ -4,31 +4,31 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::bio_page::{BioLink, MOST_LINKS, Theme};
+use crier_common::domain::bio_page::{BioLink, MAX_LINKS, Theme};
 use crier_common::store::Tx;
 use crier_common::store::bio_pages::{self, LinkEntry};
 use serde_json::json;
 
 use super::fields;
-use super::{FEATURES, LinkInBioPage, TAG, forget_later, no_such_page, rows, show, taken};
-use crate::answer::Answer;
+use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, no_such_page, show, slug_taken};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
-use crate::fields::{Fields, Given, Problems, Said, steps};
+use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::openapi::schema::request;
 
 request! {
     /// What may change of a link-in-bio page; what is absent stays.
     pub struct LinkInBioPageChange {
-        pub title: Given<String> { "minLength": 1, "maxLength": 120 },
-        pub slug: Given<String> { "pattern": "^[a-z0-9][a-z0-9-]{1,62}$" },
-        pub theme: Given<Theme>,
-        pub bio: Given<String> { "maxLength": 500, "x-extension": true },
+        pub title: PatchField<String> { "minLength": 1, "maxLength": 120 },
+        pub slug: PatchField<String> { "pattern": "^[a-z0-9][a-z0-9-]{1,62}$" },
+        pub theme: PatchField<Theme>,
+        pub bio: PatchField<String> { "maxLength": 500, "x-extension": true },
         /// The id of a picture of the brand's library; null takes it away.
-        pub avatar: Given<i64> { "x-extension": true },
+        pub avatar: PatchField<i64> { "x-extension": true },
         /// In place of all that there were, in this order: one with an `id` stays and keeps its clicks, one without is new, and what is not here goes.
-        pub links: Given<Vec<BioLinkEntry>> { "maxItems": 100, "x-extension": true },
+        pub links: PatchField<Vec<BioLinkEntry>> { "maxItems": 100, "x-extension": true },
     }
 
     /// A link among all those that a page is to have.
@@ -36,9 +36,9 @@ request! {
         /// One of the page's; absent: a new one.
         pub id: Option<i64>,
         /// Required for a new one.
-        pub title: Given<String> { "minLength": 1, "maxLength": 120 },
+        pub title: PatchField<String> { "minLength": 1, "maxLength": 120 },
         /// http, https, mailto or tel. Required for a new one.
-        pub url: Given<String> { "format": "uri", "maxLength": 2048 },
+        pub url: PatchField<String> { "format": "uri", "maxLength": 2048 },
     }
 }
 
@@ -50,14 +50,14 @@ pub fn endpoint() -> Endpoint {
         .features(FEATURES)
         .body::<LinkInBioPageChange>(json!({ "title": "Acme Bakery & Café", "theme": "sunset" }))
         .answers::<LinkInBioPage>(200, Shape::One)
-        .checks_then_writes(|cx| cx.said(read), update)
+        .checks_then_writes(|cx| cx.parse(read), update)
         .renders_again("linkInBio", show::show)
 }
 
 /// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
 fn read_entry(f: &Fields<'_>) -> BioLinkEntry {
     let (id, title, url) = (f.id("id"), f.text("title", fields::TITLE), fields::link_url(f));
-    let is_new = matches!(id, Given::Absent | Given::Null) && !f.problems.has(&f.path("id"));
+    let is_new = matches!(id, PatchField::Absent | PatchField::Null) && !f.problems.has(&f.path("id"));
     if is_new {
         f.required("title", title.clone());
         f.required("url", url.clone());
@@ -90,22 +90,22 @@ fn read(f: &Fields<'_>) -> LinkInBioPageChange {
         theme: f.word("theme"),
         bio: f.text("bio", fields::BIO),
         avatar: f.id("avatar"),
-        links: f.objects("links", MOST_LINKS, |entry| Some(read_entry(entry))),
+        links: f.objects("links", MAX_LINKS, |entry| Some(read_entry(entry))),
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<LinkInBioPageChange>>) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<LinkInBioPageChange>>) -> Result<ApiResponse> {
     let page = bio_pages::find_for_update(tx, cx.brand()?.id, cx.id("linkInBio")?).await?;
     let mut page = page.ok_or_else(no_such_page)?;
     let current = bio_pages::links(tx, page.id).await?;
     let (change, problems) = (parsed.value.clone(), parsed.problems());
     let (slug, avatar) = (change.slug.clone().value(), change.avatar.clone().value());
-    rows(cx, tx, slug.as_deref(), avatar, Some(page.id)).await?.check(slug.as_deref(), avatar, &problems);
-    if let Given::Value(entries) = &change.links {
+    load_referenced(cx, tx, slug.as_deref(), avatar, Some(page.id)).await?.check(slug.as_deref(), avatar, &problems);
+    if let PatchField::Value(entries) = &change.links {
         check_entries(&problems, entries, &current);
     }
     problems.done()?;
-    forget_later(cx, tx, &page.slug);
+    evict_after_commit(cx, tx, &page.slug);
     page.title = change.title.value().unwrap_or(page.title);
     page.slug = change.slug.value().unwrap_or(page.slug);
     page.theme = change.theme.value().unwrap_or(page.theme);
@@ -113,30 +113,30 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<LinkInBioPageChange>
     page.avatar_id = change.avatar.map(Some).over(page.avatar_id, None);
     page.updated_at = tx.now;
     if !bio_pages::update(tx, &page).await? {
-        return Err(taken());
+        return Err(slug_taken());
     }
-    forget_later(cx, tx, &page.slug);
+    evict_after_commit(cx, tx, &page.slug);
     match change.links {
-        Given::Absent => {}
-        Given::Null => bio_pages::set_links(tx, page.id, &[]).await?,
-        Given::Value(entries) => {
+        PatchField::Absent => {}
+        PatchField::Null => bio_pages::set_links(tx, page.id, &[]).await?,
+        PatchField::Value(entries) => {
             let entries: Vec<LinkEntry> = entries.into_iter().map(|entry| merged(entry, &current)).collect();
             bio_pages::set_links(tx, page.id, &entries).await?;
         }
     }
-    Answer::ok(LinkInBioPage::load(cx, tx, page).await?)
+    ApiResponse::ok(LinkInBioPage::load(cx, tx, page).await?)
 }
 
 /// Returns the title and the URL of the entry's link after the change.
 fn texts<'t>(entry: &'t BioLinkEntry, current: &'t [BioLink]) -> (&'t str, &'t str) {
     let existing = current.iter().find(|link| entry.id == Some(link.id));
     let title = match &entry.title {
-        Given::Value(title) => title.as_str(),
-        Given::Absent | Given::Null => existing.map_or("", |link| link.title.as_str()),
+        PatchField::Value(title) => title.as_str(),
+        PatchField::Absent | PatchField::Null => existing.map_or("", |link| link.title.as_str()),
     };
     let url = match &entry.url {
-        Given::Value(url) => url.as_str(),
-        Given::Absent | Given::Null => existing.map_or("", |link| link.url.as_str()),
+        PatchField::Value(url) => url.as_str(),
+        PatchField::Absent | PatchField::Null => existing.map_or("", |link| link.url.as_str()),
     };
     (title, url)
 }

@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, bio_pages, files, media, post_media};
 
 use super::{TAG, show};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Code, Result};
@@ -22,7 +22,7 @@ pub fn endpoint() -> Endpoint {
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let (brand_id, media_id) = (cx.brand()?.id, cx.id("media")?);
     // Lock the row before checking the posts: a request that adds the picture to a post holds the same lock.
     let file_id = media::lock(tx, brand_id, media_id).await?.ok_or_else(show::missing)?;
@@ -37,6 +37,6 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
         return Err(ApiError::new(Code::MediaInUse, message));
     }
     media::delete(tx, brand_id, media_id).await?;
-    files::doom_unused(tx, file_id).await?;
-    Ok(Answer::nothing())
+    files::mark_unused_for_deletion(tx, file_id).await?;
+    Ok(ApiResponse::nothing())
 }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::domain::job::{JobKind, Lane, NewJob};
 use crier_common::domain::media::AssetType;
 use crier_common::http::SchemePolicy;
 use crier_common::store::media_jobs::NewImport;
@@ -11,10 +11,10 @@ use crier_common::store::{Tx, jobs, media_jobs};
 use serde_json::json;
 
 use super::job::{self, MediaImport};
-use super::{LONGEST_ALT, TAG};
-use crate::answer::Answer;
+use super::{MAX_ALT_TEXT_CHARS, TAG};
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::{ApiError, Code, Result};
 use crate::openapi::schema::request;
 
@@ -44,24 +44,24 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<MediaImport>(202, Shape::One)
         .refuses(&[Code::ValidationFailed, Code::InvalidSourceUrl])
-        .asks_then_writes(prepare)
+        .queries_then_writes(prepare)
 }
 
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     let new = cx.read(|f| {
         let url = f.required("url", f.text("url", URL));
         let asset_type = f.word("asset_type").value();
-        let alt_text = f.text("alt_text", 0..=LONGEST_ALT).value().filter(|text| !text.is_empty());
+        let alt_text = f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS).value().filter(|text| !text.is_empty());
         Some(NewMediaImport { url: url?, asset_type, alt_text })
     })?;
     let checked = cx.app.guard.check_resolved(&new.url, SchemePolicy::HttpOrHttps).await;
     checked.map_err(|refusal| {
         ApiError::new(Code::InvalidSourceUrl, format!("The URL {refusal}. Give a public http:// or https:// address."))
     })?;
-    Ok(Finish::with(new, |cx, tx, new| Box::pin(async move { accept(cx, tx, &new).await })))
+    Ok(WriteStep::with(new, |cx, tx, new| Box::pin(async move { accept(cx, tx, &new).await })))
 }
 
-async fn accept(cx: &Context, tx: &mut Tx, new: &NewMediaImport) -> Result<Answer> {
+async fn accept(cx: &Context, tx: &mut Tx, new: &NewMediaImport) -> Result<ApiResponse> {
     let brand_id = cx.brand()?.id;
     let row = NewImport {
         asset_type: new.asset_type.unwrap_or(AssetType::Image),
@@ -70,9 +70,9 @@ async fn accept(cx: &Context, tx: &mut Tx, new: &NewMediaImport) -> Result<Answe
     };
     let id = media_jobs::insert(tx, brand_id, &row).await?;
     let fetch =
-        NewJob::new(Kind::ImportMedia, id, tx.now).lane(Lane::Brand(brand_id)).workspace(cx.caller.workspace_id);
+        NewJob::new(JobKind::ImportMedia, id, tx.now).lane(Lane::Brand(brand_id)).workspace(cx.caller.workspace_id);
     jobs::enqueue(tx, &fetch.trace(cx.trace().map(str::to_owned))).await?;
     let found = media_jobs::find(tx, brand_id, id).await?;
     let import = found.ok_or_else(|| ApiError::bug("an import made just now is gone"))?;
-    Answer::accepted(&job::path(brand_id, id), job::shown(cx, tx, import).await?)
+    ApiResponse::accepted(&job::path(brand_id, id), job::shown(cx, tx, import).await?)
 }

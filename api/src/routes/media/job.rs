@@ -5,7 +5,7 @@ use crier_common::domain::media::{AssetType, MediaErrorCode, MediaJob, MediaJobS
 use crier_common::store::{Conn, media as assets, media_jobs};
 
 use super::{MediaAsset, TAG};
-use crate::answer::{Answer, PREFIX, Stamp};
+use crate::answer::{ApiResponse, PREFIX, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
@@ -66,11 +66,11 @@ pub fn endpoint() -> Endpoint {
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let brand_id = cx.brand()?.id;
     let found = media_jobs::find(conn, brand_id, cx.id("job")?).await?;
     let import = found.ok_or_else(|| ApiError::not_found("job"))?;
-    Answer::ok(shown(cx, conn, import).await?)
+    ApiResponse::ok(shown(cx, conn, import).await?)
 }
 
 /// Returns the import with its asset.

@@ -2,19 +2,19 @@
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::media::AssetType;
-use crier_common::store::media::{self, Filter};
+use crier_common::store::media::{self, MediaFilter};
 use crier_common::store::{Conn, Page};
 use unicode_normalization::UnicodeNormalization;
 
 use super::{MediaAsset, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, FieldProblems, Result};
 use crate::pagination;
 
 /// The maximum length of a search text, in characters.
-const LONGEST_SEARCH: usize = 200;
+const MAX_SEARCH_CHARS: usize = 200;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/media", "listMedia", Scope::MediaRead)
@@ -31,27 +31,27 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let mut problems = FieldProblems::new();
-    let page = pagination::wanted(&cx.query, &mut problems);
+    let page = pagination::requested_page(&cx.query, &mut problems);
     let asset_type = pagination::word::<AssetType>(&cx.query, "asset_type", &mut problems);
     let search: Option<String> = cx.query.get("search").map(|text| text.nfc().collect());
-    if let Some(problem) = search.as_deref().and_then(unfit) {
+    if let Some(problem) = search.as_deref().and_then(check_search) {
         problems.insert("search".to_owned(), vec![problem]);
     }
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }
-    let filter = Filter { asset_type, search: search.as_deref().filter(|text| !text.is_empty()) };
+    let filter = MediaFilter { asset_type, search: search.as_deref().filter(|text| !text.is_empty()) };
     let found = media::list(conn, cx.brand()?.id, &filter, page).await?;
     let rows = found.rows.into_iter().map(|asset| MediaAsset::new(&cx.app.library, asset)).collect();
     pagination::answer(cx, page, Page { rows, total: found.total })
 }
 
-fn unfit(text: &str) -> Option<String> {
+fn check_search(text: &str) -> Option<String> {
     if text.contains('\0') {
         return Some("Must not contain the character NUL.".to_owned());
     }
     let count = text.chars().count();
-    (count > LONGEST_SEARCH).then(|| format!("Must have at most {LONGEST_SEARCH} characters; this has {count}."))
+    (count > MAX_SEARCH_CHARS).then(|| format!("Must have at most {MAX_SEARCH_CHARS} characters; this has {count}."))
 }

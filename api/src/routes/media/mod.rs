@@ -4,7 +4,7 @@
 //! [`crier_common::media`] explains how no bytes are lost or left behind.
 
 use crier_common::domain::media::{Asset, AssetType, ImageType};
-use crier_common::media::{Library, Owner, Refusal, TakeInError};
+use crier_common::media::{IngestError, Library, Owner, Refusal};
 
 use crate::answer::Stamp;
 use crate::context::Context;
@@ -91,7 +91,7 @@ described! {
     }
 }
 
-pub const LONGEST_ALT: usize = 2_000;
+pub const MAX_ALT_TEXT_CHARS: usize = 2_000;
 
 /// Returns the owner of pictures stored by this request.
 pub fn owner(cx: &Context) -> Result<Owner> {
@@ -99,15 +99,15 @@ pub fn owner(cx: &Context) -> Result<Owner> {
 }
 
 /// Returns the response for a picture that could not be stored.
-fn refused(cx: &Context, error: TakeInError) -> ApiError {
+fn refused(cx: &Context, error: IngestError) -> ApiError {
     match error {
-        TakeInError::Refused(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),
-        TakeInError::Refused(Refusal::Unsupported(why)) => ApiError::new(Code::UnsupportedMediaType, why),
-        TakeInError::Refused(Refusal::TooLarge(why)) => ApiError::new(Code::PayloadTooLarge, why),
-        TakeInError::Full => storage_full(cx.plan.storage_mib),
-        TakeInError::Store(error) => error.into(),
-        TakeInError::Storage(error) => ApiError::storage(error.to_string()),
-        TakeInError::Machine(why) => ApiError::storage(why),
+        IngestError::Refused(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),
+        IngestError::Refused(Refusal::Unsupported(why)) => ApiError::new(Code::UnsupportedMediaType, why),
+        IngestError::Refused(Refusal::TooLarge(why)) => ApiError::new(Code::PayloadTooLarge, why),
+        IngestError::Full => storage_full(cx.plan.storage_mib),
+        IngestError::Store(error) => error.into(),
+        IngestError::Storage(error) => ApiError::storage(error.to_string()),
+        IngestError::Machine(why) => ApiError::storage(why),
     }
 }
 

@@ -5,7 +5,7 @@ use crier_common::domain::media::Asset;
 use crier_common::store::{Conn, media};
 
 use super::{MediaAsset, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
@@ -29,6 +29,6 @@ pub fn missing() -> ApiError {
     ApiError::not_found("picture")
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
-    Answer::ok(MediaAsset::new(&cx.app.library, find(cx, conn).await?))
+async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    ApiResponse::ok(MediaAsset::new(&cx.app.library, find(cx, conn).await?))
 }

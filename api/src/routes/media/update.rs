@@ -8,12 +8,12 @@ use crier_common::media;
 use crier_common::store::{Tx, media as assets};
 use serde_json::json;
 
-use super::{LONGEST_ALT, MediaAsset, TAG, show};
-use crate::answer::Answer;
+use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, show};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Fields, Given, Said};
+use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::request;
 
 request! {
@@ -21,10 +21,10 @@ request! {
     pub struct MediaChange {
         /// What the picture shows, for those who do not see it; null empties it. Posts that are still to go out take the new
         /// one along.
-        pub alt_text: Given<String> { "maxLength": 2000 },
+        pub alt_text: PatchField<String> { "maxLength": 2000 },
         /// As the picture is called in the library.
-        pub filename: Given<String> { "minLength": 1, "maxLength": 255 },
-        pub asset_type: Given<AssetType>,
+        pub filename: PatchField<String> { "minLength": 1, "maxLength": 255 },
+        pub asset_type: PatchField<AssetType>,
     }
 }
 
@@ -37,18 +37,18 @@ pub fn endpoint() -> Endpoint {
         .body::<MediaChange>(json!({ "alt_text": "Fresh bread on a shelf" }))
         .answers::<MediaAsset>(200, Shape::One)
         .refuses(&[Code::ValidationFailed])
-        .checks_then_writes(|cx| cx.said(read), update)
+        .checks_then_writes(|cx| cx.parse(read), update)
 }
 
 fn read(f: &Fields<'_>) -> Option<MediaChange> {
     Some(MediaChange {
-        alt_text: f.text("alt_text", 0..=LONGEST_ALT),
+        alt_text: f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS),
         filename: f.text("filename", 1..=255),
         asset_type: f.word("asset_type"),
     })
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<MediaChange>>>) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<MediaChange>>>) -> Result<ApiResponse> {
     assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
     let mut asset = show::find(cx, tx).await?;
     let change = parsed.valid()?.clone();
@@ -59,5 +59,5 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<MediaChange>>
     asset.asset_type = change.asset_type.value().unwrap_or(asset.asset_type);
     asset.updated_at = tx.now;
     assets::update(tx, &asset).await?;
-    Answer::ok(MediaAsset::new(&cx.app.library, asset))
+    ApiResponse::ok(MediaAsset::new(&cx.app.library, asset))
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crier_common::domain::access::Scope;
 use crier_common::domain::media::AssetType;
-use crier_common::media::{self, Described, TakenIn};
+use crier_common::media::{self, Described, IngestedFile};
 use crier_common::store::{Tx, media as assets};
 use serde_json::json;
 
-use super::{LONGEST_ALT, MediaAsset, NewMedia, TAG, owner, refused};
-use crate::answer::Answer;
+use super::{MAX_ALT_TEXT_CHARS, MediaAsset, NewMedia, TAG, owner, refused};
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::{ApiError, Code, Result};
 
 pub fn endpoint() -> Endpoint {
@@ -24,38 +24,41 @@ pub fn endpoint() -> Endpoint {
         .upload::<NewMedia>(json!({ "file": "(the bytes)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }))
         .answers::<MediaAsset>(201, Shape::One)
         .refuses(&[Code::StorageLimitExceeded])
-        .takes_then_writes(upload)
+        .uploads_then_writes(upload)
 }
 
 /// A stored file and the fields of its asset.
 struct Upload {
-    taken: TakenIn,
+    taken: IngestedFile,
     asset_type: AssetType,
     filename: String,
     alt_text: Option<String>,
 }
 
-async fn upload(cx: &Context) -> Result<Finish> {
+async fn upload(cx: &Context) -> Result<WriteStep> {
     let (asset_type, alt_text) = cx.read(|f| {
         if cx.file.is_none() {
             f.problem("file", "This field is required: a part of the form with this name.");
         }
-        Some((f.word("asset_type").value().unwrap_or(AssetType::Image), f.text("alt_text", 0..=LONGEST_ALT).value()))
+        Some((
+            f.word("asset_type").value().unwrap_or(AssetType::Image),
+            f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS).value(),
+        ))
     })?;
     let file = cx.file.as_ref().ok_or_else(|| ApiError::bug("a form without a file passed"))?;
     let (library, store) = (&cx.app.library, &cx.app.store);
-    let taken = library.take_in(store, &owner(cx)?, &file.bytes).await.map_err(|error| refused(cx, error))?;
+    let taken = library.ingest(store, &owner(cx)?, &file.bytes).await.map_err(|error| refused(cx, error))?;
     let filename = media::filename(file.name.as_deref(), taken.kind);
     let alt_text = alt_text.filter(|text| !text.is_empty());
     let upload = Upload { taken: taken.clone(), asset_type, filename, alt_text };
-    let finish = Finish::with(upload, |cx, tx, upload| Box::pin(keep(cx, tx, upload)));
+    let finish = WriteStep::with(upload, |cx, tx, upload| Box::pin(keep(cx, tx, upload)));
     Ok(finish.or_undo(move |cx| {
         let taken = taken.clone();
-        Box::pin(async move { cx.app.library.let_go(&cx.app.store, &taken).await })
+        Box::pin(async move { cx.app.library.abandon(&cx.app.store, &taken).await })
     }))
 }
 
-async fn keep(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<Answer> {
+async fn keep(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<ApiResponse> {
     let brand_id = cx.brand()?.id;
     let described = Described {
         asset_type: upload.asset_type,
@@ -67,5 +70,5 @@ async fn keep(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<Answer> 
         return Err(ApiError::storage("a file was swept away before it was kept"));
     };
     let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("an asset made just now is gone"))?;
-    Answer::created(&format!("/brands/{brand_id}/media/{id}"), MediaAsset::new(&cx.app.library, asset))
+    ApiResponse::created(&format!("/brands/{brand_id}/media/{id}"), MediaAsset::new(&cx.app.library, asset))
 }

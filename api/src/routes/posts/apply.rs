@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crier_common::domain::account::SocialAccount;
-use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::domain::job::{JobKind, Lane, NewJob};
 use crier_common::domain::media::Asset;
 use crier_common::domain::platform::Platform;
 use crier_common::domain::post::{Post, Target, TargetStatus};
@@ -11,18 +11,18 @@ use crier_common::store::jobs::Subject;
 use crier_common::store::targets::NewTarget;
 use crier_common::store::{Conn, Tx, accounts, jobs, media, post_media, posts, targets, usage};
 
-use super::check::{self, Known};
-use super::edit::{self, Decision, PostChange, Standing, Wanted};
+use super::check::{self, LookupContext};
+use super::edit::{self, Decision, DesiredPost, PostChange, TargetState};
 use crate::context::Context;
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Given, Problems};
+use crate::fields::{PatchField, Problems};
 
 /// Returns the targets of a post with the state of their jobs. The caller holds the lock on the post's row.
-pub async fn standing(conn: &mut Conn, post_id: i64) -> Result<Vec<Standing>> {
+pub async fn load_target_states(conn: &mut Conn, post_id: i64) -> Result<Vec<TargetState>> {
     let all = targets::list(conn, post_id).await?;
     let ids: Vec<i64> = all.iter().map(|t| t.id).collect();
-    let running = jobs::running_among(conn, Kind::PublishTarget, &ids).await?;
-    Ok(all.into_iter().map(|target| Standing { running: running.contains(&target.id), target }).collect())
+    let running = jobs::running_among(conn, JobKind::PublishTarget, &ids).await?;
+    Ok(all.into_iter().map(|target| TargetState { running: running.contains(&target.id), target }).collect())
 }
 
 /// Locks and returns the post in the path; 404 if it does not exist.
@@ -32,23 +32,23 @@ pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
 }
 
 /// The accounts and assets of the brand that a post refers to.
-pub struct Named {
+pub struct ReferencedRecords {
     accounts: Vec<SocialAccount>,
     assets: Vec<Asset>,
 }
 
-impl Named {
-    pub async fn find(cx: &Context, conn: &mut Conn, wanted: &Wanted, change: &PostChange) -> Result<Self> {
+impl ReferencedRecords {
+    pub async fn find(cx: &Context, conn: &mut Conn, wanted: &DesiredPost, change: &PostChange) -> Result<Self> {
         let brand = cx.brand()?.id;
         let ids: Vec<i64> = wanted.targets.iter().map(|t| t.account_id).collect();
         Ok(Self {
             accounts: accounts::find_many(conn, brand, &ids).await?,
-            assets: media::find_many(conn, brand, &media_named(wanted, change)).await?,
+            assets: media::find_many(conn, brand, &referenced_media(wanted, change)).await?,
         })
     }
 
-    pub fn known<'a>(&'a self, cx: &'a Context) -> Known<'a> {
-        Known {
+    pub fn lookup_context<'a>(&'a self, cx: &'a Context) -> LookupContext<'a> {
+        LookupContext {
             accounts: self.accounts.iter().map(|account| (account.id, account)).collect(),
             assets: self.assets.iter().map(|asset| (asset.id, asset)).collect(),
             now: cx.now,
@@ -57,9 +57,9 @@ impl Named {
 }
 
 /// Returns all pictures of the resulting post and of the request.
-fn media_named(wanted: &Wanted, change: &PostChange) -> Vec<i64> {
+fn referenced_media(wanted: &DesiredPost, change: &PostChange) -> Vec<i64> {
     let mut ids = wanted.all_media();
-    if let Given::Value(list) = &change.overrides {
+    if let PatchField::Value(list) = &change.overrides {
         ids.extend(list.iter().flat_map(|entry| entry.media.iter().flatten()));
         ids.sort_unstable();
         ids.dedup();
@@ -72,38 +72,44 @@ pub async fn validate(
     cx: &Context,
     tx: &mut Tx,
     post: &Post,
-    wanted: &Wanted,
+    wanted: &DesiredPost,
     change: &PostChange,
     problems: Problems,
 ) -> Result<()> {
-    gather(cx, tx, post, wanted, change, problems).await?.done()
+    validate_into(cx, tx, post, wanted, change, problems).await?.done()
 }
 
 /// Validates the resulting post and adds its problems to `problems`. Locks the pictures, so that they are not deleted
 /// before the commit.
-pub async fn gather(
+pub async fn validate_into(
     cx: &Context,
     tx: &mut Tx,
     post: &Post,
-    wanted: &Wanted,
+    wanted: &DesiredPost,
     change: &PostChange,
     problems: Problems,
 ) -> Result<Problems> {
-    post_media::hold(tx, cx.brand()?.id, &media_named(wanted, change)).await?;
-    let records = Named::find(cx, tx, wanted, change).await?;
-    check::check(post, wanted, change, &records.known(cx), &problems);
+    post_media::lock_media(tx, cx.brand()?.id, &referenced_media(wanted, change)).await?;
+    let records = ReferencedRecords::find(cx, tx, wanted, change).await?;
+    check::check(post, wanted, change, &records.lookup_context(cx), &problems);
     Ok(problems)
 }
 
 /// Decides (409), counts (402), and writes. The row of `post` must exist, even for a new post. Returns the stored post.
-pub async fn carry_out(cx: &Context, tx: &mut Tx, post: Post, current: &[Standing], wanted: &Wanted) -> Result<Post> {
+pub async fn execute(
+    cx: &Context,
+    tx: &mut Tx,
+    post: Post,
+    current: &[TargetState],
+    wanted: &DesiredPost,
+) -> Result<Post> {
     let decision = edit::decide(&post, current, wanted, cx.now)
         .map_err(|conflict| ApiError::new(Code::PostNotEditable, conflict.to_string()))?;
-    if decision.counts {
+    if decision.counts_against_limit {
         count(cx, tx).await?;
     }
     if decision.cancel || !decision.remove.is_empty() {
-        take_back(tx, current, &decision).await?;
+        cancel_jobs(tx, current, &decision).await?;
     }
     write_targets(cx, tx, post.id, &decision).await?;
     if let Some(media) = &decision.media {
@@ -115,7 +121,7 @@ pub async fn carry_out(cx: &Context, tx: &mut Tx, post: Post, current: &[Standin
         schedule_type: decision.schedule_type,
         scheduled_at: wanted.scheduled_at,
         media: wanted.media.clone(),
-        counted: post.counted || decision.counts,
+        counted: post.counted || decision.counts_against_limit,
         updated_at: tx.now,
         ..post
     };
@@ -136,10 +142,10 @@ pub async fn count(cx: &Context, tx: &mut Tx) -> Result<()> {
 }
 
 /// Cancels the jobs that have not started; fails if one has started meanwhile.
-async fn take_back(tx: &mut Tx, current: &[Standing], decision: &Decision) -> Result<()> {
+async fn cancel_jobs(tx: &mut Tx, current: &[TargetState], decision: &Decision) -> Result<()> {
     let to_cancel = current.iter().filter(|s| decision.cancel || decision.remove.contains(&s.target.id));
-    for standing in to_cancel {
-        if jobs::cancel_subject(tx, Kind::PublishTarget, standing.target.id).await? {
+    for state in to_cancel {
+        if jobs::cancel_subject(tx, JobKind::PublishTarget, state.target.id).await? {
             return Err(busy());
         }
     }
@@ -154,13 +160,13 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
     for id in &decision.remove {
         targets::delete(tx, *id).await?;
     }
-    for (id, place) in &decision.places {
+    for (id, place) in &decision.reposition {
         targets::set_position(tx, *id, *place).await?;
     }
-    for (id, wish) in &decision.wishes {
-        targets::set_wish(tx, *id, wish).await?;
+    for (id, wish) in &decision.overrides {
+        targets::set_overrides(tx, *id, wish).await?;
     }
-    for id in &decision.again {
+    for id in &decision.retry_targets {
         let target = targets::find(tx, *id).await?;
         let connector = target.and_then(|t| cx.app.platforms.get(t.platform));
         targets::reset(tx, *id, connector.is_some_and(|c| !c.can_reconcile())).await?;
@@ -183,7 +189,7 @@ async fn write_targets(cx: &Context, tx: &mut Tx, post_id: i64, decision: &Decis
 
 /// Enqueues a job for every pending target.
 pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: chrono::DateTime<chrono::Utc>) -> Result<()> {
-    let job = NewJob::new(Kind::PublishTarget, 0, at).trace(cx.trace().map(str::to_owned));
+    let job = NewJob::new(JobKind::PublishTarget, 0, at).trace(cx.trace().map(str::to_owned));
     let workspace_id = Some(cx.caller.workspace_id);
     let subject = |t: Target| Subject { id: t.id, lane: Lane::Account(t.account_id), workspace_id };
     let subjects: Vec<_> = pending(targets::list(tx, post_id).await?).map(subject).collect();

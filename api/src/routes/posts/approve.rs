@@ -6,7 +6,7 @@ use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::store::{Tx, posts};
 
 use super::{PostDetail, TAG, apply, show};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
@@ -26,7 +26,7 @@ pub fn endpoint() -> Endpoint {
 
 /// Fails unless the key's user is an owner or an admin of the brand.
 pub fn check_role(cx: &Context) -> Result<()> {
-    if cx.role()?.approves() {
+    if cx.role()?.can_approve() {
         return Ok(());
     }
     let message = "Only owners and admins of the brand approve and reject posts; the key's user is neither.";
@@ -43,7 +43,7 @@ pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
     Err(ApiError::new(Code::PostNotPending, message))
 }
 
-async fn approve(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn approve(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     check_role(cx)?;
     let post = lock_pending(cx, tx).await?;
     let future_time = post.scheduled_at.filter(|at| *at > tx.now);
@@ -54,5 +54,5 @@ async fn approve(cx: &Context, tx: &mut Tx) -> Result<Answer> {
     let post = Post { status, schedule_type, scheduled_at: future_time, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
     apply::publish(cx, tx, post.id, future_time.unwrap_or(tx.now)).await?;
-    Answer::ok(PostDetail::load(tx, post).await?)
+    ApiResponse::ok(PostDetail::load(tx, post).await?)
 }

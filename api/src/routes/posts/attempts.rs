@@ -5,7 +5,7 @@ use crier_common::domain::post::AttemptOutcome;
 use crier_common::store::{Conn, targets};
 
 use super::{TAG, TargetError, show};
-use crate::answer::{Answer, Stamp};
+use crate::answer::{ApiResponse, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -38,7 +38,7 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let post = show::find(cx, conn).await?;
     let shown = targets::attempts(conn, post.id).await?.into_iter().map(|a| PostAttempt {
         id: a.id,
@@ -52,5 +52,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
         created_at: a.created_at.into(),
         updated_at: a.updated_at.into(),
     });
-    Answer::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(shown.collect::<Vec<_>>())
 }

@@ -10,14 +10,14 @@ use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::platforms::catalogue::descriptor;
 use crier_common::platforms::{pictures, text};
 
-use super::edit::{PostChange, Wanted, WantedTarget};
-use crate::fields::{Given, Problems, steps};
+use super::edit::{DesiredPost, DesiredTarget, PostChange};
+use crate::fields::{PatchField, Problems, steps};
 
 /// The maximum time ahead for which a post may be scheduled.
-const FURTHEST: Months = Months::new(60);
+const MAX_SCHEDULE_AHEAD: Months = Months::new(60);
 
 /// The records that the checks look up.
-pub struct Known<'a> {
+pub struct LookupContext<'a> {
     /// The wanted accounts that belong to the brand, by id.
     pub accounts: HashMap<i64, &'a SocialAccount>,
     /// The wanted pictures that belong to the brand, by id.
@@ -27,15 +27,15 @@ pub struct Known<'a> {
 
 /// The length of the post's own text on each platform, measured once for all accounts of the platform.
 #[derive(Default)]
-pub struct Measures(HashMap<Platform, text::Measure>);
+pub struct TextLengthCache(HashMap<Platform, text::TextMeasurements>);
 
-impl Measures {
-    fn of(&mut self, wanted: &Wanted, target: &WantedTarget, descriptor: &Descriptor) -> text::Measure {
+impl TextLengthCache {
+    fn of(&mut self, wanted: &DesiredPost, target: &DesiredTarget, descriptor: &Descriptor) -> text::TextMeasurements {
         let measure = |content: &str| {
             steps::step();
             text::measure(descriptor, content)
         };
-        match &target.wish.content {
+        match &target.target_override.content {
             Some(own) => measure(own),
             None => *self.0.entry(descriptor.platform).or_insert_with(|| measure(&wanted.content)),
         }
@@ -44,7 +44,7 @@ impl Measures {
 
 /// A violation of a platform's rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct TargetProblem {
     pub field: String,
     pub code: &'static str,
     pub message: String,
@@ -52,34 +52,34 @@ pub struct Problem {
 
 /// The result of checking a target against its platform's rules.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct TargetCheck {
     pub account_id: i64,
     pub platform: Platform,
     pub length: u32,
     pub limit: Option<u32>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<TargetProblem>,
 }
 
 /// Adds the problems of the resulting post. Fields that could not be parsed are already reported.
-pub fn check(post: &Post, wanted: &Wanted, change: &PostChange, lookup: &Known<'_>, problems: &Problems) {
+pub fn check(post: &Post, wanted: &DesiredPost, change: &PostChange, lookup: &LookupContext<'_>, problems: &Problems) {
     let status = wanted.status(post.status).unwrap_or(post.status);
     let will_publish = status != PostStatus::Draft;
     content(wanted, problems);
     media(change, lookup, problems);
     if will_publish {
-        media_that_stays(wanted, change, lookup, problems);
+        check_unchanged_media(wanted, change, lookup, problems);
     }
     overrides(wanted, change, problems);
     time(wanted, change, status, lookup.now, problems);
     // A post that has left draft keeps its accounts, even disconnected ones; their targets fail when they are due.
     let leaves_draft = post.status == PostStatus::Draft && will_publish;
-    if change.accounts != Given::Absent || leaves_draft {
+    if change.accounts != PatchField::Absent || leaves_draft {
         accounts(wanted, lookup, will_publish, problems);
     }
     if will_publish && !problems.has("content") {
-        let mut measures = Measures::default();
+        let mut measures = TextLengthCache::default();
         for target in wanted.targets.iter().take_while(|_| !problems.is_full()) {
-            let Some(checked) = on_platform(wanted, target, lookup, &mut measures) else { continue };
+            let Some(checked) = check_target(wanted, target, lookup, &mut measures) else { continue };
             for problem in checked.problems {
                 problems.add(problem.field, problem.message);
             }
@@ -87,38 +87,43 @@ pub fn check(post: &Post, wanted: &Wanted, change: &PostChange, lookup: &Known<'
     }
 }
 
-fn content(wanted: &Wanted, problems: &Problems) {
+fn content(wanted: &DesiredPost, problems: &Problems) {
     if wanted.content.is_empty() && wanted.media.is_empty() && !problems.has("content") {
         problems.add("content", "This field is required unless there is media.");
     }
 }
 
 /// Checks the pictures in the request.
-fn media(change: &PostChange, lookup: &Known<'_>, problems: &Problems) {
-    if let Given::Value(ids) = &change.media {
-        unknown("media", ids, lookup, problems);
+fn media(change: &PostChange, lookup: &LookupContext<'_>, problems: &Problems) {
+    if let PatchField::Value(ids) = &change.media {
+        check_media_exists("media", ids, lookup, problems);
     }
-    if let Given::Value(list) = &change.overrides {
+    if let PatchField::Value(list) = &change.overrides {
         for (i, entry) in list.iter().enumerate() {
-            unknown(&format!("overrides.{i}.media"), entry.media.as_deref().unwrap_or_default(), lookup, problems);
+            check_media_exists(
+                &format!("overrides.{i}.media"),
+                entry.media.as_deref().unwrap_or_default(),
+                lookup,
+                problems,
+            );
         }
     }
 }
 
 /// Checks the unpublished pictures that the request does not name: one may have been deleted since.
-fn media_that_stays(wanted: &Wanted, change: &PostChange, lookup: &Known<'_>, problems: &Problems) {
+fn check_unchanged_media(wanted: &DesiredPost, change: &PostChange, lookup: &LookupContext<'_>, problems: &Problems) {
     let unpublished = || wanted.targets.iter().filter(|target| !target.published);
-    if change.media == Given::Absent && unpublished().any(|target| target.wish.media.is_none()) {
-        unknown("media", &wanted.media, lookup, problems);
+    if change.media == PatchField::Absent && unpublished().any(|target| target.target_override.media.is_none()) {
+        check_media_exists("media", &wanted.media, lookup, problems);
     }
-    if matches!(change.overrides, Given::Absent) {
-        for media in unpublished().filter_map(|target| target.wish.media.as_deref()) {
-            unknown("overrides.media", media, lookup, problems);
+    if matches!(change.overrides, PatchField::Absent) {
+        for media in unpublished().filter_map(|target| target.target_override.media.as_deref()) {
+            check_media_exists("overrides.media", media, lookup, problems);
         }
     }
 }
 
-fn unknown(place: &str, ids: &[i64], lookup: &Known<'_>, problems: &Problems) {
+fn check_media_exists(place: &str, ids: &[i64], lookup: &LookupContext<'_>, problems: &Problems) {
     // Ids that could not be parsed are left out, so the indexes do not match the request.
     if problems.has(place) {
         return;
@@ -131,8 +136,8 @@ fn unknown(place: &str, ids: &[i64], lookup: &Known<'_>, problems: &Problems) {
     }
 }
 
-fn overrides(wanted: &Wanted, change: &PostChange, problems: &Problems) {
-    let Given::Value(list) = &change.overrides else { return };
+fn overrides(wanted: &DesiredPost, change: &PostChange, problems: &Problems) {
+    let PatchField::Value(list) = &change.overrides else { return };
     if problems.has("accounts") {
         return;
     }
@@ -151,18 +156,19 @@ fn overrides(wanted: &Wanted, change: &PostChange, problems: &Problems) {
     }
 }
 
-fn time(wanted: &Wanted, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
+fn time(wanted: &DesiredPost, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
     const FIELD: &str = "scheduled_at";
     if problems.has(FIELD) {
         return;
     }
-    let is_given = matches!(change.scheduled_at, Given::Value(_)) && wanted.schedule_type != Some(ScheduleType::Now);
+    let is_given =
+        matches!(change.scheduled_at, PatchField::Value(_)) && wanted.schedule_type != Some(ScheduleType::Now);
     match wanted.scheduled_at {
         None if status == PostStatus::Scheduled => problems.add(FIELD, "This field is required for `scheduled`."),
         Some(at) if is_given || wanted.schedule_type == Some(ScheduleType::Scheduled) => {
             if at <= now {
                 problems.add(FIELD, "Must be in the future.");
-            } else if now.checked_add_months(FURTHEST).is_some_and(|last| at > last) {
+            } else if now.checked_add_months(MAX_SCHEDULE_AHEAD).is_some_and(|last| at > last) {
                 problems.add(FIELD, "Must be within 5 years from now.");
             }
         }
@@ -170,7 +176,7 @@ fn time(wanted: &Wanted, change: &PostChange, status: PostStatus, now: DateTime<
     }
 }
 
-fn accounts(wanted: &Wanted, lookup: &Known<'_>, will_publish: bool, problems: &Problems) {
+fn accounts(wanted: &DesiredPost, lookup: &LookupContext<'_>, will_publish: bool, problems: &Problems) {
     if problems.has("accounts") {
         return;
     }
@@ -187,46 +193,50 @@ fn accounts(wanted: &Wanted, lookup: &Known<'_>, will_publish: bool, problems: &
 }
 
 /// Checks a target against its platform's rules; `None` if the account does not exist.
-pub fn on_platform(
-    wanted: &Wanted,
-    target: &WantedTarget,
-    lookup: &Known<'_>,
-    measures: &mut Measures,
-) -> Option<Checked> {
+pub fn check_target(
+    wanted: &DesiredPost,
+    target: &DesiredTarget,
+    lookup: &LookupContext<'_>,
+    measures: &mut TextLengthCache,
+) -> Option<TargetCheck> {
     steps::step();
     let account = lookup.accounts.get(&target.account_id)?;
     let descriptor = descriptor(account.platform);
-    let media = wanted.media_of(&target.wish);
-    let found = text::judge(descriptor, &measures.of(wanted, target, descriptor), media.len());
+    let media = wanted.media_of(&target.target_override);
+    let found = text::check_measured(descriptor, &measures.of(wanted, target, descriptor), media.len());
     let size = |asset: &&Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
     // Pictures beyond the platform's maximum are already reported.
     let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);
     let sizes: Vec<_> = checked_media.map(|id| lookup.assets.get(id).map(size)).collect();
     // Report a problem of an override at its path in the request.
-    let field_path = |field: &str, is_override: bool| match target.place {
+    let field_path = |field: &str, is_override: bool| match target.override_index {
         Some(i) if is_override => format!("overrides.{i}.{field}"),
         None if is_override => format!("overrides.{field}"),
         _ => field.to_owned(),
     };
     let name = &account.name;
-    let mut problems: Vec<Problem> = Vec::new();
+    let mut problems: Vec<TargetProblem> = Vec::new();
     let shapes = pictures::check_shapes(descriptor, &sizes);
     for problem in found.problems.into_iter().chain(shapes) {
-        let is_override =
-            if problem.field == "media" { target.wish.media.is_some() } else { target.wish.content.is_some() };
+        let is_override = if problem.field == "media" {
+            target.target_override.media.is_some()
+        } else {
+            target.target_override.content.is_some()
+        };
         let message = format!("Account {} ({name}): {}", account.id, problem.message);
-        problems.push(Problem { field: field_path(problem.field, is_override), code: problem.code, message });
+        problems.push(TargetProblem { field: field_path(problem.field, is_override), code: problem.code, message });
     }
-    for option in text::missing_options(descriptor, &target.wish.options) {
+    for option in text::missing_options(descriptor, &target.target_override.options) {
         let message = format!(
             "Account {} ({name}): {} needs the option `{option}`; give it in `overrides` for this account.",
             account.id, descriptor.name
         );
-        let place = target.place.map_or_else(|| "overrides".to_owned(), |i| format!("overrides.{i}.options.{option}"));
-        problems.push(Problem { field: place, code: "option_required", message });
+        let place =
+            target.override_index.map_or_else(|| "overrides".to_owned(), |i| format!("overrides.{i}.options.{option}"));
+        problems.push(TargetProblem { field: place, code: "option_required", message });
     }
     let (account_id, platform) = (account.id, account.platform);
-    Some(Checked { account_id, platform, length: found.length, limit: found.limit, problems })
+    Some(TargetCheck { account_id, platform, length: found.length, limit: found.limit, problems })
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use crier_common::domain::post::{Post, PostStatus, ScheduleType};
 use crier_common::store::{Tx, posts};
 use serde_json::json;
 
-use super::edit::{PostChange, Wanted};
+use super::edit::{DesiredPost, PostChange};
 use super::{NewPost, PostDetail, TAG, apply, show};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::Said;
+use crate::fields::ParsedBody;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts", "createPost", Scope::PostsWrite)
@@ -52,23 +52,23 @@ pub fn empty(cx: &Context) -> Result<Post> {
 }
 
 /// Stores a validated new post; its `id` is ignored. Fails with 402 if the monthly limit is reached.
-pub async fn store(cx: &Context, tx: &mut Tx, post: Post, wanted: &Wanted) -> Result<Post> {
+pub async fn store(cx: &Context, tx: &mut Tx, post: Post, wanted: &DesiredPost) -> Result<Post> {
     let id = posts::insert(tx, &post).await?;
-    apply::carry_out(cx, tx, Post { id, ..post }, &[], wanted).await
+    apply::execute(cx, tx, Post { id, ..post }, &[], wanted).await
 }
 
 /// Parses the request body.
-pub fn read(cx: &Context) -> Said<PostChange> {
-    cx.said(|f| PostChange::read(f, cx.zone()))
+pub fn read(cx: &Context) -> ParsedBody<PostChange> {
+    cx.parse(|f| PostChange::read(f, cx.zone()))
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Said<PostChange>>) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) -> Result<ApiResponse> {
     let post = Post { created_at: tx.now, updated_at: tx.now, ..empty(cx)? };
     let change = &parsed.value;
-    let wanted = Wanted::of(&post, &[], change);
+    let wanted = DesiredPost::from_change(&post, &[], change);
     apply::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
     let post = store(cx, tx, post, &wanted).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(Answer::created(&path, PostDetail::load(tx, post).await?)?.showing([id]))
+    Ok(ApiResponse::created(&path, PostDetail::load(tx, post).await?)?.showing([id]))
 }

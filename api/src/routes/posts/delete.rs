@@ -5,7 +5,7 @@ use crier_common::publishing;
 use crier_common::store::Tx;
 
 use super::{TAG, apply};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
@@ -22,8 +22,8 @@ pub fn endpoint() -> Endpoint {
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let post = apply::lock(cx, tx).await?;
     publishing::delete(tx, post.id).await?;
-    Ok(Answer::nothing())
+    Ok(ApiResponse::nothing())
 }

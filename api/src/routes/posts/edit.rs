@@ -1,19 +1,19 @@
 //! Decides how a request changes a post, without database access. [`super::apply`] carries out the decision.
 //!
 //! One set of rules serves all endpoints: a create is an edit of an empty draft, a submit an edit of the status alone.
-//! [`PostChange`] is the request body and [`Wanted`] the resulting post. [`decide`] checks that the post's state allows
+//! [`PostChange`] is the request body and [`DesiredPost`] the resulting post. [`decide`] checks that the post's state allows
 //! the change and returns the steps to carry it out.
 
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetStatus, Wish};
+use crier_common::domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
 use serde_json::{Map, Value};
 
-use crate::fields::{Fields, Given, steps};
+use crate::fields::{Fields, PatchField, steps};
 use crate::openapi::schema::request;
 
-pub const LONGEST_CONTENT: usize = 65_535;
+pub const MAX_CONTENT_CHARS: usize = 65_535;
 /// The maximum number of accounts of a post.
 pub const MAX_ACCOUNTS: usize = 1_000;
 /// The maximum number of pictures of a post; no platform accepts as many.
@@ -22,13 +22,13 @@ pub const MAX_MEDIA: usize = 100;
 request! {
     /// What is to change of a post; what is absent stays, null empties.
     pub struct PostChange {
-        pub content: Given<String> { "maxLength": 65535 },
-        pub schedule_type: Given<ScheduleType>,
-        pub scheduled_at: Given<DateTime<Utc>> { "x-extension": true },
-        pub accounts: Given<Vec<i64>> { "uniqueItems": true, "maxItems": 1000, "x-extension": true },
-        pub media: Given<Vec<i64>> { "uniqueItems": true, "maxItems": 100, "x-extension": true },
+        pub content: PatchField<String> { "maxLength": 65535 },
+        pub schedule_type: PatchField<ScheduleType>,
+        pub scheduled_at: PatchField<DateTime<Utc>> { "x-extension": true },
+        pub accounts: PatchField<Vec<i64>> { "uniqueItems": true, "maxItems": 1000, "x-extension": true },
+        pub media: PatchField<Vec<i64>> { "uniqueItems": true, "maxItems": 100, "x-extension": true },
         /// In place of all that there were.
-        pub overrides: Given<Vec<PostOverride>> { "maxItems": 1000, "x-extension": true },
+        pub overrides: PatchField<Vec<PostOverride>> { "maxItems": 1000, "x-extension": true },
     }
 
     /// A wish for one account. What is absent is the post's.
@@ -45,7 +45,7 @@ request! {
 impl PostChange {
     pub fn read(f: &Fields<'_>, zone: &str) -> Self {
         Self {
-            content: f.text("content", 0..=LONGEST_CONTENT),
+            content: f.text("content", 0..=MAX_CONTENT_CHARS),
             schedule_type: f.word("schedule_type"),
             scheduled_at: f.time("scheduled_at", zone),
             accounts: f.ids("accounts", MAX_ACCOUNTS),
@@ -54,27 +54,27 @@ impl PostChange {
         }
     }
 
-    pub fn nothing() -> Self {
+    pub fn empty() -> Self {
         Self {
-            content: Given::Absent,
-            schedule_type: Given::Absent,
-            scheduled_at: Given::Absent,
-            accounts: Given::Absent,
-            media: Given::Absent,
-            overrides: Given::Absent,
+            content: PatchField::Absent,
+            schedule_type: PatchField::Absent,
+            scheduled_at: PatchField::Absent,
+            accounts: PatchField::Absent,
+            media: PatchField::Absent,
+            overrides: PatchField::Absent,
         }
     }
 }
 
 /// Parses `overrides`; shared by all request bodies with this field.
-pub fn read_overrides(f: &Fields<'_>) -> Given<Vec<PostOverride>> {
+pub fn read_overrides(f: &Fields<'_>) -> PatchField<Vec<PostOverride>> {
     f.objects("overrides", MAX_ACCOUNTS, read_override)
 }
 
 /// Parses one override. An invalid one keeps its position, so that error paths match the request.
 fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
     let account_id = f.required("account_id", f.id("account_id"));
-    let content = f.text("content", 1..=LONGEST_CONTENT).value();
+    let content = f.text("content", 1..=MAX_CONTENT_CHARS).value();
     let media = f.ids("media", MAX_MEDIA).value();
     let options = f.object("options").value().cloned();
     if options.as_ref().is_some_and(any_nul) {
@@ -84,21 +84,21 @@ fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
 }
 
 impl PostOverride {
-    fn wish(&self) -> Wish {
+    fn target_override(&self) -> TargetOverride {
         let options = self.options.clone().unwrap_or_default();
-        Wish { content: self.content.clone(), media: self.media.clone(), options }
+        TargetOverride { content: self.content.clone(), media: self.media.clone(), options }
     }
 }
 
 fn any_nul(object: &Map<String, Value>) -> bool {
-    object.iter().any(|(key, value)| key.contains('\0') || holds_nul(value))
+    object.iter().any(|(key, value)| key.contains('\0') || has_nul(value))
 }
 
-fn holds_nul(value: &Value) -> bool {
+fn has_nul(value: &Value) -> bool {
     steps::step();
     match value {
         Value::String(text) => text.contains('\0'),
-        Value::Array(list) => list.iter().any(holds_nul),
+        Value::Array(list) => list.iter().any(has_nul),
         Value::Object(object) => any_nul(object),
         _ => false,
     }
@@ -106,82 +106,82 @@ fn holds_nul(value: &Value) -> bool {
 
 /// A stored target and the state of its job.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct TargetState {
     pub target: Target,
     /// A worker is running its job.
     pub running: bool,
 }
 
-impl Standing {
+impl TargetState {
     /// Returns whether a call to the platform may be in progress.
     pub fn in_flight(&self) -> bool {
         let open = self.target.call_started_at.is_some() && self.target.status == TargetStatus::Pending;
         self.running || open || self.target.status == TargetStatus::Publishing
     }
 
-    fn wish(&self) -> Wish {
+    fn wish(&self) -> TargetOverride {
         let t = &self.target;
-        Wish { content: t.content.clone(), media: t.media.clone(), options: t.options.clone() }
+        TargetOverride { content: t.content.clone(), media: t.media.clone(), options: t.options.clone() }
     }
 }
 
 /// A target of the resulting post.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WantedTarget {
+pub struct DesiredTarget {
     pub account_id: i64,
-    pub wish: Wish,
+    pub target_override: TargetOverride,
     /// The index in `overrides`, if the request overrides this account.
-    pub place: Option<usize>,
+    pub override_index: Option<usize>,
     /// Already published, so its content is final.
     pub published: bool,
 }
 
 /// The post as it would be after the change.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct DesiredPost {
     pub content: String,
     pub media: Vec<i64>,
     /// `None` if absent from the request.
     pub schedule_type: Option<ScheduleType>,
     pub scheduled_at: Option<DateTime<Utc>>,
-    pub targets: Vec<WantedTarget>,
+    pub targets: Vec<DesiredTarget>,
     pub submits: bool,
 }
 
-impl Wanted {
-    pub fn of(post: &Post, standing: &[Standing], change: &PostChange) -> Self {
+impl DesiredPost {
+    pub fn from_change(post: &Post, standing: &[TargetState], change: &PostChange) -> Self {
         let old_accounts = standing.iter().map(|s| s.target.account_id).collect();
         let accounts = change.accounts.clone().over(old_accounts, Vec::new());
         let overrides = match &change.overrides {
-            Given::Absent => None,
-            Given::Null => Some(&[][..]),
-            Given::Value(list) => Some(list.as_slice()),
+            PatchField::Absent => None,
+            PatchField::Null => Some(&[][..]),
+            PatchField::Value(list) => Some(list.as_slice()),
         };
         // Duplicates for one account are rejected later; use the first one here.
         let mut places = HashMap::new();
         for (place, entry) in overrides.unwrap_or_default().iter().enumerate() {
             places.entry(entry.account_id).or_insert(place);
         }
-        let by_account: HashMap<i64, &Standing> = standing.iter().map(|s| (s.target.account_id, s)).collect();
+        let by_account: HashMap<i64, &TargetState> = standing.iter().map(|s| (s.target.account_id, s)).collect();
         let target = |account_id: i64| {
             steps::step();
             let place = places.get(&account_id).copied();
             let existing = by_account.get(&account_id);
             let wish = match (overrides, place) {
-                (Some(list), Some(place)) => list[place].wish(),
-                (Some(_), None) => Wish::default(),
+                (Some(list), Some(place)) => list[place].target_override(),
+                (Some(_), None) => TargetOverride::default(),
                 (None, _) => existing.map(|s| s.wish()).unwrap_or_default(),
             };
             let published = existing.is_some_and(|s| s.target.status == TargetStatus::Published);
-            WantedTarget { account_id, wish, place, published }
+            DesiredTarget { account_id, target_override: wish, override_index: place, published }
         };
         let schedule_type = change.schedule_type.clone().value();
         let scheduled_at = match schedule_type {
             Some(ScheduleType::Now) => None,
             _ => match &change.scheduled_at {
-                Given::Absent => post.scheduled_at,
-                Given::Null => None,
-                Given::Value(at) => Some(*at),
+                PatchField::Absent => post.scheduled_at,
+                PatchField::Null => None,
+                PatchField::Value(at) => Some(*at),
             },
         };
         Self {
@@ -211,22 +211,22 @@ impl Wanted {
     }
 
     /// Returns the content published on an account.
-    pub fn content_of<'a>(&'a self, wish: &'a Wish) -> &'a str {
+    pub fn content_of<'a>(&'a self, wish: &'a TargetOverride) -> &'a str {
         wish.content.as_deref().unwrap_or(&self.content)
     }
 
     /// Returns all pictures of the post and its overrides, without duplicates.
     pub fn all_media(&self) -> Vec<i64> {
-        union(&self.media, self.targets.iter().map(|target| &target.wish))
+        union(&self.media, self.targets.iter().map(|target| &target.target_override))
     }
 
-    pub fn media_of<'a>(&'a self, wish: &'a Wish) -> &'a [i64] {
+    pub fn media_of<'a>(&'a self, wish: &'a TargetOverride) -> &'a [i64] {
         wish.media.as_deref().unwrap_or(&self.media)
     }
 }
 
 /// Returns the pictures of a post and its overrides, without duplicates.
-fn union<'a>(media: &[i64], wishes: impl Iterator<Item = &'a Wish>) -> Vec<i64> {
+fn union<'a>(media: &[i64], wishes: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
     let mut all = media.to_vec();
     all.extend(wishes.flat_map(|wish| wish.media.iter().flatten()));
     all.sort_unstable();
@@ -240,17 +240,17 @@ pub struct Decision {
     pub status: PostStatus,
     pub schedule_type: ScheduleType,
     /// The post leaves draft for the first time, so it counts against the monthly limit.
-    pub counts: bool,
+    pub counts_against_limit: bool,
     /// Targets whose override or published content changes.
-    pub wishes: Vec<(i64, Wish)>,
+    pub overrides: Vec<(i64, TargetOverride)>,
     /// Accounts that get a target, each with its position.
-    pub insert: Vec<(i64, i32, Wish)>,
+    pub insert: Vec<(i64, i32, TargetOverride)>,
     /// Targets to delete.
     pub remove: Vec<i64>,
     /// Targets whose position changes.
-    pub places: Vec<(i64, i32)>,
+    pub reposition: Vec<(i64, i32)>,
     /// Failed targets to retry.
-    pub again: Vec<i64>,
+    pub retry_targets: Vec<i64>,
     /// Cancel the jobs of all targets, not only of the deleted ones.
     pub cancel: bool,
     /// All pictures of the post and its overrides, if they change.
@@ -279,7 +279,12 @@ pub enum Conflict {
 }
 
 /// Checks that the post's state allows the change and returns the steps to carry it out.
-pub fn decide(post: &Post, standing: &[Standing], wanted: &Wanted, now: DateTime<Utc>) -> Result<Decision, Conflict> {
+pub fn decide(
+    post: &Post,
+    standing: &[TargetState],
+    wanted: &DesiredPost,
+    now: DateTime<Utc>,
+) -> Result<Decision, Conflict> {
     let status = wanted.status(post.status).ok_or(Conflict::NoSuchTransition(post.status))?;
     let begun = !matches!(post.status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
     let rescheduled = status != post.status || wanted.scheduled_at != post.scheduled_at;
@@ -289,17 +294,17 @@ pub fn decide(post: &Post, standing: &[Standing], wanted: &Wanted, now: DateTime
     let mut decision = Decision {
         status,
         schedule_type: wanted.schedule_type.unwrap_or(post.schedule_type),
-        counts: !post.counted && status != PostStatus::Draft,
-        wishes: Vec::new(),
+        counts_against_limit: !post.counted && status != PostStatus::Draft,
+        overrides: Vec::new(),
         insert: Vec::new(),
         remove: Vec::new(),
-        places: Vec::new(),
-        again: Vec::new(),
+        reposition: Vec::new(),
+        retry_targets: Vec::new(),
         cancel: false,
         media: None,
         publish_at: None,
     };
-    let before: Vec<Wish> = standing.iter().map(Standing::wish).collect();
+    let before: Vec<TargetOverride> = standing.iter().map(TargetState::wish).collect();
     let media = wanted.all_media();
     decision.media = (media != union(&post.media, before.iter())).then_some(media);
     decision.match_targets(post, standing, wanted)?;
@@ -308,14 +313,14 @@ pub fn decide(post: &Post, standing: &[Standing], wanted: &Wanted, now: DateTime
         return Err(Conflict::Accounts);
     }
     // Before publishing begins, a post changes as a whole: once a worker has started one target, it is too late.
-    let changes = rescheduled || other_accounts || !decision.wishes.is_empty();
-    if !begun && changes && standing.iter().any(Standing::in_flight) {
+    let changes = rescheduled || other_accounts || !decision.overrides.is_empty();
+    if !begun && changes && standing.iter().any(TargetState::in_flight) {
         return Err(Conflict::Busy);
     }
     decision.cancel = post.status == PostStatus::Scheduled && (rescheduled || other_accounts);
     if begun && status == PostStatus::Publishing && post.status != PostStatus::Publishing {
         let failed = standing.iter().filter(|s| s.target.status == TargetStatus::Failed);
-        decision.again = failed.map(|s| s.target.id).collect();
+        decision.retry_targets = failed.map(|s| s.target.id).collect();
     }
     decision.publish_at = match status {
         PostStatus::Scheduled if rescheduled || other_accounts => wanted.scheduled_at,
@@ -327,29 +332,30 @@ pub fn decide(post: &Post, standing: &[Standing], wanted: &Wanted, now: DateTime
 
 impl Decision {
     /// Compares the stored targets with the wanted ones.
-    fn match_targets(&mut self, post: &Post, standing: &[Standing], wanted: &Wanted) -> Result<(), Conflict> {
-        let before: HashMap<i64, (i32, &Standing)> =
+    fn match_targets(&mut self, post: &Post, standing: &[TargetState], wanted: &DesiredPost) -> Result<(), Conflict> {
+        let before: HashMap<i64, (i32, &TargetState)> =
             (0..).zip(standing).map(|(place, s)| (s.target.account_id, (place, s))).collect();
         for (place, target) in (0..).zip(&wanted.targets) {
             let Some(&(old_place, existing)) = before.get(&target.account_id) else {
-                self.insert.push((target.account_id, place, target.wish.clone()));
+                self.insert.push((target.account_id, place, target.target_override.clone()));
                 continue;
             };
             if old_place != place {
-                self.places.push((existing.target.id, place));
+                self.reposition.push((existing.target.id, place));
             }
             let before = existing.wish();
-            let output_changes = before.content.as_ref().unwrap_or(&post.content) != wanted.content_of(&target.wish)
-                || before.media.as_ref().unwrap_or(&post.media) != wanted.media_of(&target.wish)
-                || before.options != target.wish.options;
+            let output_changes = before.content.as_ref().unwrap_or(&post.content)
+                != wanted.content_of(&target.target_override)
+                || before.media.as_ref().unwrap_or(&post.media) != wanted.media_of(&target.target_override)
+                || before.options != target.target_override.options;
             if output_changes && (existing.target.status == TargetStatus::Published || existing.in_flight()) {
                 // A job that runs but has not called the platform yet blocks the whole post.
                 let begun =
                     existing.target.status != TargetStatus::Pending || existing.target.call_started_at.is_some();
                 return Err(if begun { Conflict::Published(target.account_id) } else { Conflict::Busy });
             }
-            if output_changes || before != target.wish && existing.target.status != TargetStatus::Published {
-                self.wishes.push((existing.target.id, target.wish.clone()));
+            if output_changes || before != target.target_override && existing.target.status != TargetStatus::Published {
+                self.overrides.push((existing.target.id, target.target_override.clone()));
             }
         }
         let kept_accounts: HashSet<i64> = wanted.targets.iter().map(|t| t.account_id).collect();

@@ -5,7 +5,7 @@ use crier_common::domain::post::PostStatus;
 use crier_common::store::{Conn, Page, posts, targets};
 
 use super::{Post, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, FieldProblems, Result};
@@ -27,9 +27,9 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let mut problems = FieldProblems::new();
-    let page = pagination::wanted(&cx.query, &mut problems);
+    let page = pagination::requested_page(&cx.query, &mut problems);
     let status = pagination::word::<PostStatus>(&cx.query, "status", &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));

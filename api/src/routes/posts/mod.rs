@@ -168,7 +168,7 @@ impl From<Failure> for TargetError {
             code: f.code,
             message: f.message,
             category: f.category,
-            retryable: f.category.retryable(),
+            retryable: f.category.is_retryable(),
             platform_code: f.platform_code,
         }
     }

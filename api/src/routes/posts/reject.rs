@@ -10,11 +10,11 @@ use serde_json::json;
 
 use super::approve::{check_role, lock_pending};
 use super::{PostDetail, TAG, apply, show};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Fields, Said};
+use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
 request! {
@@ -34,7 +34,7 @@ pub fn endpoint() -> Endpoint {
         .optional_body::<Rejection>(json!({ "reason": "The offer has changed." }))
         .answers::<PostDetail>(200, Shape::One)
         .refuses(&[Code::PostNotPending])
-        .checks_then_writes(|cx| cx.said(read), reject)
+        .checks_then_writes(|cx| cx.parse(read), reject)
         .renders_again("post", show::show)
 }
 
@@ -42,7 +42,7 @@ fn read(f: &Fields<'_>) -> Option<Rejection> {
     Some(Rejection { reason: f.text("reason", 0..=2000).value() })
 }
 
-async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<Rejection>>>) -> Result<Answer> {
+async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<Rejection>>>) -> Result<ApiResponse> {
     check_role(cx)?;
     apply::lock(cx, tx).await?;
     let rejection = parsed.valid()?;
@@ -51,5 +51,5 @@ async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<Rejection>>>)
     let post = Post { status, schedule_type, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
     posts::set_reject_reason(tx, post.id, rejection.reason.as_deref()).await?;
-    Answer::ok(PostDetail::load(tx, post).await?)
+    ApiResponse::ok(PostDetail::load(tx, post).await?)
 }

@@ -5,7 +5,7 @@ use crier_common::domain::post;
 use crier_common::store::{Conn, posts};
 
 use super::{PostDetail, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
@@ -24,7 +24,7 @@ pub async fn find(cx: &Context, conn: &mut Conn) -> Result<post::Post> {
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let post = find(cx, conn).await?;
-    Answer::ok(PostDetail::load(conn, post).await?)
+    ApiResponse::ok(PostDetail::load(conn, post).await?)
 }

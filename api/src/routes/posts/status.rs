@@ -5,7 +5,7 @@ use crier_common::domain::post::{PostStatus, ScheduleType};
 use crier_common::store::{Conn, targets};
 
 use super::{TAG, TargetView, show};
-use crate::answer::{Answer, Planned, Stamp};
+use crate::answer::{ApiResponse, Planned, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -33,10 +33,10 @@ pub fn endpoint() -> Endpoint {
         .reads(status)
 }
 
-async fn status(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn status(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let post = show::find(cx, conn).await?;
     let targets = targets::list(conn, post.id).await?;
-    Answer::ok(PostStatusView {
+    ApiResponse::ok(PostStatusView {
         id: post.id,
         status: post.status,
         schedule_type: post.schedule_type,

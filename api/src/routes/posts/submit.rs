@@ -5,9 +5,9 @@ use crier_common::domain::plan::Feature;
 use crier_common::domain::post::PostStatus;
 use crier_common::store::Tx;
 
-use super::edit::{PostChange, Wanted};
+use super::edit::{DesiredPost, PostChange};
 use super::{PostDetail, TAG, apply, show};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
@@ -24,16 +24,16 @@ pub fn endpoint() -> Endpoint {
         .renders_again("post", show::show)
 }
 
-async fn submit(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn submit(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let post = apply::lock(cx, tx).await?;
     if post.status != PostStatus::Draft {
         let message = format!("Only a draft can be submitted; this post is {}.", post.status);
         return Err(ApiError::new(Code::PostNotSubmittable, message));
     }
-    let current = apply::standing(tx, post.id).await?;
-    let change = PostChange::nothing();
-    let wanted = Wanted { submits: true, ..Wanted::of(&post, &current, &change) };
+    let current = apply::load_target_states(tx, post.id).await?;
+    let change = PostChange::empty();
+    let wanted = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
     apply::validate(cx, tx, &post, &wanted, &change, Problems::default()).await?;
-    let post = apply::carry_out(cx, tx, post, &current, &wanted).await?;
-    Answer::ok(PostDetail::load(tx, post).await?)
+    let post = apply::execute(cx, tx, post, &current, &wanted).await?;
+    ApiResponse::ok(PostDetail::load(tx, post).await?)
 }

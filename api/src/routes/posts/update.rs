@@ -6,13 +6,13 @@ use crier_common::domain::access::Scope;
 use crier_common::store::Tx;
 use serde_json::json;
 
-use super::edit::{PostChange, Wanted};
+use super::edit::{DesiredPost, PostChange};
 use super::{PostDetail, TAG, apply, create, show};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::Said;
+use crate::fields::ParsedBody;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/posts/{post}", "updatePost", Scope::PostsWrite)
@@ -28,12 +28,12 @@ pub fn endpoint() -> Endpoint {
         .renders_again("post", show::show)
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Said<PostChange>>) -> Result<Answer> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) -> Result<ApiResponse> {
     let post = apply::lock(cx, tx).await?;
-    let current = apply::standing(tx, post.id).await?;
+    let current = apply::load_target_states(tx, post.id).await?;
     let change = &parsed.value;
-    let wanted = Wanted::of(&post, &current, change);
+    let wanted = DesiredPost::from_change(&post, &current, change);
     apply::validate(cx, tx, &post, &wanted, change, parsed.problems()).await?;
-    let post = apply::carry_out(cx, tx, post, &current, &wanted).await?;
-    Answer::ok(PostDetail::load(tx, post).await?)
+    let post = apply::execute(cx, tx, post, &current, &wanted).await?;
+    ApiResponse::ok(PostDetail::load(tx, post).await?)
 }

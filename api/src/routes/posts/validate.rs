@@ -5,14 +5,14 @@ use crier_common::domain::platform::Platform;
 use crier_common::store::Conn;
 use serde_json::json;
 
-use super::check::{Checked, Measures, check, on_platform};
-use super::edit::{PostChange, Wanted};
+use super::check::{TargetCheck, TextLengthCache, check, check_target};
+use super::edit::{DesiredPost, PostChange};
 use super::{NewPost, TAG, apply, create};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Given, MAX_PROBLEMS};
+use crate::fields::{MAX_PROBLEMS, PatchField};
 use crate::openapi::schema::record;
 
 record! {
@@ -54,26 +54,26 @@ pub fn endpoint() -> Endpoint {
         .reads(validate)
 }
 
-async fn validate(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let post = create::empty(cx)?;
     let parsed = create::read(cx);
     let (change, problems) = (parsed.value.clone(), parsed.problems());
-    let wanted = Wanted::of(&post, &[], &change);
+    let wanted = DesiredPost::from_change(&post, &[], &change);
     // Check it as a draft: the problems with platforms are the response and must not fail the request.
-    let draft = Wanted { schedule_type: None, ..wanted.clone() };
-    let change = PostChange { schedule_type: Given::Absent, ..change };
-    let records = apply::Named::find(cx, conn, &wanted, &change).await?;
-    let lookup = records.known(cx);
+    let draft = DesiredPost { schedule_type: None, ..wanted.clone() };
+    let change = PostChange { schedule_type: PatchField::Absent, ..change };
+    let records = apply::ReferencedRecords::find(cx, conn, &wanted, &change).await?;
+    let lookup = records.lookup_context(cx);
     check(&post, &draft, &change, &lookup, &problems);
     problems.done()?;
-    let (mut measures, mut left) = (Measures::default(), MAX_PROBLEMS);
-    let checked = wanted.targets.iter().filter_map(|target| on_platform(&wanted, target, &lookup, &mut measures));
+    let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);
+    let checked = wanted.targets.iter().filter_map(|target| check_target(&wanted, target, &lookup, &mut measures));
     let targets: Vec<ValidatedTarget> = checked.map(|checked| shown(checked, &mut left)).collect();
-    Answer::ok(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets })
+    ApiResponse::ok(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets })
 }
 
 /// Includes at most `left` problems, but at least one if there are any: a target without problems counts as valid.
-fn shown(checked: Checked, left: &mut usize) -> ValidatedTarget {
+fn shown(checked: TargetCheck, left: &mut usize) -> ValidatedTarget {
     let reported = checked.problems.into_iter().take((*left).max(1));
     let problems: Vec<ContentProblem> =
         reported.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();

@@ -5,7 +5,7 @@ use crier_common::domain::webhook::AttemptOutcome;
 use crier_common::store::{Conn, deliveries};
 
 use super::{FEATURES, TAG, delivery};
-use crate::answer::{Answer, Stamp};
+use crate::answer::{ApiResponse, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -39,7 +39,7 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let delivery = delivery::find(cx, conn).await?;
     let shown = deliveries::attempts(conn, delivery.id).await?.into_iter().map(|a| DeliveryAttempt {
         id: a.id,
@@ -51,5 +51,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
         error: a.error,
         response_body: a.response_body,
     });
-    Answer::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(shown.collect::<Vec<_>>())
 }

@@ -7,11 +7,11 @@ use crier_common::store::{Tx, users, webhooks};
 use serde_json::json;
 
 use super::{FEATURES, TAG, URL, WebhookWithSecret, check_url, make_secret};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::Given;
+use crate::fields::PatchField;
 use crate::openapi::schema::request;
 
 request! {
@@ -37,10 +37,10 @@ pub fn endpoint() -> Endpoint {
         }))
         .answers::<WebhookWithSecret>(201, Shape::One)
         .refuses(&[Code::ValidationFailed, Code::InvalidWebhookUrl, Code::LimitReached])
-        .asks_then_writes(prepare)
+        .queries_then_writes(prepare)
 }
 
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     let new = cx.read(|f| {
         let url = f.required("url", f.text("url", URL));
         let events = f.required("events", f.words("events"));
@@ -48,13 +48,13 @@ async fn prepare(cx: &Context) -> Result<Finish> {
         let is_active = f.flag("is_active").value();
         Some(NewWebhook { url: url?, events: events?, description, is_active })
     })?;
-    check_url(cx, &Given::Value(new.url.clone())).await?;
-    Ok(Finish::with(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
+    check_url(cx, &PatchField::Value(new.url.clone())).await?;
+    Ok(WriteStep::with(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
 }
 
-async fn create(cx: &Context, tx: &mut Tx, new: &NewWebhook) -> Result<Answer> {
+async fn create(cx: &Context, tx: &mut Tx, new: &NewWebhook) -> Result<ApiResponse> {
     let user = cx.caller.user_id;
-    users::hold(tx, user).await?;
+    users::lock(tx, user).await?;
     ApiError::check_cap("A user", MAX_WEBHOOKS, "webhook endpoints", webhooks::count(tx, user).await?, 1)?;
     let secret = make_secret()?;
     let row = webhooks::NewWebhook {
@@ -66,5 +66,5 @@ async fn create(cx: &Context, tx: &mut Tx, new: &NewWebhook) -> Result<Answer> {
     };
     let made = webhooks::create(tx, user, &row).await?;
     let path = format!("/webhooks/{}", made.id);
-    Answer::created(&path, WebhookWithSecret::of(made, &secret))
+    ApiResponse::created(&path, WebhookWithSecret::of(made, &secret))
 }

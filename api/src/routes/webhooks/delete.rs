@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, webhooks};
 
 use super::{FEATURES, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
@@ -18,9 +18,9 @@ pub fn endpoint() -> Endpoint {
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<Answer> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     if !webhooks::delete(tx, cx.caller.user_id, cx.id("webhook")?).await? {
         return Err(ApiError::not_found("webhook endpoint"));
     }
-    Ok(Answer::nothing())
+    Ok(ApiResponse::nothing())
 }

@@ -3,12 +3,12 @@
 use crier_common::domain::access::Scope;
 use crier_common::domain::event::EventName;
 use crier_common::domain::webhook::{self, DeliveryStatus};
-use crier_common::store::deliveries::Filter;
+use crier_common::store::deliveries::DeliveryFilter;
 use crier_common::store::{Conn, Page, deliveries};
 use serde_json::Value;
 
 use super::{FEATURES, TAG, show};
-use crate::answer::{Answer, Planned, Stamp};
+use crate::answer::{ApiResponse, Planned, Stamp};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, FieldProblems, Result};
@@ -72,16 +72,16 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let webhook = show::find(cx, conn).await?;
     let mut problems = FieldProblems::new();
-    let page = pagination::wanted(&cx.query, &mut problems);
+    let page = pagination::requested_page(&cx.query, &mut problems);
     let status = pagination::word(&cx.query, "status", &mut problems);
     let event = pagination::word(&cx.query, "event", &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }
-    let found = deliveries::list(conn, webhook.id, Filter { status, event }, page).await?;
+    let found = deliveries::list(conn, webhook.id, DeliveryFilter { status, event }, page).await?;
     let rows = found.rows.into_iter().map(Delivery::from).collect();
     pagination::answer(cx, page, Page { rows, total: found.total })
 }

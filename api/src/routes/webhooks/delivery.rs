@@ -6,7 +6,7 @@ use crier_common::store::{Conn, deliveries};
 
 use super::deliveries::Delivery;
 use super::{FEATURES, TAG, show};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
@@ -28,6 +28,6 @@ pub async fn find(cx: &Context, conn: &mut Conn) -> Result<webhook::Delivery> {
     found.ok_or_else(|| ApiError::not_found("delivery"))
 }
 
-async fn read(cx: &Context, conn: &mut Conn) -> Result<Answer> {
-    Answer::ok(Delivery::from(find(cx, conn).await?))
+async fn read(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    ApiResponse::ok(Delivery::from(find(cx, conn).await?))
 }

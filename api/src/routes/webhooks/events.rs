@@ -6,7 +6,7 @@ use crier_common::store::Conn;
 use serde_json::Value;
 
 use super::{FEATURES, TAG};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -31,7 +31,7 @@ pub fn endpoint() -> Endpoint {
         .reads(events)
 }
 
-async fn events(_cx: &Context, _conn: &mut Conn) -> Result<Answer> {
+async fn events(_cx: &Context, _conn: &mut Conn) -> Result<ApiResponse> {
     let all = EventName::ALL.iter().map(|&name| Event { name, description: name.description(), sample: name.sample() });
-    Answer::ok(all.collect::<Vec<_>>())
+    ApiResponse::ok(all.collect::<Vec<_>>())
 }

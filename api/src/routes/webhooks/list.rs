@@ -4,7 +4,7 @@ use crier_common::domain::access::Scope;
 use crier_common::store::{Conn, webhooks};
 
 use super::{FEATURES, TAG, Webhook};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -18,7 +18,7 @@ pub fn endpoint() -> Endpoint {
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Answer> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let all = webhooks::list(conn, cx.caller.user_id).await?;
-    Answer::ok(all.into_iter().map(Webhook::from).collect::<Vec<_>>())
+    ApiResponse::ok(all.into_iter().map(Webhook::from).collect::<Vec<_>>())
 }

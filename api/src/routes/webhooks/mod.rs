@@ -14,7 +14,7 @@ use crate::answer::Stamp;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Code, Result};
-use crate::fields::Given;
+use crate::fields::PatchField;
 use crate::openapi::schema::record;
 
 mod attempts;
@@ -109,7 +109,7 @@ impl WebhookWithSecret {
 }
 
 /// Locks and returns the endpoint in the path; 404 if it does not exist.
-async fn hold(cx: &Context, tx: &mut Tx) -> Result<webhook::Webhook> {
+async fn lock_webhook(cx: &Context, tx: &mut Tx) -> Result<webhook::Webhook> {
     let found = webhooks::find_for_update(tx, cx.caller.user_id, cx.id("webhook")?).await?;
     found.ok_or_else(|| ApiError::not_found("webhook endpoint"))
 }
@@ -124,8 +124,8 @@ fn check_active(webhook: &webhook::Webhook) -> Result<()> {
 }
 
 /// Checks the URL in the body, if present, with the guard.
-async fn check_url(cx: &Context, url: &Given<String>) -> Result<()> {
-    let Given::Value(url) = url else { return Ok(()) };
+async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
+    let PatchField::Value(url) = url else { return Ok(()) };
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpsOnly).await;
     checked.map(drop).map_err(|refusal| {
         ApiError::new(Code::InvalidWebhookUrl, format!("The URL {refusal}. Give a public https:// address."))

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::access::Scope;
-use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::domain::job::{JobKind, Lane, NewJob};
 use crier_common::store::{Tx, deliveries, jobs};
 use serde_json::json;
 
-use super::{FEATURES, TAG, check_active, hold};
-use crate::answer::Answer;
+use super::{FEATURES, TAG, check_active, lock_webhook};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
-use crate::fields::{Fields, Said};
+use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::{record, request};
 
 /// The maximum age of deliveries to repeat.
-const FARTHEST: TimeDelta = TimeDelta::days(14);
+const MAX_RECOVERY_AGE: TimeDelta = TimeDelta::days(14);
 
 request! {
     /// Which failed deliveries are to be repeated.
@@ -47,28 +47,28 @@ pub fn endpoint() -> Endpoint {
         .body::<WebhookRecovery>(json!({ "since": "2026-05-01T00:00:00Z" }))
         .answers::<WebhookRecovered>(202, Shape::One)
         .refuses(&[Code::WebhookInactive])
-        .checks_then_writes(|cx| cx.said(|f| read(f, cx.now)), recover)
+        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.now)), recover)
 }
 
 fn read(fields: &Fields<'_>, now: DateTime<Utc>) -> Option<WebhookRecovery> {
     let since = fields.required("since", fields.time("since", "UTC"))?;
     if since > now {
         fields.problem("since", "Must not be in the future.");
-    } else if since < now - FARTHEST {
-        fields.problem("since", format!("Must be at most {} days ago.", FARTHEST.num_days()));
+    } else if since < now - MAX_RECOVERY_AGE {
+        fields.problem("since", format!("Must be at most {} days ago.", MAX_RECOVERY_AGE.num_days()));
     }
     Some(WebhookRecovery { since })
 }
 
-async fn recover(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<WebhookRecovery>>>) -> Result<Answer> {
-    let webhook = hold(cx, tx).await?;
+async fn recover(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<WebhookRecovery>>>) -> Result<ApiResponse> {
+    let webhook = lock_webhook(cx, tx).await?;
     let request = parsed.valid()?;
     check_active(&webhook)?;
     let ids = deliveries::recover(tx, webhook.id, request.since).await?;
-    let job = NewJob::new(Kind::DeliverWebhook, 0, tx.now)
+    let job = NewJob::new(JobKind::DeliverWebhook, 0, tx.now)
         .workspace(cx.caller.workspace_id)
         .trace(cx.trace().map(str::to_owned));
     jobs::enqueue_in_lane(tx, &job, Lane::Endpoint(webhook.id), &ids).await?;
     let path = format!("/webhooks/{}/deliveries?status=pending", webhook.id);
-    Answer::accepted(&path, WebhookRecovered { recovered: ids.len() as u64 })
+    ApiResponse::accepted(&path, WebhookRecovered { recovered: ids.len() as u64 })
 }

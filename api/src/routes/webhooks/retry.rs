@@ -1,12 +1,12 @@
 //! `POST /webhooks/{webhook}/deliveries/{delivery}/retry`
 
 use crier_common::domain::access::Scope;
-use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::domain::job::{JobKind, Lane, NewJob};
 use crier_common::store::{Tx, deliveries, jobs};
 
 use super::deliveries::Delivery;
-use super::{FEATURES, TAG, check_active, delivery, hold};
-use crate::answer::Answer;
+use super::{FEATURES, TAG, check_active, delivery, lock_webhook};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{Code, Result};
@@ -22,12 +22,12 @@ pub fn endpoint() -> Endpoint {
         .writes(retry)
 }
 
-async fn retry(cx: &Context, tx: &mut Tx) -> Result<Answer> {
-    let webhook = hold(cx, tx).await?;
+async fn retry(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+    let webhook = lock_webhook(cx, tx).await?;
     let id = delivery::find(cx, tx).await?.id;
     check_active(&webhook)?;
     deliveries::replay(tx, id).await?;
-    let job = NewJob::new(Kind::DeliverWebhook, id, tx.now).lane(Lane::AskedOf(webhook.id));
-    jobs::hasten(tx, &job.trace(cx.trace().map(str::to_owned))).await?;
-    Answer::ok(Delivery::from(delivery::find(cx, tx).await?))
+    let job = NewJob::new(JobKind::DeliverWebhook, id, tx.now).lane(Lane::ManualDelivery(webhook.id));
+    jobs::run_now(tx, &job.trace(cx.trace().map(str::to_owned))).await?;
+    ApiResponse::ok(Delivery::from(delivery::find(cx, tx).await?))
 }

@@ -3,8 +3,8 @@
 use crier_common::domain::access::Scope;
 use crier_common::store::{Tx, webhooks};
 
-use super::{FEATURES, TAG, WebhookWithSecret, hold, make_secret};
-use crate::answer::Answer;
+use super::{FEATURES, TAG, WebhookWithSecret, lock_webhook, make_secret};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::Result;
@@ -19,10 +19,10 @@ pub fn endpoint() -> Endpoint {
         .writes(rotate)
 }
 
-async fn rotate(cx: &Context, tx: &mut Tx) -> Result<Answer> {
-    let mut webhook = hold(cx, tx).await?;
+async fn rotate(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+    let mut webhook = lock_webhook(cx, tx).await?;
     let secret = make_secret()?;
     webhooks::set_secret(tx, webhook.id, &secret).await?;
     webhook.updated_at = tx.now;
-    Answer::ok(WebhookWithSecret::of(webhook, &secret))
+    ApiResponse::ok(WebhookWithSecret::of(webhook, &secret))
 }

@@ -5,7 +5,7 @@ use crier_common::domain::webhook;
 use crier_common::store::{Conn, webhooks};
 
 use super::{FEATURES, TAG, Webhook};
-use crate::answer::Answer;
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Result};
@@ -25,6 +25,6 @@ pub async fn find(cx: &Context, conn: &mut Conn) -> Result<webhook::Webhook> {
     found.ok_or_else(|| ApiError::not_found("webhook endpoint"))
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Answer> {
-    Answer::ok(Webhook::from(find(cx, conn).await?))
+async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+    ApiResponse::ok(Webhook::from(find(cx, conn).await?))
 }

@@ -8,12 +8,12 @@ use crier_common::store::{Tx, deliveries, events};
 use serde_json::json;
 
 use super::deliveries::Delivery;
-use super::{FEATURES, TAG, check_active, hold};
-use crate::answer::Answer;
+use super::{FEATURES, TAG, check_active, lock_webhook};
+use crate::answer::ApiResponse;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Shape};
 use crate::error::{ApiError, Code, Result};
-use crate::fields::{Fields, Said};
+use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::request;
 
 request! {
@@ -36,19 +36,19 @@ pub fn endpoint() -> Endpoint {
         .body::<WebhookTest>(json!({ "event": "post.published" }))
         .answers::<Delivery>(202, Shape::One)
         .refuses(&[Code::WebhookInactive])
-        .checks_then_writes(|cx| cx.said(read), send)
+        .checks_then_writes(|cx| cx.parse(read), send)
 }
 
 fn read(f: &Fields<'_>) -> Option<WebhookTest> {
     Some(WebhookTest { event: f.required("event", f.word("event"))? })
 }
 
-async fn send(cx: &Context, tx: &mut Tx, parsed: Arc<Said<Option<WebhookTest>>>) -> Result<Answer> {
-    let webhook = hold(cx, tx).await?;
+async fn send(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<WebhookTest>>>) -> Result<ApiResponse> {
+    let webhook = lock_webhook(cx, tx).await?;
     let request = parsed.valid()?;
     check_active(&webhook)?;
     let id = events::emit_sample(tx, webhook.id, request.event, cx.trace()).await?;
     let made = deliveries::find(tx, webhook.id, id).await?;
     let made = made.ok_or_else(|| ApiError::bug("a delivery just made is gone"))?;
-    Answer::accepted(&format!("/webhooks/{}/deliveries/{id}", webhook.id), Delivery::from(made))
+    ApiResponse::accepted(&format!("/webhooks/{}/deliveries/{id}", webhook.id), Delivery::from(made))
 }

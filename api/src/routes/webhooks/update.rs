@@ -5,22 +5,22 @@ use crier_common::domain::event::EventName;
 use crier_common::store::{Tx, webhooks};
 use serde_json::json;
 
-use super::{FEATURES, TAG, URL, Webhook, check_url, hold, show};
-use crate::answer::Answer;
+use super::{FEATURES, TAG, URL, Webhook, check_url, lock_webhook, show};
+use crate::answer::ApiResponse;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Finish, Shape};
+use crate::endpoint::{Endpoint, Shape, WriteStep};
 use crate::error::{Code, Result};
-use crate::fields::Given;
+use crate::fields::PatchField;
 use crate::openapi::schema::request;
 
 request! {
     /// What may change of a webhook endpoint; what is absent stays.
     pub struct WebhookChange {
         /// Public and https.
-        pub url: Given<String> { "format": "uri", "maxLength": 2048 },
-        pub events: Given<Vec<EventName>> { "minItems": 1 },
-        pub is_active: Given<bool>,
-        pub description: Given<String> { "maxLength": 255, "x-extension": true },
+        pub url: PatchField<String> { "format": "uri", "maxLength": 2048 },
+        pub events: PatchField<Vec<EventName>> { "minItems": 1 },
+        pub is_active: PatchField<bool>,
+        pub description: PatchField<String> { "maxLength": 255, "x-extension": true },
     }
 }
 
@@ -35,10 +35,10 @@ pub fn endpoint() -> Endpoint {
         .body::<WebhookChange>(json!({ "events": ["post.failed"], "is_active": true }))
         .answers::<Webhook>(200, Shape::One)
         .refuses(&[Code::ValidationFailed, Code::InvalidWebhookUrl])
-        .asks_then_writes(prepare)
+        .queries_then_writes(prepare)
 }
 
-async fn prepare(cx: &Context) -> Result<Finish> {
+async fn prepare(cx: &Context) -> Result<WriteStep> {
     // 404 takes precedence over validation errors. The transaction reads the resource again.
     let mut conn = cx.app.store.read().await?;
     show::find(cx, &mut conn).await?;
@@ -52,21 +52,21 @@ async fn prepare(cx: &Context) -> Result<Finish> {
         })
     })?;
     check_url(cx, &change.url).await?;
-    Ok(Finish::with(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
+    Ok(WriteStep::with(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
 }
 
-async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<Answer> {
-    let mut webhook = hold(cx, tx).await?;
+async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<ApiResponse> {
+    let mut webhook = lock_webhook(cx, tx).await?;
     let change = change.clone();
     webhook.url = change.url.value().unwrap_or(webhook.url);
     webhook.events = change.events.value().unwrap_or(webhook.events);
     webhook.description = change.description.map(Some).over(webhook.description, None);
-    if let Given::Value(active) = change.is_active {
+    if let PatchField::Value(active) = change.is_active {
         webhook.is_active = active;
         // If the owner disables an endpoint that the service has disabled, the service's reason stays.
         webhook.disabled_reason = webhook.disabled_reason.filter(|_| !active);
     }
     webhook.updated_at = tx.now;
     webhooks::update(tx, &webhook).await?;
-    Answer::ok(Webhook::from(webhook))
+    ApiResponse::ok(Webhook::from(webhook))
 }

@@ -2,11 +2,11 @@
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::CaptionWish;
+use super::CaptionRequest;
 use crate::platforms::text::is_emoji;
 
 /// Returns which requirement the caption violates, in words for the model.
-pub fn unkept(request: &CaptionWish, caption: &str) -> Option<&'static str> {
+pub fn violation(request: &CaptionRequest, caption: &str) -> Option<&'static str> {
     let hashtags = caption.split_whitespace().any(is_hashtag);
     let emojis = caption.graphemes(true).any(is_emoji);
     match (request.include_hashtags, request.include_emojis) {
@@ -19,7 +19,7 @@ pub fn unkept(request: &CaptionWish, caption: &str) -> Option<&'static str> {
 }
 
 /// Returns the caption without unwanted hashtags and emojis.
-pub fn taken_out(request: &CaptionWish, caption: &str) -> String {
+pub fn strip_unwanted(request: &CaptionRequest, caption: &str) -> String {
     let mut text = caption.to_owned();
     if request.include_emojis == Some(false) {
         text = without_emojis(&text);
@@ -60,8 +60,8 @@ fn is_hashtag(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn request(include_hashtags: Option<bool>, include_emojis: Option<bool>) -> CaptionWish {
-        CaptionWish {
+    fn request(include_hashtags: Option<bool>, include_emojis: Option<bool>) -> CaptionRequest {
+        CaptionRequest {
             prompt: String::new(),
             platform: None,
             count: 1,
@@ -82,10 +82,13 @@ mod tests {
             ("One\n\n#a\n#b", "One"),
         ] {
             let (no, yes) = (request(Some(false), None), request(Some(true), None));
-            assert_eq!(taken_out(&no, text), without, "{text}");
-            assert_eq!((unkept(&no, text).is_some(), unkept(&yes, text).is_none()), (text != without, text != without));
-            assert_eq!(unkept(&no, without), None, "{without}");
-            assert_eq!(unkept(&request(None, None), text), None);
+            assert_eq!(strip_unwanted(&no, text), without, "{text}");
+            assert_eq!(
+                (violation(&no, text).is_some(), violation(&yes, text).is_none()),
+                (text != without, text != without)
+            );
+            assert_eq!(violation(&no, without), None, "{without}");
+            assert_eq!(violation(&request(None, None), text), None);
         }
     }
 
@@ -99,9 +102,12 @@ mod tests {
             ("A 🍞\nB 👍🏽", "A \nB"),
         ] {
             let (no, yes) = (request(None, Some(false)), request(None, Some(true)));
-            assert_eq!(taken_out(&no, text), without, "{text}");
-            assert_eq!((unkept(&no, text).is_some(), unkept(&yes, text).is_none()), (text != without, text != without));
-            assert_eq!(unkept(&no, without), None, "{without}");
+            assert_eq!(strip_unwanted(&no, text), without, "{text}");
+            assert_eq!(
+                (violation(&no, text).is_some(), violation(&yes, text).is_none()),
+                (text != without, text != without)
+            );
+            assert_eq!(violation(&no, without), None, "{without}");
         }
     }
 }

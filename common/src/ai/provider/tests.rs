@@ -12,7 +12,7 @@ fn error_message(status: u16, body: &str) -> String {
     let status = StatusCode::from_u16(status).unwrap();
     let body = Bytes::copy_from_slice(body.as_bytes());
     provider
-        .accepted(Answer { status, headers: http::HeaderMap::new(), body, truncated: false })
+        .accepted(HttpResponse { status, headers: http::HeaderMap::new(), body, truncated: false })
         .unwrap_err()
         .to_string()
 }

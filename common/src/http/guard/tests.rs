@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test's own data")]
 
-use super::super::test_server::{Never, Script};
+use super::super::test_server::{PendingLookup, ScriptedLookup};
 use super::SchemePolicy::{HttpOrHttps, HttpsOnly};
 use super::*;
 
@@ -9,7 +9,7 @@ fn nets(text: &str) -> Vec<IpNet> {
 }
 
 fn guard(allowed: &str, answers: &str) -> Guard {
-    Guard::with_lookup(nets(allowed), Script::of(answers))
+    Guard::with_lookup(nets(allowed), ScriptedLookup::of(answers))
 }
 
 /// Every notation of an address that is not public; no name is looked up to refuse them.
@@ -149,7 +149,7 @@ async fn bad_urls_are_refused_at_both_checks() {
 }
 
 #[tokio::test]
-async fn plain_http_is_for_those_who_may() {
+async fn plain_http_needs_the_policy() {
     let guard = guard("", "93.184.216.34");
     for url in ["http://example.com/x", "http://93.184.216.34/x", "HTTP://example.com/"] {
         assert_eq!(guard.check_url(url, HttpsOnly).err(), Some(UrlRefusal::NotHttps), "{url}");
@@ -180,7 +180,7 @@ async fn names_are_judged_by_all_their_addresses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_lookup_does_not_hold_up_saving() {
-    let guard = Guard::with_lookup(nets("10.0.0.0/8"), Arc::new(Never));
+    let guard = Guard::with_lookup(nets("10.0.0.0/8"), Arc::new(PendingLookup));
     let started = tokio::time::Instant::now();
     assert!(guard.check_resolved("https://example.com/", HttpsOnly).await.is_ok());
     assert_eq!(started.elapsed().as_secs(), 3);

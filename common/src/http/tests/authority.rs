@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::super::test_server::{Script, TestServer};
+use super::super::test_server::{ScriptedLookup, TestServer};
 use super::*;
 
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -28,9 +28,9 @@ impl Authority {
 
     /// Returns a client that trusts this authority and resolves every name to 127.0.0.1.
     pub fn client(&self, timeout: Duration, max_body: usize) -> HttpClient {
-        let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], Script::of("127.0.0.1"));
+        let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], ScriptedLookup::of("127.0.0.1"));
         let certificate = reqwest::Certificate::from_der(self.0.der()).unwrap();
-        HttpClient::believing(certificate, guard, timeout, max_body)
+        HttpClient::with_root_certificate(certificate, guard, timeout, max_body)
     }
 
     /// Returns the acceptor of a server for `name` with these protocols.

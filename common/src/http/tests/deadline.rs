@@ -5,7 +5,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use super::*;
 
 /// Sends a request and asserts that it ends in time.
-async fn in_time(client: &HttpClient, url: &str) -> Result<Answer, HttpError> {
+async fn in_time(client: &HttpClient, url: &str) -> Result<HttpResponse, HttpError> {
     let started = Instant::now();
     let result = post(client, url).await;
     assert!(started.elapsed() < SHORT * 4, "{url}: {:?}", started.elapsed());

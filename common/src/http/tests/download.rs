@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::super::download::{Download, DownloadError, MOST_REDIRECTS};
+use super::super::download::{Download, DownloadError, MAX_REDIRECTS};
 use super::authority::{Authority, secure};
 use super::*;
 
@@ -85,13 +85,13 @@ async fn a_few_redirects_are_followed_and_no_more() {
         Err(_) => redirect("/loop"),
     })
     .await;
-    let most = format!("{}{MOST_REDIRECTS}", server.url());
+    let most = format!("{}{MAX_REDIRECTS}", server.url());
     assert_eq!(fetch(&client(LONG, 1024), &most).await.unwrap(), b"there");
-    assert_eq!(requests.lock().unwrap().len(), MOST_REDIRECTS + 1);
-    let one_more = refused(&format!("{}{}", server.url(), MOST_REDIRECTS + 1)).await;
+    assert_eq!(requests.lock().unwrap().len(), MAX_REDIRECTS + 1);
+    let one_more = refused(&format!("{}{}", server.url(), MAX_REDIRECTS + 1)).await;
     assert!(matches!(one_more, DownloadError::TooManyRedirects), "{one_more:?}");
     assert!(matches!(refused(&format!("{}loop", server.url())).await, DownloadError::TooManyRedirects));
-    assert_eq!(requests.lock().unwrap().len(), 3 * (MOST_REDIRECTS + 1));
+    assert_eq!(requests.lock().unwrap().len(), 3 * (MAX_REDIRECTS + 1));
 }
 
 #[tokio::test]

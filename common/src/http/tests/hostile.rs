@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::*;
 
-async fn answered(answer: impl Into<Vec<u8>>) -> Result<Answer, HttpError> {
+async fn answered(answer: impl Into<Vec<u8>>) -> Result<HttpResponse, HttpError> {
     let server = TestServer::answering(answer).await;
     let client = client(LONG, 1024);
     client.send_for_status(client.request(Method::POST, &server.url()).body("hello")).await

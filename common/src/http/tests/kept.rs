@@ -125,8 +125,8 @@ async fn few_unused_connections_are_kept_and_not_for_long() {
     let client = client(LONG, 1024);
     let mut all = tokio::task::JoinSet::new();
     // The barrier makes all requests concurrent.
-    let barrier = Arc::new(tokio::sync::Barrier::new(UNUSED_PER_HOST + 30));
-    for _ in 0..UNUSED_PER_HOST + 30 {
+    let barrier = Arc::new(tokio::sync::Barrier::new(MAX_IDLE_PER_HOST + 30));
+    for _ in 0..MAX_IDLE_PER_HOST + 30 {
         let (client, url, barrier) = (client.clone(), server.url(), barrier.clone());
         all.spawn(async move {
             barrier.wait().await;
@@ -134,12 +134,12 @@ async fn few_unused_connections_are_kept_and_not_for_long() {
         });
     }
     all.join_all().await;
-    assert!(server.connections() > UNUSED_PER_HOST, "{}", server.connections());
-    until("few are kept", || open.load(Ordering::SeqCst) <= UNUSED_PER_HOST).await;
+    assert!(server.connections() > MAX_IDLE_PER_HOST, "{}", server.connections());
+    until("few are kept", || open.load(Ordering::SeqCst) <= MAX_IDLE_PER_HOST).await;
     assert_eq!(post(&client, &server.url()).await.unwrap().body, "ok");
     // After some idle time, no connection is kept.
     tokio::time::pause();
-    tokio::time::advance(KEEP_UNUSED * 3).await;
+    tokio::time::advance(IDLE_TIMEOUT * 3).await;
     tokio::time::resume();
     until("none is kept", || open.load(Ordering::SeqCst) == 0).await;
 }

@@ -8,7 +8,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 #[tokio::test]
 async fn no_spelling_gets_through_when_it_is_sent() {
     let server = TestServer::answering(OK).await;
-    let refusing = HttpClient::guarded(Guard::with_lookup(Vec::new(), Script::of("10.9.9.9")), LONG, 1024);
+    let refusing = HttpClient::guarded(Guard::with_lookup(Vec::new(), ScriptedLookup::of("10.9.9.9")), LONG, 1024);
     let all = [guard::tests::NOT_PUBLIC, guard::tests::NO_URL].concat();
     for url in all {
         let here = url.replace("/x", &format!(":{}/x", server.port));
@@ -22,7 +22,7 @@ async fn no_spelling_gets_through_when_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_goes_on_leading_where_it_was_allowed_to() {
+async fn a_pooled_connection_keeps_its_checked_address() {
     let (hang_up, hung_up) = tokio::sync::watch::channel(());
     let server = TestServer::run(move |mut stream| {
         let mut hung_up = hung_up.clone();

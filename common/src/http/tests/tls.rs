@@ -10,7 +10,7 @@ use super::*;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 #[tokio::test]
-async fn a_server_that_a_known_authority_vouches_for_is_believed_and_told_its_name() {
+async fn a_trusted_server_is_accepted_and_receives_sni() {
     let authority = Authority::new();
     // Over HTTP/1.1 if the server offers only that, or nothing.
     for (alpn, version) in [
@@ -37,7 +37,7 @@ async fn a_server_that_a_known_authority_vouches_for_is_believed_and_told_its_na
 }
 
 #[tokio::test]
-async fn any_other_server_is_refused_before_it_hears_anything() {
+async fn an_untrusted_server_receives_no_request() {
     let (authority, other) = (Authority::new(), Authority::named("another authority"));
     let key = KeyPair::generate().unwrap();
     let own = CertificateParams::new(["hooks.example".to_owned()]).unwrap().self_signed(&key).unwrap();

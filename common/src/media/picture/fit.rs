@@ -7,7 +7,7 @@ use std::io::Cursor;
 use bytes::Bytes;
 
 use super::decode::{Decoded, decode};
-use super::resize::Source;
+use super::resize::SourceImage;
 use super::{Fitted, Refusal, Rules, encode, head};
 use crate::domain::media::ImageType;
 
@@ -43,7 +43,7 @@ pub fn fit(bytes: Bytes, kind: ImageType, rules: &Rules<'_>) -> Result<Fitted, R
     let picture = if kind == ImageType::Jpeg || opaque { encode::flattened(picture) } else { picture };
     let most = rules.max_bytes.unwrap_or(u64::MAX);
     let icc = encode::profile(icc, picture.color()).filter(|icc| icc.len() as u64 <= most / PROFILE);
-    let mut work = Work { source: Source::new(picture), kind, most, icc, tries: 0 };
+    let mut work = Work { source: SourceImage::new(picture), kind, most, icc, tries: 0 };
     work.run(sides)
 }
 
@@ -66,7 +66,7 @@ impl Rules<'_> {
 }
 
 struct Work {
-    source: Source,
+    source: SourceImage,
     kind: ImageType,
     most: u64,
     icc: Option<Vec<u8>>,

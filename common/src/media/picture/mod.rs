@@ -165,7 +165,7 @@ fn turned(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result
 /// Makes a thumbnail. `sides`: those of the full picture; `picture` may be a smaller version of it.
 fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let (width, height) = resize::within(sides.0, sides.1, THUMBNAIL);
-    let mut source = resize::Source::new(picture);
+    let mut source = resize::SourceImage::new(picture);
     let small = source.to(width, height).ok_or_else(broken)?;
     let icc = icc.filter(|icc| icc.len() <= THUMBNAIL_PROFILE);
     let (small, kind) = if encode::is_opaque(&small) {

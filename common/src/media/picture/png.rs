@@ -33,12 +33,12 @@ struct State {
     orientation: Option<Orientation>,
     seen: Vec<[u8; 4]>,
     frames: Vec<Frame>,
-    data: Place,
+    data: ChunkPosition,
 }
 
 /// The position of the walk relative to the picture's data.
 #[derive(Default, PartialEq, Eq)]
-enum Place {
+enum ChunkPosition {
     #[default]
     Before,
     Within,
@@ -75,7 +75,7 @@ pub fn walk(source: &Bytes) -> Result<Walked, Refusal> {
     }
     only_padding(input.range(at..source.len())?)?;
     let whole = !state.frames.is_empty() && !state.seen.contains(b"acTL");
-    if state.data == Place::Before || whole {
+    if state.data == ChunkPosition::Before || whole {
         return Err(broken());
     }
     let orientation = state.orientation.unwrap_or(Orientation::NoTransforms);
@@ -93,21 +93,21 @@ impl State {
             self.seen.push(*name);
         }
         if name == b"IDAT" {
-            if self.data == Place::After {
+            if self.data == ChunkPosition::After {
                 return Err(broken());
             }
-            self.data = Place::Within;
+            self.data = ChunkPosition::Within;
             return Ok(true);
         }
-        if self.data == Place::Within {
-            self.data = Place::After;
+        if self.data == ChunkPosition::Within {
+            self.data = ChunkPosition::After;
         }
         match name {
             b"IHDR" => {
                 (self.width, self.height) = (side(input.be32(body.start)?)?, side(input.be32(body.start + 4)?)?);
                 if body.len() == 13 { Ok(true) } else { Err(broken()) }
             }
-            b"PLTE" if again || self.data != Place::Before => Err(broken()),
+            b"PLTE" if again || self.data != ChunkPosition::Before => Err(broken()),
             b"PLTE" => Ok(true),
             b"IEND" if !body.is_empty() => Err(broken()),
             b"IEND" => Ok(true),
@@ -134,7 +134,7 @@ impl State {
         body: &Range<usize>,
     ) -> Result<bool, Refusal> {
         let known = KEPT.iter().any(|(kept, most)| *kept == name && body.len() <= *most);
-        let keeps = known && !again && self.data == Place::Before;
+        let keeps = known && !again && self.data == ChunkPosition::Before;
         if keeps {
             signs::check(input.range(body.clone())?)?;
         }
@@ -155,8 +155,11 @@ impl State {
     }
 
     fn frame_data(&mut self, body: &Range<usize>) -> Result<bool, Refusal> {
-        let frame =
-            self.frames.last_mut().filter(|_| self.data == Place::After && body.len() > 4).ok_or_else(broken)?;
+        let frame = self
+            .frames
+            .last_mut()
+            .filter(|_| self.data == ChunkPosition::After && body.len() > 4)
+            .ok_or_else(broken)?;
         // Skips the sequence number.
         frame.parts.push(body.start + 4..body.end);
         Ok(true)

@@ -7,7 +7,7 @@ use fast_image_resize::{FilterType, MulDiv, PixelType, ResizeAlg, ResizeOptions,
 use image::{ColorType, DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
 /// A picture with 8 bits per channel that is downscaled once or several times.
-pub struct Source {
+pub struct SourceImage {
     picture: DynamicImage,
     kind: PixelType,
     alpha: bool,
@@ -15,7 +15,7 @@ pub struct Source {
     multiplied: bool,
 }
 
-impl Source {
+impl SourceImage {
     /// Takes the picture; converts it only if it has more than 8 bits per channel.
     pub fn new(picture: DynamicImage) -> Self {
         let (picture, kind, alpha) = match picture.color() {

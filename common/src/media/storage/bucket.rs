@@ -26,7 +26,7 @@ struct Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        let made = crate::http::for_buckets(SILENT, self.https_only);
+        let made = crate::http::object_storage_client(SILENT, self.https_only);
         made.map(HttpClient::new).map_err(|error| object_store::Error::Generic { store: "S3", source: error.into() })
     }
 }

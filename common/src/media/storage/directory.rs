@@ -12,7 +12,7 @@ use futures::stream::{self, BoxStream};
 use object_store::local::LocalFileSystem;
 
 use super::{StorageError, TOP, folder};
-use crate::modes;
+use crate::permissions;
 
 /// Bytes per read.
 const CHUNK: u64 = 64 * 1024;
@@ -26,10 +26,10 @@ pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
         ))
     };
     let top = dir.join(TOP);
-    modes::make_dir(&top).map_err(refused)?;
+    permissions::make_dir(&top).map_err(refused)?;
     // Contains only files of ours. The directory itself may belong to the operator.
-    modes::close_or_warn(&top, "the directory");
-    modes::warn_if_open(dir, "the directory");
+    permissions::close_or_warn(&top, "the directory");
+    permissions::warn_if_open(dir, "the directory");
     tempfile::tempfile_in(dir).map_err(refused)?;
     // Empty folders are not removed: a concurrent write into the folder would fail.
     let files = LocalFileSystem::new_with_prefix(dir).map_err(StorageError::of)?;

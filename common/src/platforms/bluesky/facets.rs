@@ -15,7 +15,7 @@ use crate::platforms::text::links;
 
 /// A link, tag or mention in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FacetMatch {
     pub range: Range<usize>,
     pub feature: Feature,
 }
@@ -28,7 +28,7 @@ pub enum Feature {
     Mention(String),
 }
 
-impl Found {
+impl FacetMatch {
     /// Returns the facet in the lexicon's format; `None` for a mention, which needs its DID.
     pub fn facet(&self) -> Option<Value> {
         match &self.feature {
@@ -49,10 +49,10 @@ impl Found {
 }
 
 /// Returns all links, tags and mentions, in order and without overlap.
-pub fn find(text: &str) -> Vec<Found> {
-    let mut found: Vec<Found> = links::find(text, false)
+pub fn find(text: &str) -> Vec<FacetMatch> {
+    let mut found: Vec<FacetMatch> = links::find(text, false)
         .into_iter()
-        .map(|link| Found { feature: Feature::Link(text[link.range.clone()].to_owned()), range: link.range })
+        .map(|link| FacetMatch { feature: Feature::Link(text[link.range.clone()].to_owned()), range: link.range })
         .collect();
     let mut previous = ' ';
     for (at, c) in text.char_indices() {
@@ -66,7 +66,7 @@ pub fn find(text: &str) -> Vec<Found> {
             }
             _ => None,
         };
-        found.extend(here.map(|(len, feature)| Found { range: at..at + c.len_utf8() + len, feature }));
+        found.extend(here.map(|(len, feature)| FacetMatch { range: at..at + c.len_utf8() + len, feature }));
         previous = c;
     }
     found.sort_by_key(|f| f.range.start);

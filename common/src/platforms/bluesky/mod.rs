@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 use self::facets::Feature;
 use self::xrpc::{Server, Session};
 use super::address::{self, AddressCheck};
-use super::call::{Caller, Effect, connect_error};
+use super::call::{Effect, PlatformClient, connect_error};
 use super::{
-    Account, CallError, Clients, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures,
-    PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
+    Account, CallError, Clients, ConnectError, Connected, Connector, Image, ImageTransfer, Marker, MarkerSeed,
+    Outgoing, PlatformsConfig, Published, Reconciled, Refreshed, Secrets, catalogue,
 };
 use crate::clock::Clock;
 use crate::domain::failure::{Category, Failure};
@@ -34,18 +34,19 @@ use crate::domain::platform::{AccountKind, Descriptor, Platform};
 const COLLECTION: &str = "app.bsky.feed.post";
 
 /// The maximum number of handles looked up per post; the others stay text.
-const MOST_MENTIONS: usize = 10;
+const MAX_MENTIONS: usize = 10;
 
 pub(super) struct Bluesky {
-    trusted: Caller,
-    guarded: Caller,
+    trusted: PlatformClient,
+    guarded: PlatformClient,
     addresses: Arc<dyn AddressCheck>,
     default_service: String,
 }
 
 impl Bluesky {
     pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
-        let caller = |http: &crate::http::HttpClient| Caller::new(Platform::Bluesky, http.clone(), clock.clone());
+        let caller =
+            |http: &crate::http::HttpClient| PlatformClient::new(Platform::Bluesky, http.clone(), clock.clone());
         Self {
             trusted: caller(&clients.trusted),
             guarded: caller(&clients.guarded),
@@ -68,7 +69,7 @@ impl Bluesky {
         let typed = credentials.get("service").map(|s| s.expose_secret().trim().trim_end_matches('/').to_owned());
         let service = match typed {
             Some(typed) if !typed.is_empty() && typed != self.default_service => {
-                address::typed(self.addresses.as_ref(), "service", &typed).await?
+                address::check_typed_address(self.addresses.as_ref(), "service", &typed).await?
             }
             _ => String::new(),
         };
@@ -95,7 +96,7 @@ impl Bluesky {
         for found in facets::find(text) {
             if let Feature::Mention(handle) = &found.feature {
                 lookups += 1;
-                if lookups <= MOST_MENTIONS
+                if lookups <= MAX_MENTIONS
                     && let Some(did) = resolve(server, handle).await
                 {
                     facets.push(found.mention(&did));
@@ -108,10 +109,10 @@ impl Bluesky {
 
     /// Returns the record under `rkey`, if it exists.
     async fn look_up(&self, server: &Server, account: &Account, rkey: &str) -> Result<Option<Record>, CallError> {
-        let access = account.secrets.need("access_jwt")?;
+        let access = account.secrets.require("access_jwt")?;
         let query = [("repo", account.external_id.as_str()), ("collection", COLLECTION), ("rkey", rkey)];
         let request = server.get("com.atproto.repo.getRecord").query(&query).bearer_auth(access.expose_secret());
-        match server.call::<Record>(Effect::Harmless, request).await {
+        match server.call::<Record>(Effect::Repeatable, request).await {
             Ok(record) => Ok(Some(record)),
             // Servers from before 2024 return `InvalidRequest`, "Could not locate record".
             Err(failed) if failed.name == "RecordNotFound" => Ok(None),
@@ -130,8 +131,8 @@ impl Connector for Bluesky {
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
         let refused = |error: CallError| connect_error(error, Some("service"));
         let credentials = self.with_service(credentials).await?;
-        let identifier = credentials.need("identifier").map_err(refused)?;
-        let password = credentials.need("app_password").map_err(refused)?;
+        let identifier = credentials.require("identifier").map_err(refused)?;
+        let password = credentials.require("app_password").map_err(refused)?;
         let server = self.server(&credentials);
 
         let identifier = identifier.expose_secret().trim().trim_start_matches('@');
@@ -172,8 +173,8 @@ impl Connector for Bluesky {
         let session = match refreshed {
             Some(session) => session,
             None => {
-                let identifier = account.secrets.need("identifier")?;
-                let password = account.secrets.need("app_password")?;
+                let identifier = account.secrets.require("identifier")?;
+                let password = account.secrets.require("app_password")?;
                 let identifier = identifier.expose_secret().trim().trim_start_matches('@');
                 server.create_session(identifier, &password).await?
             }
@@ -201,12 +202,12 @@ impl Connector for Bluesky {
         true
     }
 
-    fn pictures(&self) -> Pictures {
-        Pictures::Uploaded
+    fn image_transfer(&self) -> ImageTransfer {
+        ImageTransfer::Uploaded
     }
 
     async fn upload(&self, account: &Account, _post: &Outgoing, image: &Image) -> Result<Value, CallError> {
-        let access = account.secrets.need("access_jwt")?;
+        let access = account.secrets.require("access_jwt")?;
         let server = self.server(&account.secrets);
         let request = server
             .post("com.atproto.repo.uploadBlob")
@@ -214,12 +215,12 @@ impl Connector for Bluesky {
             .header(http::header::CONTENT_TYPE, &image.mime_type)
             .body(image.bytes.clone());
         // A blob that no record references is not visible, and the server deletes it after a while.
-        Ok(server.call::<Uploaded>(Effect::Harmless, request).await?.blob)
+        Ok(server.call::<Uploaded>(Effect::Repeatable, request).await?.blob)
     }
 
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
         let server = self.server(&account.secrets);
-        let access = account.secrets.need("access_jwt")?;
+        let access = account.secrets.require("access_jwt")?;
         let (rkey, at) = (marked(post, "rkey")?, marked(post, "created_at")?);
         let record = self.record(&server, post, at).await?;
         let body = json!({
@@ -243,7 +244,7 @@ impl Connector for Bluesky {
             },
             Err(failed) if !post.images.is_empty() && failed.is_blob_gone() => {
                 let message = "Bluesky has dropped an image that was uploaded earlier; it is uploaded again.";
-                Err(CallError::UploadsGone(Failure::of(Category::Media, message).from_platform(&failed.name)))
+                Err(CallError::UploadsMissing(Failure::of(Category::Media, message).from_platform(&failed.name)))
             }
             Err(failed) => Err(failed.error),
         }
@@ -264,7 +265,7 @@ impl Connector for Bluesky {
 /// Returns the DID of a handle; `None` if it cannot be resolved (the mention then stays text).
 async fn resolve(server: &Server, handle: &str) -> Option<String> {
     let request = server.get("com.atproto.identity.resolveHandle").query(&[("handle", handle)]);
-    let resolved: Resolved = server.call(Effect::Harmless, request).await.ok()?;
+    let resolved: Resolved = server.call(Effect::Repeatable, request).await.ok()?;
     resolved.did.starts_with("did:").then_some(resolved.did)
 }
 
@@ -273,7 +274,7 @@ async fn profile(server: &Server, session: &Session) -> Option<Profile> {
         .get("app.bsky.actor.getProfile")
         .query(&[("actor", &session.did)])
         .bearer_auth(session.access_jwt.expose_secret());
-    server.call(Effect::Harmless, request).await.ok()
+    server.call(Effect::Repeatable, request).await.ok()
 }
 
 fn embed(image: &Image) -> Result<Value, CallError> {
@@ -298,7 +299,7 @@ fn published(account: &Account, rkey: &str, uri: String) -> Published {
 }
 
 fn marked<'a>(post: &'a Outgoing, name: &str) -> Result<&'a str, CallError> {
-    super::marked(&post.marker, name)
+    super::marker_field(&post.marker, name)
 }
 
 #[derive(Deserialize)]

@@ -15,16 +15,16 @@ use serde_json::json;
 
 use crate::domain::failure::{Category, Failure};
 use crate::platforms::CallError;
-use crate::platforms::call::{Caller, Effect, said};
+use crate::platforms::call::{Effect, PlatformClient, sanitize_message};
 
 /// A server and the client that may call it.
 pub(super) struct Server {
-    pub caller: Caller,
+    pub caller: PlatformClient,
     pub base: String,
 }
 
 /// A failed call.
-pub(super) struct Failed {
+pub(super) struct XrpcError {
     /// The error's name, e.g. `InvalidSwap`; empty if no response arrived.
     pub name: String,
     pub error: CallError,
@@ -32,7 +32,7 @@ pub(super) struct Failed {
     message: String,
 }
 
-impl Failed {
+impl XrpcError {
     /// Returns whether the server rejected a record because a blob that it references does not exist (any more).
     pub fn is_blob_gone(&self) -> bool {
         let named = self.name == "BlobNotFound" || self.message.contains("Could not find blob");
@@ -40,14 +40,14 @@ impl Failed {
     }
 }
 
-impl From<CallError> for Failed {
+impl From<CallError> for XrpcError {
     fn from(error: CallError) -> Self {
         Self { name: String::new(), error, message: String::new() }
     }
 }
 
-impl From<Failed> for CallError {
-    fn from(failed: Failed) -> Self {
+impl From<XrpcError> for CallError {
+    fn from(failed: XrpcError) -> Self {
         failed.error
     }
 }
@@ -91,51 +91,51 @@ impl Server {
         format!("{}/xrpc/{method}", self.base)
     }
 
-    pub async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, Failed> {
+    pub async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, XrpcError> {
         let answer = self.caller.send(effect, request).await?;
         if answer.status.is_success() {
             return Ok(self.caller.read(effect, &answer)?);
         }
-        let problem: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let problem: XrpcErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
         let name = problem.error.unwrap_or_default();
         let message = problem.message.unwrap_or_default();
         let error = (!answer.status.is_server_error()).then(|| by_name(&name, &message)).flatten();
         let error = error.unwrap_or_else(|| {
             let code = (!name.is_empty()).then_some(name.as_str());
-            self.caller.by_status(effect, &answer, code, said(&message, &[]))
+            self.caller.classify_status(effect, &answer, code, sanitize_message(&message, &[]))
         });
-        Err(Failed { name, error, message })
+        Err(XrpcError { name, error, message })
     }
 
-    pub async fn create_session(&self, identifier: &str, password: &SecretString) -> Result<Session, Failed> {
+    pub async fn create_session(&self, identifier: &str, password: &SecretString) -> Result<Session, XrpcError> {
         let body = json!({ "identifier": identifier, "password": password.expose_secret() });
         let request = self.post("com.atproto.server.createSession").json(&body);
-        let session = self.call(Effect::Harmless, request).await;
+        let session = self.call(Effect::Repeatable, request).await;
         session.map_err(|failed| match (&failed.error, failed.name.as_str()) {
             (CallError::Reauth(_) | CallError::AuthExpired(_), name) if name != "AuthFactorTokenRequired" => {
                 let message = "Bluesky does not accept this identifier with this app password.";
                 let code = if name.is_empty() { "401" } else { name };
                 let failure = Failure::of(Category::AuthExpired, message).from_platform(code);
-                Failed { error: CallError::Reauth(failure), ..failed }
+                XrpcError { error: CallError::Reauth(failure), ..failed }
             }
             _ => failed,
         })
     }
 
     /// Gets a new pair of tokens. The request has no body; the server rejects one.
-    pub async fn refresh_session(&self, refresh: &SecretString) -> Result<Session, Failed> {
+    pub async fn refresh_session(&self, refresh: &SecretString) -> Result<Session, XrpcError> {
         let request = self.post("com.atproto.server.refreshSession").bearer_auth(refresh.expose_secret());
-        self.call(Effect::Harmless, request).await
+        self.call(Effect::Repeatable, request).await
     }
 
-    pub async fn delete_session(&self, refresh: &SecretString) -> Result<(), Failed> {
+    pub async fn delete_session(&self, refresh: &SecretString) -> Result<(), XrpcError> {
         let request = self.post("com.atproto.server.deleteSession").bearer_auth(refresh.expose_secret());
-        let answer = self.caller.send(Effect::Harmless, request).await?;
+        let answer = self.caller.send(Effect::Repeatable, request).await?;
         // A refusal means that the session does not exist (any more), which is the goal.
         if answer.status.is_success() || answer.status.is_client_error() && answer.status.as_u16() != 429 {
             return Ok(());
         }
-        Err(self.caller.by_status(Effect::Harmless, &answer, None, None).into())
+        Err(self.caller.classify_status(Effect::Repeatable, &answer, None, None).into())
     }
 }
 
@@ -161,7 +161,7 @@ fn by_name(name: &str, message: &str) -> Option<CallError> {
             "Bluesky does not take an image of this size or type.",
         )),
         "InvalidRecord" | "InvalidRequest" if message.contains("ecord") => {
-            let reason = said(message, &[]).map_or_else(|| ".".to_owned(), |detail| format!(": {detail}"));
+            let reason = sanitize_message(message, &[]).map_or_else(|| ".".to_owned(), |detail| format!(": {detail}"));
             let text = format!("Bluesky does not take this post{reason}");
             CallError::Permanent(failure(Category::InvalidContent, &text))
         }
@@ -170,7 +170,7 @@ fn by_name(name: &str, message: &str) -> Option<CallError> {
 }
 
 #[derive(Deserialize, Default)]
-struct Problem {
+struct XrpcErrorBody {
     error: Option<String>,
     message: Option<String>,
 }

@@ -19,7 +19,7 @@ use crate::domain::platform::{Descriptor, Platform, TextRules, TextUnit};
 
 /// One thing that a platform would reject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct TextProblem {
     /// `content` or `media`.
     pub field: &'static str,
     /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`, `image_too_small`,
@@ -36,13 +36,13 @@ pub struct TextCheck {
     pub length: u32,
     /// `None` if the platform sets no limit.
     pub limit: Option<u32>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<TextProblem>,
 }
 
 /// The measurements of a text that the rules need. Computing them scans the whole text; they are valid for every
 /// account of the platform.
 #[derive(Clone, Copy, Debug)]
-pub struct Measure {
+pub struct TextMeasurements {
     /// In the platform's unit.
     length: u32,
     bytes: usize,
@@ -52,10 +52,10 @@ pub struct Measure {
 }
 
 /// Measures a text for a platform.
-pub fn measure(descriptor: &Descriptor, text: &str) -> Measure {
+pub fn measure(descriptor: &Descriptor, text: &str) -> TextMeasurements {
     // Other platforms do not limit hashtags and mentions.
     let marked = |sign| if descriptor.platform == Platform::Instagram { marked_words(text, sign) } else { 0 };
-    Measure {
+    TextMeasurements {
         length: length(descriptor.platform, &descriptor.capabilities.text, text),
         bytes: text.len(),
         is_empty: text.trim().is_empty(),
@@ -66,16 +66,16 @@ pub fn measure(descriptor: &Descriptor, text: &str) -> Measure {
 
 /// Checks a post with `images` pictures against a platform's rules.
 pub fn check(descriptor: &Descriptor, text: &str, images: usize) -> TextCheck {
-    judge(descriptor, &measure(descriptor, text), images)
+    check_measured(descriptor, &measure(descriptor, text), images)
 }
 
 /// Checks a text that was already measured for this platform.
-pub fn judge(descriptor: &Descriptor, text: &Measure, images: usize) -> TextCheck {
+pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: usize) -> TextCheck {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.text);
     let length = text.length;
     let limit = if images > 0 { rules.max_with_media.or(rules.max) } else { rules.max };
     let mut problems = Vec::new();
-    let mut content = |code, message| problems.push(Problem { field: "content", code, message });
+    let mut content = |code, message| problems.push(TextProblem { field: "content", code, message });
 
     if text.is_empty && images == 0 && !descriptor.capabilities.media.required {
         content("empty", format!("{name} needs a text or an image."));
@@ -102,7 +102,7 @@ pub fn judge(descriptor: &Descriptor, text: &Measure, images: usize) -> TextChec
     TextCheck { length, limit, problems }
 }
 
-fn check_images(descriptor: &Descriptor, images: usize) -> Option<Problem> {
+fn check_images(descriptor: &Descriptor, images: usize) -> Option<TextProblem> {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
     let max = rules.max_images;
     let (code, message) = if images > max as usize {
@@ -114,7 +114,7 @@ fn check_images(descriptor: &Descriptor, images: usize) -> Option<Problem> {
     } else {
         return None;
     };
-    Some(Problem { field: "media", code, message })
+    Some(TextProblem { field: "media", code, message })
 }
 
 /// Returns the required options that are missing in `options` (absent, null, or an empty text).

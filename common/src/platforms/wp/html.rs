@@ -1,7 +1,7 @@
 //! Converts a post's text to a title and HTML paragraphs, for WordPress and WooCommerce.
 
 /// The maximum length of a title taken from a text, in characters.
-const LONGEST_TITLE: usize = 120;
+const MAX_TITLE: usize = 120;
 
 /// A text split into title and body, both unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Parts {
 pub fn split(text: &str) -> Parts {
     let text = text.trim();
     let (first, rest) = text.split_once('\n').map_or((text, ""), |(first, rest)| (first.trim(), rest.trim()));
-    if first.chars().count() > LONGEST_TITLE {
+    if first.chars().count() > MAX_TITLE {
         return Parts { title: shorten(first), body: text.to_owned() };
     }
     let body = if rest.is_empty() { first } else { rest };
@@ -24,7 +24,7 @@ pub fn split(text: &str) -> Parts {
 
 /// Returns the beginning of `line`, cut between words if there is a space in its second half.
 fn shorten(line: &str) -> String {
-    let cut: String = line.chars().take(LONGEST_TITLE - 1).collect();
+    let cut: String = line.chars().take(MAX_TITLE - 1).collect();
     let end = cut.rfind(char::is_whitespace).filter(|&at| at > cut.len() / 2).unwrap_or(cut.len());
     format!("{}…", cut[..end].trim_end())
 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::call::{Caller, Effect, said};
+use super::call::{Effect, PlatformClient, sanitize_message};
 use super::{CallError, MarkerSeed};
 use crate::domain::failure::{Category, Failure};
 
@@ -27,7 +27,7 @@ const FETCH_FAILED: [&str; 5] = [
 
 /// A site's REST API and the credentials to call it.
 pub(super) struct Rest<'a> {
-    pub caller: &'a Caller,
+    pub caller: &'a PlatformClient,
     /// `https://example.com/wp-json/`, or `https://example.com/?rest_route=/` if the site has no pretty permalinks.
     pub root: String,
     pub user: String,
@@ -35,7 +35,7 @@ pub(super) struct Rest<'a> {
 }
 
 /// A failed call.
-pub(super) struct Failed {
+pub(super) struct RestError {
     /// `None` if no response arrived.
     pub status: Option<u16>,
     /// The site's own error code, e.g. `rest_cannot_create`.
@@ -43,20 +43,20 @@ pub(super) struct Failed {
     pub error: CallError,
 }
 
-impl From<CallError> for Failed {
+impl From<CallError> for RestError {
     fn from(error: CallError) -> Self {
         Self { status: None, code: String::new(), error }
     }
 }
 
-impl From<Failed> for CallError {
-    fn from(failed: Failed) -> Self {
+impl From<RestError> for CallError {
+    fn from(failed: RestError) -> Self {
         failed.error
     }
 }
 
 /// The body of a request.
-pub(super) enum Body<'a> {
+pub(super) enum WpBody<'a> {
     None,
     Json(&'a Value),
     File { bytes: bytes::Bytes, mime_type: &'a str, filename: &'a str },
@@ -70,8 +70,8 @@ impl Rest<'_> {
         method: Method,
         path: &str,
         query: &[(&str, &str)],
-        body: Body<'_>,
-    ) -> Result<T, Failed> {
+        body: WpBody<'_>,
+    ) -> Result<T, RestError> {
         let url = route(&self.root, path, query).ok_or_else(|| {
             let message = format!("The stored address of this {} account cannot be used.", self.caller.name());
             CallError::Permanent(Failure::of(Category::Account, message))
@@ -79,9 +79,9 @@ impl Rest<'_> {
         let request = self.caller.request(method, url.as_str());
         let request = request.basic_auth(&self.user, Some(self.password.expose_secret()));
         let request = match body {
-            Body::None => request,
-            Body::Json(value) => request.json(value),
-            Body::File { bytes, mime_type, filename } => request
+            WpBody::None => request,
+            WpBody::Json(value) => request.json(value),
+            WpBody::File { bytes, mime_type, filename } => request
                 .header(http::header::CONTENT_TYPE, mime_type)
                 .header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{filename}\""))
                 .body(bytes),
@@ -90,14 +90,14 @@ impl Rest<'_> {
         if answer.status.is_success() {
             return Ok(self.caller.read(effect, &answer)?);
         }
-        let problem: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let problem: WpErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
         let status = answer.status.as_u16();
-        let detail = said(&problem.message, &[self.password.expose_secret()]);
+        let detail = sanitize_message(&problem.message, &[self.password.expose_secret()]);
         let error = self.by_code(status, &problem.code, detail.as_deref()).unwrap_or_else(|| {
             let code = (!problem.code.is_empty()).then_some(problem.code.as_str());
-            self.caller.by_status(effect, &answer, code, detail)
+            self.caller.classify_status(effect, &answer, code, detail)
         });
-        Err(Failed { status: Some(status), code: problem.code, error })
+        Err(RestError { status: Some(status), code: problem.code, error })
     }
 
     /// Classifies an error by its code, where the code is more precise than the status.
@@ -184,7 +184,7 @@ fn base36(mut number: u64) -> String {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Problem {
+struct WpErrorBody {
     code: String,
     message: String,
 }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_apart_by_target_and_by_chance() {
+    fn tokens_differ_by_target_and_random() {
         let seed = |target_id, random| MarkerSeed { target_id, at: chrono::DateTime::UNIX_EPOCH, random };
         assert_eq!(unique(seed(0, 0)), "0-0");
         assert_eq!(unique(seed(36, u64::MAX)), "10-3w5e11264sgsf");

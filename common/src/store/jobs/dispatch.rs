@@ -6,14 +6,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
 use super::engine::{lock_lanes, wake_lane};
-use super::{Rung, id_list, known, list_sql, ring_in_order, workspaces};
-use crate::domain::job::{Claimed, Kind, MAX_CRASHES, Ring};
+use super::{NotifyRow, id_list, known_kinds, list_sql, notify_in_order, workspaces};
+use crate::domain::job::{Claimed, JobKind, JobNotification, MAX_CRASHES};
 
 /// A ready job that was not claimed for this long after its notification is notified again.
-pub const UNHEARD: TimeDelta = TimeDelta::seconds(10);
+pub const RENOTIFY_AFTER: TimeDelta = TimeDelta::seconds(10);
 
 /// Returns when the first scheduled job of each kind is due; kinds without one are left out.
-pub async fn next_due(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
+pub async fn next_due(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
     first_of_each(
         conn,
         "SELECT value, (SELECT run_at FROM jobs WHERE kind = value AND state = 'scheduled' ORDER BY run_at LIMIT 1) FROM json_array_elements_text($1::json)",
@@ -23,16 +23,16 @@ pub async fn next_due(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
 }
 
 /// Makes due jobs of a kind ready, earliest first, at most `limit`, and notifies after the commit; returns how many.
-pub async fn ring_due(tx: &mut Tx, kind: Kind, limit: i64) -> Result<usize> {
-    let sql = tx.spelt(
+pub async fn promote_due(tx: &mut Tx, kind: JobKind, limit: i64) -> Result<usize> {
+    let sql = tx.for_engine(
         "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $4 AND state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
         "UPDATE jobs SET state = 'ready', dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE kind = $4 AND state = 'scheduled' AND run_at <= $1 ORDER BY run_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
-    ring_rows(tx, sql, kind, tx.now, limit).await
+    notify_rows(tx, sql, kind, tx.now, limit).await
 }
 
 /// Returns since when the first ready job of each kind waits for a claim; without paused kinds and kinds without one.
-pub async fn first_rung(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
+pub async fn oldest_unclaimed(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
     first_of_each(
         conn,
         "SELECT value, (SELECT dispatched_at FROM jobs WHERE kind = value AND state = 'ready' AND NOT waiting ORDER BY dispatched_at LIMIT 1) FROM json_array_elements_text($1::json) WHERE value NOT IN (SELECT kind FROM paused_kinds)",
@@ -43,27 +43,32 @@ pub async fn first_rung(conn: &mut Conn) -> Result<Vec<(Kind, DateTime<Utc>)>> {
 
 /// Notifies again for ready jobs of a kind that were not claimed: their notification was lost (a crash between commit
 /// and notification, a queue that was emptied, unreachable or full). `before`: last notified by that time.
-pub async fn ring_unheard(tx: &mut Tx, kind: Kind, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let sql = tx.spelt(
+pub async fn renotify_stale(tx: &mut Tx, kind: JobKind, before: DateTime<Utc>, limit: i64) -> Result<usize> {
+    let sql = tx.for_engine(
         "WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $4 AND state = 'ready' AND NOT waiting AND dispatched_at <= $1 ORDER BY dispatched_at LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at",
         "UPDATE jobs SET dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE kind = $4 AND state = 'ready' AND NOT waiting AND dispatched_at <= $1 ORDER BY dispatched_at LIMIT $2) RETURNING kind, id, priority, run_at",
     );
-    ring_rows(tx, sql, kind, before, limit).await
+    notify_rows(tx, sql, kind, before, limit).await
 }
 
 /// Does one index look-up per kind that this version knows, however many rows there are.
-async fn first_of_each(conn: &mut Conn, pg: &'static str, sqlite: &'static str) -> Result<Vec<(Kind, DateTime<Utc>)>> {
-    let (sql, kinds) = (conn.spelt(pg, sqlite), serde_json::json!(Kind::ALL).to_string());
-    let firsts: Vec<(Kind, Option<DateTime<Utc>>)> = run!(conn, c => sqlx::query_as(sql).bind(&kinds).fetch_all(c))?;
+async fn first_of_each(
+    conn: &mut Conn,
+    pg: &'static str,
+    sqlite: &'static str,
+) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
+    let (sql, kinds) = (conn.for_engine(pg, sqlite), serde_json::json!(JobKind::ALL).to_string());
+    let firsts: Vec<(JobKind, Option<DateTime<Utc>>)> = run!(conn, c => sqlx::query_as(sql).bind(&kinds).fetch_all(c))?;
     Ok(firsts.into_iter().filter_map(|(kind, at)| Some((kind, at?))).collect())
 }
 
-async fn ring_rows(tx: &mut Tx, sql: &'static str, kind: Kind, at: DateTime<Utc>, limit: i64) -> Result<usize> {
+async fn notify_rows(tx: &mut Tx, sql: &'static str, kind: JobKind, at: DateTime<Utc>, limit: i64) -> Result<usize> {
     let now = tx.now;
-    let rows: Vec<Rung> = run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).bind(kind).fetch_all(c))?;
-    let rung = rows.len();
-    ring_in_order(tx, rows);
-    Ok(rung)
+    let rows: Vec<NotifyRow> =
+        run!(tx, c => sqlx::query_as(sql).bind(at).bind(limit).bind(now).bind(kind).fetch_all(c))?;
+    let notified = rows.len();
+    notify_in_order(tx, rows);
+    Ok(notified)
 }
 
 /// A job whose lease ran out.
@@ -78,7 +83,7 @@ pub struct Rescued {
 pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
     const SQL: &str = concat!(
         "SELECT id FROM jobs WHERE state = 'running' AND lease_until < $1 AND ",
-        known!(),
+        known_kinds!(),
         " ORDER BY lease_until LIMIT $2"
     );
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(now).bind(limit).fetch_all(c))?)
@@ -86,9 +91,9 @@ pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<
 
 /// Rescues one job, if its lease has run out and no other transaction has locked it.
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
-    let sql = tx.spelt(
-        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!(), " FOR UPDATE SKIP LOCKED"),
-        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known!()),
+    let sql = tx.for_engine(
+        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known_kinds!(), " FOR UPDATE SKIP LOCKED"),
+        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE id = $2 AND state = 'running' AND lease_until < $1 AND ", known_kinds!()),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).fetch_all(c))?;
@@ -98,9 +103,9 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
 /// Rescues jobs whose lease ran out, at most `limit`. The crash counts as an attempt; after the third crash the job is
 /// dead, reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
-    let sql = tx.spelt(
-        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED"),
-        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known!(), " ORDER BY lease_until LIMIT $2"),
+    let sql = tx.for_engine(
+        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known_kinds!(), " ORDER BY lease_until LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED"),
+        concat!("SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence, coalesce(worker, '') AS worker, run_at, trace FROM jobs WHERE state = 'running' AND lease_until < $1 AND ", known_kinds!(), " ORDER BY lease_until LIMIT $2"),
     );
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
@@ -125,7 +130,7 @@ async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
             None => execute!(tx, READY, job.id, "the worker that ran it vanished", now)?,
         };
         if dead.is_none() {
-            tx.ring_later(Ring { kind: job.kind, id: job.id });
+            tx.notify_later(JobNotification { kind: job.kind, id: job.id });
         }
         tx.leave_lanes(&job);
         out.push(Rescued { job, dead });
@@ -140,7 +145,7 @@ const SWEPT: usize = 1_000;
 #[derive(sqlx::FromRow)]
 struct Waited {
     lane: String,
-    kind: Kind,
+    kind: JobKind,
     workspace_lane: Option<String>,
     running: i64,
     /// The reduced cap while the lane is narrowed.
@@ -181,7 +186,7 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
                     SELECT id
                     FROM jobs j
                     WHERE j.lane = lanes.lane AND j.state = 'ready' AND j.waiting AND ",
-        known!(),
+        known_kinds!(),
         r"
                     ORDER BY run_at, id
                     LIMIT 1

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::super::db::{Conn, Engine, execute, run};
 use super::super::{Lanes, Result, Store, Tx, Workspace};
-use super::{Rung, holds, id_list, known, list_sql, ring_in_order, workspaces};
-use crate::domain::job::{Claimed, Kind, LEASE, Outcome};
-use crate::domain::outside::{self, MAX_MESSAGE};
+use super::{NotifyRow, holds, id_list, known_kinds, list_sql, notify_in_order, workspaces};
+use crate::domain::job::{Claimed, JobKind, LEASE, Outcome};
+use crate::domain::untrusted::{self, MAX_MESSAGE};
 
 /// Claims those of the ids that are ready. Skips an id that is unknown, ended, claimed by another worker or of a paused
 /// kind. A job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job to leave
@@ -18,7 +18,7 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     #[derive(sqlx::FromRow)]
     struct Candidate {
         id: i64,
-        kind: Kind,
+        kind: JobKind,
         lane: Option<String>,
         workspace_lane: Option<String>,
     }
@@ -33,9 +33,9 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
         }
     }
     // On Postgres one look-up per id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs.
-    let sql = tx.spelt(
-        concat!("SELECT j.id, j.kind, j.lane, j.workspace_lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, workspace_lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id"),
-        concat!("SELECT id, kind, lane, workspace_lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND ", known!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id"),
+    let sql = tx.for_engine(
+        concat!("SELECT j.id, j.kind, j.lane, j.workspace_lane FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id, kind, lane, workspace_lane, priority, run_at FROM jobs WHERE id = v.id AND state || '' = 'ready' AND NOT waiting AND ", known_kinds!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) LIMIT 1 FOR UPDATE SKIP LOCKED) j ORDER BY j.priority DESC, j.run_at, j.id"),
+        concat!("SELECT id, kind, lane, workspace_lane FROM jobs WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready' AND NOT waiting AND ", known_kinds!(), " AND kind NOT IN (SELECT kind FROM paused_kinds) ORDER BY priority DESC, run_at, id"),
     );
     let list = id_list(ids);
     let candidates: Vec<Candidate> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
@@ -116,7 +116,7 @@ async fn lanes<'a>(tx: &mut Tx, lanes: impl Iterator<Item = &'a str>) -> Result<
 }
 
 async fn look_at(conn: &mut Conn, lanes: &str, now: DateTime<Utc>) -> Result<Vec<Lane>> {
-    let sql = conn.spelt(
+    let sql = conn.for_engine(
         "SELECT value AS lane, (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running, value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused, (SELECT places FROM narrow_lanes WHERE lane = value) AS places FROM json_array_elements_text($1::json)",
         "SELECT value AS lane, (SELECT count(*) FROM jobs WHERE state = 'running' AND lane = value) AS running, value IN (SELECT lane FROM paused_lanes WHERE paused_until > $2) AS paused, (SELECT places FROM narrow_lanes WHERE lane = value) AS places FROM json_each($1)",
     );
@@ -136,7 +136,7 @@ pub(super) async fn lock_lanes(tx: &mut Tx, sorted: &str) -> Result<()> {
 /// Renews the leases of the jobs that this worker holds, in one statement however many there are.
 pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
     // Skips a row that a settle or a rescue has locked: waiting for it while holding others could deadlock.
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "WITH held AS MATERIALIZED (SELECT j.id FROM (SELECT DISTINCT value::bigint AS id FROM json_array_elements_text($1::json)) v CROSS JOIN LATERAL (SELECT id FROM jobs WHERE id = v.id AND worker = $3 AND state || '' = 'running' LIMIT 1 FOR UPDATE SKIP LOCKED) j) UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT id FROM held WHERE id = id + 0)",
         "UPDATE jobs SET lease_until = $2 WHERE id IN (SELECT value FROM json_each($1)) AND worker = $3 AND state = 'running'",
     );
@@ -146,7 +146,7 @@ pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
 
 /// Whether this worker still holds the job; locks its row until the end of the transaction.
 pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "SELECT id FROM jobs WHERE id = $1 AND fence = $2 AND worker = $3 AND state || '' = 'running' FOR UPDATE",
         "SELECT id FROM jobs WHERE id = $1 AND fence = $2 AND worker = $3 AND state = 'running'",
     );
@@ -169,9 +169,11 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
                 done.push((job.id, job.fence, &job.worker));
                 1
             }
-            Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", told(why), now, &job.worker)?,
-            Outcome::Cancelled(why) => execute!(tx, END, job.id, job.fence, "cancelled", told(why), now, &job.worker)?,
-            Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, told(why), &job.worker)?,
+            Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", stored_reason(why), now, &job.worker)?,
+            Outcome::Cancelled(why) => {
+                execute!(tx, END, job.id, job.fence, "cancelled", stored_reason(why), now, &job.worker)?
+            }
+            Outcome::RetryAt(at, why) => execute!(tx, AGAIN, job.id, job.fence, *at, stored_reason(why), &job.worker)?,
         };
         if updated == 0 {
             return Ok(false);
@@ -182,8 +184,8 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
 }
 
 /// Makes the reason for the end of a run fit for storage.
-fn told(reason: &str) -> String {
-    outside::line(reason, MAX_MESSAGE)
+fn stored_reason(reason: &str) -> String {
+    untrusted::line(reason, MAX_MESSAGE)
 }
 
 /// Takes ids with their fences and workers; returns `false` if one of the jobs is no longer held.
@@ -191,7 +193,7 @@ async fn settle_done(tx: &mut Tx, done: &[(i64, i64, &String)]) -> Result<bool> 
     if done.is_empty() {
         return Ok(true);
     }
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS fence, value ->> 2 AS worker FROM json_array_elements($1::json) WHERE value ->> 0 = (value ->> 0) || '') held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker = held.worker AND jobs.state || '' = 'running'",
         "UPDATE jobs SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL FROM (SELECT value ->> 0 AS id, value ->> 1 AS fence, value ->> 2 AS worker FROM json_each($1)) held WHERE jobs.id = held.id AND jobs.fence = held.fence AND jobs.worker = held.worker AND jobs.state || '' = 'running'",
     );
@@ -239,7 +241,7 @@ pub(in crate::store) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<
     if free.is_empty() {
         return Ok(());
     }
-    let mut tx = store.begin_soft().await?;
+    let mut tx = store.begin_async_commit().await?;
     lock_lanes(&mut tx, &names(&free)).await?;
     for (lane, places) in &free {
         wake_lane(&mut tx, lane, *places).await?;
@@ -261,7 +263,7 @@ async fn waited_for(
     if lanes.is_empty() && workspaces.is_empty() {
         return Ok(HashMap::new());
     }
-    let sql = conn.spelt(
+    let sql = conn.for_engine(
         r"
         SELECT value, CAST(0 AS bigint)
         FROM json_array_elements_text($1::json)
@@ -287,16 +289,16 @@ async fn waited_for(
 
 /// Wakes up to `n` jobs that wait for a lane, unless it is paused. The caller holds the lane's lock.
 pub(super) async fn wake_lane(tx: &mut Tx, lane: &str, n: i64) -> Result<()> {
-    let sql = tx.spelt(
-        concat!("WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND ", known!(), " AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at"),
-        concat!("UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND ", known!(), " AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2) RETURNING kind, id, priority, run_at"),
+    let sql = tx.for_engine(
+        concat!("WITH found AS MATERIALIZED (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND ", known_kinds!(), " AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT (SELECT $2) FOR UPDATE SKIP LOCKED) UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM found WHERE id = id + 0) RETURNING kind, id, priority, run_at"),
+        concat!("UPDATE jobs SET waiting = FALSE, dispatched_at = $3 WHERE id IN (SELECT id FROM jobs WHERE lane = $1 AND state = 'ready' AND waiting AND ", known_kinds!(), " AND NOT EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = $1 AND p.paused_until > $3) ORDER BY run_at, id LIMIT $2) RETURNING kind, id, priority, run_at"),
     );
     let now = tx.now;
-    let woken: Vec<Rung> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;
+    let woken: Vec<NotifyRow> = run!(tx, c => sqlx::query_as(sql).bind(lane).bind(n).bind(now).fetch_all(c))?;
     if !woken.is_empty() {
         holds::held_until(tx, lane, now).await?;
     }
-    ring_in_order(tx, woken);
+    notify_in_order(tx, woken);
     Ok(())
 }
 
@@ -315,7 +317,7 @@ pub async fn narrow_lane(tx: &mut Tx, lane: &str, places: i64) -> Result<()> {
 }
 
 /// Removes the reduction and the pause of a lane of this kind, and wakes jobs that wait for it.
-pub async fn widen_lane(tx: &mut Tx, kind: Kind, lane: &str) -> Result<()> {
+pub async fn widen_lane(tx: &mut Tx, kind: JobKind, lane: &str) -> Result<()> {
     execute!(tx, "DELETE FROM narrow_lanes WHERE lane = $1", lane)?;
     execute!(tx, "DELETE FROM paused_lanes WHERE lane = $1", lane)?;
     tx.free_places(lane, kind.rules().lane_cap.unwrap_or(i64::MAX));

@@ -16,7 +16,7 @@ use crate::domain::job::Claimed;
 /// Longer than a job of an account takes, and than the scheduler needs to notice the end of a pause.
 const MAX_GAP: TimeDelta = TimeDelta::minutes(15);
 /// How long these periods are stored: longer than any post waits.
-const KEPT: TimeDelta = TimeDelta::days(30);
+const HOLD_RETENTION: TimeDelta = TimeDelta::days(30);
 
 /// Records that the lane is held back until `until`, which may be now.
 pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
@@ -61,6 +61,6 @@ pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
         WHERE (lane, held_since) IN (
             SELECT lane, held_since FROM lane_holds WHERE held_until < $1 ORDER BY held_until LIMIT (SELECT $2)
         )";
-    let before = tx.now - KEPT;
+    let before = tx.now - HOLD_RETENTION;
     Ok(execute!(tx, SQL, before, limit)?)
 }

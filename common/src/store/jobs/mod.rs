@@ -1,8 +1,8 @@
 //! The `jobs` table: the durable queue. [`crate::domain::job`] shows the states and transitions of a row.
 //!
-//! - here: enqueue, cancel, hasten — run in a caller's own transaction;
+//! - here: enqueue, cancel, run_now — run in a caller's own transaction;
 //! - [`engine`]: claim, heartbeat, settle, release — run by a worker;
-//! - [`dispatch`]: due, unheard, rescue, sweep, purge — run by the scheduler;
+//! - [`dispatch`]: due, stale notifications, rescue, sweep, purge — run by the scheduler;
 //! - [`holds`]: periods in which Crier itself held back the jobs of a lane;
 //! - [`operate`]: list, show, pause, retry, counts — run by an operator.
 
@@ -14,7 +14,7 @@ use chrono::SubsecRound;
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
-use crate::domain::job::{Claimed, Kind, Lane, NewJob, Ring, workspace_lane};
+use crate::domain::job::{Claimed, JobKind, JobNotification, Lane, NewJob, workspace_lane};
 
 pub mod dispatch;
 pub mod engine;
@@ -44,7 +44,7 @@ pub fn id_list(ids: &[i64]) -> String {
 /// head of the right index instead of reading and sorting all of it. `tests/store/plans.rs` checks this.
 macro_rules! list_sql {
     ($conn:expr, $before:literal, $after:literal) => {
-        $conn.spelt(
+        $conn.for_engine(
             concat!(
                 $before,
                 " IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') ",
@@ -59,33 +59,33 @@ pub(crate) use list_sql;
 /// The kinds that this version knows, as an SQL condition. Beside a newer version (during an upgrade, or after a
 /// rollback) there are jobs of kinds that this version does not know: they are left alone, and block no other job.
 /// `coalesce` has no effect on the result, but makes the planner expect half of the rows instead of almost no rows.
-macro_rules! known {
+macro_rules! known_kinds {
     () => {
         "coalesce(kind IN ('publish_target', 'deliver_webhook', 'send_mail', 'fetch_feed', 'import_media', 'noop'), FALSE)"
     };
 }
-pub(crate) use known;
+pub(crate) use known_kinds;
 
 #[test]
 fn every_kind_is_known() {
-    let words: Vec<String> = Kind::ALL.iter().map(|kind| format!("'{kind}'")).collect();
-    assert_eq!(known!(), format!("coalesce(kind IN ({}), FALSE)", words.join(", ")));
+    let words: Vec<String> = JobKind::ALL.iter().map(|kind| format!("'{kind}'")).collect();
+    assert_eq!(known_kinds!(), format!("coalesce(kind IN ({}), FALSE)", words.join(", ")));
 }
 
 /// A row to notify for, as returned by `RETURNING kind, id, priority, run_at`.
 #[derive(sqlx::FromRow)]
-struct Rung {
-    kind: Kind,
+struct NotifyRow {
+    kind: JobKind,
     id: i64,
     priority: i32,
     run_at: DateTime<Utc>,
 }
 
 /// Notifies for rows after the commit, in the order in which they should run; `RETURNING` has no defined order.
-fn ring_in_order(tx: &mut Tx, mut rows: Vec<Rung>) {
+fn notify_in_order(tx: &mut Tx, mut rows: Vec<NotifyRow>) {
     rows.sort_by_key(|row| (Reverse(row.priority), row.run_at, row.id));
     for row in rows {
-        tx.ring_later(Ring { kind: row.kind, id: row.id });
+        tx.notify_later(JobNotification { kind: row.kind, id: row.id });
     }
 }
 
@@ -101,7 +101,7 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
         .bind(now).bind(workspace_lane(job.kind, job.workspace_id)).fetch_optional(c))?;
     if let Some(id) = id {
         if due {
-            tx.ring_later(Ring { kind: job.kind, id });
+            tx.notify_later(JobNotification { kind: job.kind, id });
         }
         tx.count_enqueued(job.kind);
     }
@@ -123,7 +123,7 @@ pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[Subject]) -> R
     let due = like.run_at <= tx.now;
     let ids = insert_each(tx, like, if due { "ready" } else { "scheduled" }, false, subjects).await?;
     if due {
-        ids.iter().for_each(|id| tx.ring_later(Ring { kind: like.kind, id: *id }));
+        ids.iter().for_each(|id| tx.notify_later(JobNotification { kind: like.kind, id: *id }));
     }
     Ok(ids.len())
 }
@@ -142,7 +142,7 @@ async fn insert_each(tx: &mut Tx, like: &NewJob, state: &str, waiting: bool, sub
     if subjects.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = tx.spelt(
+    let sql = tx.for_engine(
         "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane) SELECT $2, (value ->> 0)::bigint, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2 FROM json_array_elements($1::json) ON CONFLICT DO NOTHING RETURNING id",
         "INSERT INTO jobs (kind, subject_id, lane, state, waiting, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane) SELECT $2, value ->> 0, value ->> 1, $3, $4, $5, $6, $7, $8, $9, $9, value ->> 2 FROM json_each($1) WHERE TRUE ON CONFLICT DO NOTHING RETURNING id",
     );
@@ -157,7 +157,7 @@ async fn insert_each(tx: &mut Tx, like: &NewJob, state: &str, waiting: bool, sub
 }
 
 /// Cancels the subject's job if it has not begun. Returns `true` if a job is running; that one continues.
-pub async fn cancel_subject(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<bool> {
+pub async fn cancel_subject(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<bool> {
     const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready')";
     let now = tx.now;
     execute!(tx, SQL, kind, subject_id, now)?;
@@ -165,33 +165,33 @@ pub async fn cancel_subject(tx: &mut Tx, kind: Kind, subject_id: i64) -> Result<
 }
 
 /// Whether the subject's job is running.
-pub async fn is_running(conn: &mut Conn, kind: Kind, subject_id: i64) -> Result<bool> {
+pub async fn is_running(conn: &mut Conn, kind: JobKind, subject_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT id FROM jobs WHERE kind = $1 AND subject_id = $2 AND state = 'running'";
     let id: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(kind).bind(subject_id).fetch_optional(c))?;
     Ok(id.is_some())
 }
 
 /// Returns those of the subjects whose job is running.
-pub async fn running_among(conn: &mut Conn, kind: Kind, subject_ids: &[i64]) -> Result<Vec<i64>> {
+pub async fn running_among(conn: &mut Conn, kind: JobKind, subject_ids: &[i64]) -> Result<Vec<i64>> {
     let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id", "AND kind = $2 AND state = 'running'");
     let ids = id_list(subject_ids);
     Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).bind(kind).fetch_all(c))?)
 }
 
 /// Refunds the attempt of the current run. Call it when the run ends, before the job is settled.
-pub async fn forgive(tx: &mut Tx, job: &Claimed) -> Result<()> {
+pub async fn refund_attempt(tx: &mut Tx, job: &Claimed) -> Result<()> {
     const SQL: &str = "UPDATE jobs SET attempt = attempt - 1 WHERE id = $1 AND fence = $2 AND state = 'running'";
     execute!(tx, SQL, job.id, job.fence)?;
     Ok(())
 }
 
 /// Makes the subject's unstarted job due now, in the lane of `job`, or enqueues a new one.
-pub async fn hasten(tx: &mut Tx, job: &NewJob) -> Result<()> {
+pub async fn run_now(tx: &mut Tx, job: &NewJob) -> Result<()> {
     const SQL: &str = "UPDATE jobs SET state = 'ready', waiting = FALSE, lane = $4, workspace_lane = $5, run_at = $3, dispatched_at = $3 WHERE kind = $1 AND subject_id = $2 AND state IN ('scheduled', 'ready') RETURNING id";
     let now = tx.now;
     let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(now).bind(&job.lane).bind(workspace_lane(job.kind, job.workspace_id)).fetch_optional(c))?;
     match id {
-        Some(id) => tx.ring_later(Ring { kind: job.kind, id }),
+        Some(id) => tx.notify_later(JobNotification { kind: job.kind, id }),
         None => {
             enqueue(tx, job).await?;
         }

@@ -5,17 +5,17 @@ use serde::Serialize;
 
 use super::super::db::{execute, run};
 use super::super::{Conn, Result, Tx};
-use super::known;
-use crate::domain::job::{Kind, Ring, State};
+use super::known_kinds;
+use crate::domain::job::{JobKind, JobNotification, JobState};
 
 /// A job as the operator sees it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct JobRow {
     pub id: i64,
-    pub kind: Kind,
+    pub kind: JobKind,
     pub subject_id: i64,
     pub lane: Option<String>,
-    pub state: State,
+    pub state: JobState,
     pub waiting: bool,
     pub priority: i32,
     pub run_at: DateTime<Utc>,
@@ -31,27 +31,29 @@ pub struct JobRow {
 
 /// Filters a list; `None` matches everything.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
-    pub kind: Option<Kind>,
-    pub state: Option<State>,
+pub struct JobQuery {
+    pub kind: Option<JobKind>,
+    pub state: Option<JobState>,
     pub lane: Option<String>,
     /// Created before this time.
     pub created_before: Option<DateTime<Utc>>,
 }
 
-impl Filter {
+impl JobQuery {
     /// Returns the SQL of the matching rows, with `$1` the lane and `$2` the time. Each filter has its own text, so
     /// that an index serves it. Kinds and states are literals, since a planner that does not know the state cannot use
     /// a partial index on it. Where several index searches are needed, each has its own part, which ends with `end`.
     fn rows(&self, end: &str) -> String {
-        let kind = self.kind.map_or_else(|| format!(" AND {}", known!()), |kind| format!(" AND kind = '{kind}'"));
+        let kind = self.kind.map_or_else(|| format!(" AND {}", known_kinds!()), |kind| format!(" AND kind = '{kind}'"));
         let state = self.state.map(|state| format!(" AND state = '{state}'")).unwrap_or_default();
         let rest = match (&self.lane, self.state) {
             // `|| ''` has no effect on the result, but leaves only the lane's index, which is on that very expression.
             (Some(_), _) => vec![format!("{kind}{state}").replace(" = ", " || '' = ")],
-            (None, Some(State::Ready)) => ["waiting", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into(),
-            (None, Some(State::Scheduled)) if self.kind.is_none() => {
-                Kind::ALL.iter().map(|kind| format!(" AND kind = '{kind}'{state}")).collect()
+            (None, Some(JobState::Ready)) => {
+                ["waiting", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into()
+            }
+            (None, Some(JobState::Scheduled)) if self.kind.is_none() => {
+                JobKind::ALL.iter().map(|kind| format!(" AND kind = '{kind}'{state}")).collect()
             }
             _ => vec![format!("{kind}{state}")],
         };
@@ -72,9 +74,9 @@ impl Filter {
 const COLUMNS: &str = "id, kind, subject_id, lane, state, waiting, priority, run_at, attempt, max_attempts, crashes, lease_until, trace, last_error, created_at, finished_at";
 
 /// Lists jobs, newest first.
-pub async fn list(conn: &mut Conn, filter: &Filter, limit: i64) -> Result<Vec<JobRow>> {
+pub async fn list(conn: &mut Conn, filter: &JobQuery, limit: i64) -> Result<Vec<JobRow>> {
     // Few jobs are ready or running: sort them instead of scanning all jobs in the order of ids.
-    let few = filter.lane.is_none() && matches!(filter.state, Some(State::Ready | State::Running));
+    let few = filter.lane.is_none() && matches!(filter.state, Some(JobState::Ready | JobState::Running));
     let newest = if few { " ORDER BY id + 0 DESC LIMIT $3" } else { " ORDER BY id DESC LIMIT $3" };
     let sql = format!("SELECT {COLUMNS} FROM ({}) j ORDER BY id DESC LIMIT $3", filter.rows(newest));
     Ok(
@@ -83,7 +85,7 @@ pub async fn list(conn: &mut Conn, filter: &Filter, limit: i64) -> Result<Vec<Jo
 }
 
 /// Returns the next jobs after the id `after`, oldest first, for a command that processes all of them in batches.
-pub async fn next(conn: &mut Conn, filter: &Filter, after: i64, limit: i64) -> Result<Vec<JobRow>> {
+pub async fn next(conn: &mut Conn, filter: &JobQuery, after: i64, limit: i64) -> Result<Vec<JobRow>> {
     let rows = filter.rows(" AND id > $3 ORDER BY id LIMIT $4");
     let sql = format!("SELECT {COLUMNS} FROM ({rows}) j ORDER BY id LIMIT $4");
     Ok(
@@ -91,7 +93,7 @@ pub async fn next(conn: &mut Conn, filter: &Filter, after: i64, limit: i64) -> R
     )
 }
 
-pub async fn count(conn: &mut Conn, filter: &Filter) -> Result<i64> {
+pub async fn count(conn: &mut Conn, filter: &JobQuery) -> Result<i64> {
     let sql = format!("SELECT count(*) FROM ({}) j", filter.rows(""));
     Ok(
         run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(filter.lane()).bind(filter.before()).fetch_one(c))?,
@@ -120,46 +122,46 @@ pub async fn lane(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<Lan
 
 /// Makes a dead or cancelled job ready again, with all of its attempts; `None`: it is in another state, or its subject
 /// has another job by now. The subject must be updated in the same transaction ([`crate::subjects`]).
-pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(Kind, i64)>> {
+pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
     const SQL: &str = "UPDATE jobs SET state = 'ready', attempt = 0, crashes = 0, run_at = $2, dispatched_at = $2, finished_at = NULL, last_error = NULL, waiting = FALSE WHERE id = $1 AND state IN ('dead', 'cancelled') AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.kind = jobs.kind AND o.subject_id = jobs.subject_id AND o.state IN ('scheduled', 'ready', 'running')) RETURNING kind, subject_id";
     let now = tx.now;
-    let revived: Option<(Kind, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?;
+    let revived: Option<(JobKind, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?;
     if let Some((kind, _)) = revived {
-        tx.ring_later(Ring { kind, id });
+        tx.notify_later(JobNotification { kind, id });
     }
     Ok(revived)
 }
 
 /// Cancels a job that has not begun; returns its subject, which must be updated in the same transaction
 /// ([`crate::subjects`]).
-pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(Kind, i64)>> {
+pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
     const SQL: &str = "UPDATE jobs SET state = 'cancelled', waiting = FALSE, finished_at = $2, last_error = 'cancelled by the operator' WHERE id = $1 AND state IN ('scheduled', 'ready') RETURNING kind, subject_id";
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?)
 }
 
 /// Pauses a kind: workers claim no more of its jobs; running ones continue.
-pub async fn pause_kind(tx: &mut Tx, kind: Kind) -> Result<()> {
+pub async fn pause_kind(tx: &mut Tx, kind: JobKind) -> Result<()> {
     let now = tx.now;
     execute!(tx, "INSERT INTO paused_kinds (kind, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING", kind, now)?;
     Ok(())
 }
 
 /// Resumes a kind; `false`: it was not paused. The dispatcher notifies for the jobs that have waited.
-pub async fn resume_kind(tx: &mut Tx, kind: Kind) -> Result<bool> {
+pub async fn resume_kind(tx: &mut Tx, kind: JobKind) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM paused_kinds WHERE kind = $1", kind)? > 0)
 }
 
-pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<Kind>> {
-    const SQL: &str = concat!("SELECT kind FROM paused_kinds WHERE ", known!(), " ORDER BY kind");
+pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<JobKind>> {
+    const SQL: &str = concat!("SELECT kind FROM paused_kinds WHERE ", known_kinds!(), " ORDER BY kind");
     Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?)
 }
 
 /// How many jobs of a kind are in a state, and since when the oldest of them has been due.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
-pub struct Standing {
-    pub kind: Kind,
-    pub state: State,
+pub struct StateCount {
+    pub kind: JobKind,
+    pub state: JobState,
     pub waiting: bool,
     pub jobs: i64,
     pub oldest: DateTime<Utc>,
@@ -167,20 +169,20 @@ pub struct Standing {
 
 /// Counts unfinished and dead jobs, by kind and state; jobs that wait for their lane are counted separately. It counts
 /// rows: not for a hot path.
-pub async fn overview(conn: &mut Conn) -> Result<Vec<Standing>> {
+pub async fn overview(conn: &mut Conn) -> Result<Vec<StateCount>> {
     // `state` and `waiting` are literals instead of columns, so that an index contains all that is needed.
     let part = |(state, waiting, rows)| {
         format!(
             "SELECT kind, '{state}' AS state, {waiting} AS waiting, count(*) AS jobs, min(run_at) AS oldest FROM jobs WHERE {rows} AND {} GROUP BY kind",
-            known!()
+            known_kinds!()
         )
     };
     let parts = [
-        (State::Scheduled, "FALSE", "state = 'scheduled'"),
-        (State::Ready, "TRUE", "state = 'ready' AND waiting"),
-        (State::Ready, "FALSE", "state = 'ready' AND NOT waiting"),
-        (State::Running, "FALSE", "state = 'running'"),
-        (State::Dead, "FALSE", "state = 'dead'"),
+        (JobState::Scheduled, "FALSE", "state = 'scheduled'"),
+        (JobState::Ready, "TRUE", "state = 'ready' AND waiting"),
+        (JobState::Ready, "FALSE", "state = 'ready' AND NOT waiting"),
+        (JobState::Running, "FALSE", "state = 'running'"),
+        (JobState::Dead, "FALSE", "state = 'dead'"),
     ];
     let sql = parts.map(part).join(" UNION ALL ");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(c))?)

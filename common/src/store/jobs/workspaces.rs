@@ -11,13 +11,13 @@ use serde_json::json;
 
 use super::super::db::{Conn, run};
 use super::super::{Result, Workspace};
-use crate::domain::job::Kind;
+use crate::domain::job::JobKind;
 
 /// How many lanes of a workspace are considered when a place is freed.
 const MAX_LANES: usize = 500;
 
 impl Workspace {
-    pub(in crate::store) fn new(kind: Kind) -> Self {
+    pub(in crate::store) fn new(kind: JobKind) -> Self {
         Self { kind, was_full: false, left: 0, lanes: BTreeSet::new() }
     }
 
@@ -33,7 +33,7 @@ impl Workspace {
 }
 
 /// Returns how many more jobs of a workspace may run.
-pub(super) fn room(kind: Kind, running: i64) -> i64 {
+pub(super) fn room(kind: JobKind, running: i64) -> i64 {
     kind.rules().workspace_cap.map_or(i64::MAX, |cap| (cap - running).max(0))
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn running(conn: &mut Conn, names: &BTreeSet<&str>) -> Result<H
     if names.is_empty() {
         return Ok(HashMap::new());
     }
-    let sql = conn.spelt(
+    let sql = conn.for_engine(
         r"
         SELECT value, (SELECT count(*) FROM jobs WHERE workspace_lane = value AND state = 'running')
         FROM json_array_elements_text($1::json)",

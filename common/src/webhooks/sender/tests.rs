@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::io::AsyncWriteExt;
 
 use super::*;
-use crate::http::test_server::{Script, TestServer, read_request};
+use crate::http::test_server::{ScriptedLookup, TestServer, read_request};
 use crate::webhooks::signature::{TOLERANCE, verify};
 
 const AT: i64 = 1_777_636_800;
@@ -17,7 +17,7 @@ fn now() -> DateTime<Utc> {
 }
 
 fn sender(deadline: Duration) -> Sender {
-    let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], Script::of("-"));
+    let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], ScriptedLookup::of("-"));
     Sender::with_client(HttpClient::guarded(guard, deadline, MAX_BODY))
 }
 
@@ -171,7 +171,7 @@ async fn what_gets_no_answer_says_why() {
     ];
     for (url, outcome, error) in cases {
         let answers = if url.contains("inside") { "10.1.2.3" } else { "-" };
-        let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], Script::of(answers));
+        let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], ScriptedLookup::of(answers));
         let sender = Sender::with_client(HttpClient::guarded(guard, Duration::from_millis(500), MAX_BODY));
         let result = sender.send(&delivery(url.clone()), now()).await;
         assert_eq!((result.outcome, result.response_code, result.response_body), (outcome, None, None), "{url}");
@@ -191,7 +191,7 @@ proptest! {
     #[test]
     fn what_is_kept_is_storable(body in prop::collection::vec(any::<u8>(), 0..2048)) {
         let kept = storable(&body);
-        prop_assert!(kept.len() <= KEPT_BODY && !kept.contains('\0'));
+        prop_assert!(kept.len() <= MAX_STORED_BODY && !kept.contains('\0'));
     }
 
     /// Text is not changed, only cut at a character boundary.
@@ -199,6 +199,6 @@ proptest! {
     fn what_is_kept_begins_the_body(body in "[^\\x00]{0,1500}") {
         let kept = storable(body.as_bytes());
         prop_assert!(body.starts_with(&kept));
-        prop_assert!(kept == body || kept.len() > KEPT_BODY - 4);
+        prop_assert!(kept == body || kept.len() > MAX_STORED_BODY - 4);
     }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use crier_common::domain::job::{Kind, NewJob, State};
+use crier_common::domain::job::{JobKind, JobState, NewJob};
 use crier_common::store::bench::{fill, tidy};
 use crier_common::store::jobs;
 use crier_scheduler::tasks;
@@ -12,7 +12,7 @@ use crier_scheduler::tasks;
 use super::super::CommandError;
 use super::super::crew;
 use super::super::figure::{Figure, median};
-use super::super::place::Place;
+use super::super::place::BenchEnvironment;
 use super::{Bench, Figures};
 
 const NAME: &str = "dispatch";
@@ -43,12 +43,12 @@ pub async fn run(bench: &Bench) -> Figures {
 type Costs = Vec<(String, Duration)>;
 
 async fn of(bench: &Bench, rows: i64) -> Result<Costs, CommandError> {
-    bench.tell(format_args!("dispatch: writing {rows} rows"));
+    bench.show_progress(format_args!("dispatch: writing {rows} rows"));
     let place = bench.fresh().await?;
     fill_up(&place, rows).await?;
-    bench.tell(format_args!("dispatch: {rows} rows"));
+    bench.show_progress(format_args!("dispatch: {rows} rows"));
     // Without a listener the notifier has no room, and no job is made ready.
-    place.bell().keep(Kind::Noop);
+    place.notifier().buffer(JobKind::Noop);
     let mut costs = Costs::new();
     let mut subject = rows;
     for together in TOGETHER {
@@ -68,7 +68,7 @@ async fn of(bench: &Bench, rows: i64) -> Result<Costs, CommandError> {
 }
 
 async fn times<T>(
-    place: &Place,
+    place: &BenchEnvironment,
     task: impl AsyncFn(&crier_scheduler::Scheduler) -> crier_common::store::Result<T>,
 ) -> Result<Duration, CommandError> {
     let (scheduler, mut times) = (crew::scheduler(place), Vec::new());
@@ -81,24 +81,24 @@ async fn times<T>(
 }
 
 /// Writes rows that are due far in the future, each chunk a second after the previous one.
-async fn fill_up(place: &Place, rows: i64) -> Result<(), CommandError> {
+async fn fill_up(place: &BenchEnvironment, rows: i64) -> Result<(), CommandError> {
     let store = place.api();
     let mut run_at = store.now() + TimeDelta::days(30);
     for first in (0..rows).step_by(CHUNK) {
         let chunk = first..rows.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX));
         let mut tx = store.begin().await?;
-        fill(&mut tx, Kind::Noop, State::Scheduled, chunk, run_at).await?;
+        fill(&mut tx, JobKind::Noop, JobState::Scheduled, chunk, run_at).await?;
         tx.commit().await?;
         run_at += TimeDelta::seconds(1);
     }
     Ok(tidy(store.db()).await?)
 }
 
-async fn become_due(place: &Place, first: i64, count: i64) -> Result<(), CommandError> {
-    let mut tx = place.api_of_the_past().begin().await?;
+async fn become_due(place: &BenchEnvironment, first: i64, count: i64) -> Result<(), CommandError> {
+    let mut tx = place.api_one_hour_behind().begin().await?;
     let due = tx.now + TimeDelta::seconds(1);
     for subject in first..first + count {
-        jobs::enqueue(&mut tx, &NewJob::new(Kind::Noop, subject, due)).await?;
+        jobs::enqueue(&mut tx, &NewJob::new(JobKind::Noop, subject, due)).await?;
     }
     Ok(tx.commit().await?)
 }

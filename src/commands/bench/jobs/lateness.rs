@@ -1,7 +1,7 @@
 //! Many jobs due at the same moment: how late each starts, and how much memory they need.
 
 use chrono::TimeDelta;
-use crier_common::domain::job::{Kind, State};
+use crier_common::domain::job::{JobKind, JobState};
 use crier_common::store::bench::{fill, tidy};
 
 use super::super::crew;
@@ -19,17 +19,17 @@ pub async fn run(bench: &Bench) -> Figures {
     let count = bench.jobs(JOBS);
     let subjects = 0..i64::try_from(count).unwrap_or(i64::MAX);
     let starts = Starts::of(0, count, place.api().now());
-    let crew = starts::crew(bench, &place, Kind::Noop, bench.slots(), &starts)?;
+    let crew = starts::crew(bench, &place, JobKind::Noop, bench.slots(), &starts)?;
     // Leaves enough time to write all jobs before they are due, whatever their number.
     let due = place.api().now() + AHEAD + TimeDelta::milliseconds(subjects.end / 20);
     let mut tx = place.api().begin().await?;
-    fill(&mut tx, Kind::Noop, State::Scheduled, subjects, due).await?;
+    fill(&mut tx, JobKind::Noop, JobState::Scheduled, subjects, due).await?;
     tx.commit().await?;
     tidy(place.api().db()).await?;
     let before = resident::now();
-    resident::forget_peak();
+    resident::reset_peak();
     starts.wait(count).await?;
-    crew::settled(place.api()).await?;
+    crew::wait_until_settled(place.api()).await?;
     let (after, peak) = (resident::now(), resident::peak());
     crew.stop().await;
     let mut figures = Figure::spread(NAME, &format!("{count} jobs for one moment"), starts.after(due));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crier_common::domain::job::{Kind, NewJob};
+use crier_common::domain::job::{JobKind, NewJob};
 use crier_common::store::jobs;
 
 use super::super::figure::Figure;
@@ -16,14 +16,14 @@ pub async fn run(bench: &Bench) -> Figures {
     let place = bench.fresh().await?;
     let count = bench.jobs(JOBS);
     let starts = Starts::of(0, count, place.api().now());
-    let crew = starts::crew(bench, &place, Kind::Noop, bench.slots(), &starts)?;
+    let crew = starts::crew(bench, &place, JobKind::Noop, bench.slots(), &starts)?;
     let (mut from_call, mut from_commit) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for begun in 0..count {
         let subject = i64::try_from(begun).unwrap_or(i64::MAX);
         tokio::time::sleep(pause()).await;
         let called = Instant::now();
         let mut tx = place.api().begin().await?;
-        let job = NewJob::new(Kind::Noop, subject, tx.now);
+        let job = NewJob::new(JobKind::Noop, subject, tx.now);
         jobs::enqueue(&mut tx, &job).await?;
         tx.commit().await?;
         // `commit` notifies the worker, so a job may start before this line; its latency then counts as zero.
@@ -32,7 +32,7 @@ pub async fn run(bench: &Bench) -> Figures {
         let began = starts.of_subject(subject).unwrap_or(committed);
         from_call.push(began - called);
         from_commit.push(began.saturating_duration_since(committed));
-        crew.idle().await;
+        crew.wait_until_idle().await;
     }
     crew.stop().await;
     let mut figures = Figure::spread(NAME, "commit to start", from_commit);

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::{Kind, Lane, NewJob};
+use crier_common::domain::job::{JobKind, Lane, NewJob};
 use crier_common::domain::platform::{AccountKind, Platform};
-use crier_common::domain::post::{Post, PostStatus, ScheduleType, Wish};
+use crier_common::domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
 use crier_common::store::accounts::NewAccount;
 use crier_common::store::brands::NewBrand;
 use crier_common::store::targets::NewTarget;
@@ -15,7 +15,7 @@ use secrecy::SecretString;
 use super::super::CommandError;
 use super::super::crew;
 use super::super::figure::Figure;
-use super::super::place::Place;
+use super::super::place::BenchEnvironment;
 use super::starts::{self, Starts};
 use super::{Bench, Figures, resident};
 
@@ -27,17 +27,17 @@ const CHUNK: usize = 500;
 pub async fn run(bench: &Bench) -> Figures {
     let place = bench.fresh().await?;
     let count = usize::try_from(bench.args.posts).unwrap_or(usize::MAX);
-    bench.tell(format_args!("publish: writing {count} posts"));
+    bench.show_progress(format_args!("publish: writing {count} posts"));
     let first = write(&place, count).await?;
-    bench.tell(format_args!("publish: {count} posts"));
-    resident::forget_peak();
+    bench.show_progress(format_args!("publish: {count} posts"));
+    resident::reset_peak();
     // All posts are due when the scheduler starts.
     let (due, began) = (place.api().now(), Instant::now());
     let starts = Starts::of(first, count, due);
-    let crew = starts::crew(bench, &place, Kind::PublishTarget, bench.slots(), &starts)?;
+    let crew = starts::crew(bench, &place, JobKind::PublishTarget, bench.slots(), &starts)?;
     starts.wait(count).await?;
     let started = began.elapsed();
-    crew::settled(place.api()).await?;
+    crew::wait_until_settled(place.api()).await?;
     let ended = began.elapsed();
     let peak = resident::peak();
     crew.stop().await;
@@ -52,12 +52,12 @@ pub async fn run(bench: &Bench) -> Figures {
 }
 
 /// Writes posts with a target and a job each, spread over accounts; returns the first target's id.
-async fn write(place: &Place, count: usize) -> Result<i64, CommandError> {
-    let store = place.api_of_the_past();
+async fn write(place: &BenchEnvironment, count: usize) -> Result<i64, CommandError> {
+    let store = place.api_one_hour_behind();
     let mut tx = store.begin().await?;
     // In the future for this store's clock, in the past for the scheduler's.
     let due = tx.now + TimeDelta::seconds(1);
-    let (brand, accounts) = world(&mut tx).await?;
+    let (brand, accounts) = create_brand_and_accounts(&mut tx).await?;
     tx.commit().await?;
     let mut first = None;
     let mut left = accounts.iter().cycle().take(count).peekable();
@@ -73,7 +73,7 @@ async fn write(place: &Place, count: usize) -> Result<i64, CommandError> {
 }
 
 /// Creates a brand and the accounts attached to it.
-async fn world(tx: &mut Tx) -> Result<(i64, Vec<i64>), StoreError> {
+async fn create_brand_and_accounts(tx: &mut Tx) -> Result<(i64, Vec<i64>), StoreError> {
     let workspace = users::create_workspace(tx, "Bench", "unlimited").await?;
     let user = users::create(tx, workspace, "bench@localhost", "Bench").await?;
     let new = NewBrand { name: "Bench", description: None, website: None, timezone: "UTC" };
@@ -119,10 +119,10 @@ async fn schedule(tx: &mut Tx, brand: i64, account: i64, due: DateTime<Utc>) -> 
         updated_at: tx.now,
     };
     let post = posts::insert(tx, &post).await?;
-    let overrides = Wish::default();
+    let overrides = TargetOverride::default();
     let new = NewTarget { account_id: account, platform: Platform::Sandbox, position: 0, wish: &overrides };
     let target = targets::insert(tx, post, &[new]).await?[0];
-    let job = NewJob::new(Kind::PublishTarget, target, due).lane(Lane::Account(account));
+    let job = NewJob::new(JobKind::PublishTarget, target, due).lane(Lane::Account(account));
     jobs::enqueue(tx, &job).await?;
     Ok(target)
 }

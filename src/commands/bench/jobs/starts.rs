@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::store::Result as StoreResult;
 use crier_worker::engine::Run;
-use crier_worker::jobs::{Ending, Job};
+use crier_worker::jobs::{Job, RunResult};
 use tokio::sync::Notify;
 
-use super::super::crew::{self, Crew};
-use super::super::place::Place;
+use super::super::crew::{self, BenchRoles};
+use super::super::place::BenchEnvironment;
 use super::super::{CommandError, Result, refused};
 use super::Bench;
 
 /// Time limit for all jobs to start.
-const PATIENCE: Duration = Duration::from_secs(300);
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The time of the first start of each subject in a range.
 pub struct Starts {
@@ -67,11 +67,11 @@ impl Starts {
                 self.reached.notified().await;
             }
         };
-        match tokio::time::timeout(PATIENCE, begun).await {
+        match tokio::time::timeout(START_TIMEOUT, begun).await {
             Ok(()) => Ok(()),
             Err(_) => {
                 let begun = self.begun.load(Ordering::SeqCst);
-                refused(format!("{begun} of {jobs} jobs began within {} s", PATIENCE.as_secs()))
+                refused(format!("{begun} of {jobs} jobs began within {} s", START_TIMEOUT.as_secs()))
             }
         }
     }
@@ -96,28 +96,28 @@ impl Starts {
 /// Starts a crew for one kind and records when its jobs start.
 pub fn crew(
     bench: &Bench,
-    place: &Place,
-    kind: Kind,
+    place: &BenchEnvironment,
+    kind: JobKind,
     slots: usize,
     starts: &Arc<Starts>,
-) -> std::result::Result<Crew, CommandError> {
+) -> std::result::Result<BenchRoles, CommandError> {
     let job = crew::job(&bench.config, place, kind)?;
-    Crew::start(place, Arc::new(Noted { job, starts: starts.clone() }), slots)
+    BenchRoles::start(place, Arc::new(RecordedJob { job, starts: starts.clone() }), slots)
 }
 
 /// The product's own handler, which also records its start time.
-struct Noted {
+struct RecordedJob {
     job: Arc<dyn Job>,
     starts: Arc<Starts>,
 }
 
 #[async_trait]
-impl Job for Noted {
-    fn kind(&self) -> Kind {
+impl Job for RecordedJob {
+    fn kind(&self) -> JobKind {
         self.job.kind()
     }
 
-    async fn run(&self, run: &Run) -> StoreResult<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> StoreResult<Box<dyn RunResult>> {
         self.starts.note(run.job.subject_id);
         self.job.run(run).await
     }

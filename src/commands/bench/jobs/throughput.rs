@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use crier_common::domain::job::{Kind, NewJob};
+use crier_common::domain::job::{JobKind, NewJob};
 use crier_common::queue::CAPACITY;
 use crier_common::store::jobs;
 use tokio::task::JoinSet;
@@ -12,38 +12,38 @@ use tokio::task::JoinSet;
 use super::super::CommandError;
 use super::super::crew;
 use super::super::figure::Figure;
-use super::super::place::Place;
+use super::super::place::BenchEnvironment;
 use super::starts::{self, Starts};
 use super::{Bench, Figures};
 
 const NAME: &str = "throughput";
 const AT_ONCE: [usize; 3] = [1, 10, 100];
 /// A shorter run is repeated with more jobs.
-const SHORTEST: Duration = Duration::from_secs(2);
-const WANTED: Duration = Duration::from_secs(3);
+const MIN_DURATION: Duration = Duration::from_secs(2);
+const TARGET_DURATION: Duration = Duration::from_secs(3);
 
 pub async fn run(bench: &Bench) -> Figures {
     let mut figures = Vec::new();
     for clients in AT_ONCE {
-        bench.tell(format_args!("throughput: {clients} enqueue"));
+        bench.show_progress(format_args!("throughput: {clients} enqueue"));
         let place = bench.fresh().await?;
         let began = Instant::now();
         let count = enqueue(&place, clients, bench.jobs(usize::MAX)).await?;
         figures.push(Figure::rate(NAME, format!("enqueue, {clients} at once"), "jobs/s", count, began.elapsed()));
     }
     for slots in AT_ONCE {
-        bench.tell(format_args!("throughput: {slots} run"));
+        bench.show_progress(format_args!("throughput: {slots} run"));
         let (count, took) = process(bench, slots).await?;
         figures.push(Figure::rate(NAME, format!("process, {slots} at once"), "jobs/s", count, took));
     }
-    bench.tell("throughput: 100 enqueue, 100 run");
+    bench.show_progress("throughput: 100 enqueue, 100 run");
     let (count, took) = both(bench, 100).await?;
     figures.push(Figure::rate(NAME, "enqueue and process, 100 at once", "jobs/s", count, took));
     Ok(figures)
 }
 
 /// Enqueues from concurrent clients, one transaction at a time each, for a few seconds or until `most` jobs exist.
-async fn enqueue(place: &Place, clients: usize, most: usize) -> Result<usize, CommandError> {
+async fn enqueue(place: &BenchEnvironment, clients: usize, most: usize) -> Result<usize, CommandError> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let (next, began) = (Arc::new(AtomicI64::new(0)), Instant::now());
     let mut tasks = JoinSet::new();
@@ -51,7 +51,7 @@ async fn enqueue(place: &Place, clients: usize, most: usize) -> Result<usize, Co
         let (store, next) = (place.api().clone(), next.clone());
         tasks.spawn(async move {
             let mut count = 0;
-            while began.elapsed() < WANTED {
+            while began.elapsed() < TARGET_DURATION {
                 let subject = next.fetch_add(1, Ordering::Relaxed);
                 if subject >= most {
                     break;
@@ -75,16 +75,16 @@ async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), Comma
     let mut count = bench.jobs(if slots < 100 { 200 * slots } else { CAPACITY }).min(CAPACITY);
     loop {
         let place = bench.fresh().await?;
-        place.bell().keep(Kind::Noop);
+        place.notifier().buffer(JobKind::Noop);
         backlog(&place, count).await?;
         let starts = Starts::of(0, count, place.api().now());
         let began = Instant::now();
-        let crew = starts::crew(bench, &place, Kind::Noop, slots, &starts)?;
+        let crew = starts::crew(bench, &place, JobKind::Noop, slots, &starts)?;
         starts.wait(count).await?;
-        crew::settled(place.api()).await?;
+        crew::wait_until_settled(place.api()).await?;
         let took = began.elapsed();
         crew.stop().await;
-        if took >= SHORTEST || count == CAPACITY || bench.args.jobs.is_some() {
+        if took >= MIN_DURATION || count == CAPACITY || bench.args.jobs.is_some() {
             return Ok((count, took));
         }
         #[expect(
@@ -93,24 +93,24 @@ async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), Comma
             clippy::cast_precision_loss,
             reason = "clamped"
         )]
-        let wanted = (count as f64 * WANTED.as_secs_f64() / took.as_secs_f64()) as usize;
+        let wanted = (count as f64 * TARGET_DURATION.as_secs_f64() / took.as_secs_f64()) as usize;
         count = wanted.clamp(count, CAPACITY);
     }
 }
 
 /// Writes ready jobs and waits until the notifier holds them.
-async fn backlog(place: &Place, count: usize) -> Result<(), CommandError> {
+async fn backlog(place: &BenchEnvironment, count: usize) -> Result<(), CommandError> {
     let mut left = 0..i64::try_from(count).unwrap_or(i64::MAX);
-    let mut rung = 0;
+    let mut notified = 0;
     while !left.is_empty() {
         let mut tx = place.api().begin().await?;
         for subject in left.by_ref().take(1_000) {
-            let job = NewJob::new(Kind::Noop, subject, tx.now);
+            let job = NewJob::new(JobKind::Noop, subject, tx.now);
             jobs::enqueue(&mut tx, &job).await?;
-            rung += 1;
+            notified += 1;
         }
         tx.commit().await?;
-        place.bell().has(Kind::Noop, rung).await?;
+        place.notifier().wait_for_ids(JobKind::Noop, notified).await?;
     }
     Ok(())
 }
@@ -119,11 +119,11 @@ async fn both(bench: &Bench, at_once: usize) -> Result<(usize, Duration), Comman
     let place = bench.fresh().await?;
     let most = bench.jobs(CAPACITY).min(CAPACITY);
     let starts = Starts::of(0, most, place.api().now());
-    let crew = starts::crew(bench, &place, Kind::Noop, at_once, &starts)?;
+    let crew = starts::crew(bench, &place, JobKind::Noop, at_once, &starts)?;
     let began = Instant::now();
     let count = enqueue(&place, at_once, most).await?;
     starts.wait(count).await?;
-    crew::settled(place.api()).await?;
+    crew::wait_until_settled(place.api()).await?;
     let took = began.elapsed();
     crew.stop().await;
     Ok((count, took))

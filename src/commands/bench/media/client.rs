@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
-use super::super::outside::Outside;
+use super::super::outside::ExternalRuntime;
 use super::super::service::Service;
 use super::super::{CommandError, refused};
 use super::photo;
@@ -23,7 +23,7 @@ const BOUNDARY: &str = "a-boundary-that-stands-in-no-picture";
 
 /// The request to send for each picture.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum RequestKind {
     Upload,
     /// Only peers implement it.
     Thumbnail,
@@ -38,12 +38,12 @@ pub struct Sent {
 /// Sends pictures from concurrent clients; each picture is a different file.
 pub async fn send(
     service: &Service,
-    wish: Wish,
+    wish: RequestKind,
     photo: &Bytes,
     numbers: Range<u32>,
     clients: u32,
 ) -> Result<Sent, CommandError> {
-    let outside = Outside::start()?;
+    let outside = ExternalRuntime::start()?;
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(numbers.start));
     let (head, run) = (head(service, wish), crier_common::random::u64());
@@ -78,14 +78,14 @@ pub async fn send(
 }
 
 /// Returns a function that builds a request's head from its `Idempotency-Key`.
-fn head(service: &Service, wish: Wish) -> Arc<dyn Fn(String) -> Builder + Send + Sync> {
+fn head(service: &Service, wish: RequestKind) -> Arc<dyn Fn(String) -> Builder + Send + Sync> {
     let path = match wish {
-        Wish::Upload => format!("/api/public/v1/brands/{}/media", service.brand),
-        Wish::Thumbnail => "/thumbnail".to_owned(),
+        RequestKind::Upload => format!("/api/public/v1/brands/{}/media", service.brand),
+        RequestKind::Thumbnail => "/thumbnail".to_owned(),
     };
     let content_type = match wish {
-        Wish::Upload => format!("multipart/form-data; boundary={BOUNDARY}"),
-        Wish::Thumbnail => "image/jpeg".to_owned(),
+        RequestKind::Upload => format!("multipart/form-data; boundary={BOUNDARY}"),
+        RequestKind::Thumbnail => "image/jpeg".to_owned(),
     };
     let key = format!("Bearer {}", service.key.expose_secret());
     Arc::new(move |idempotency| {
@@ -97,10 +97,10 @@ fn head(service: &Service, wish: Wish) -> Arc<dyn Fn(String) -> Builder + Send +
 }
 
 /// Returns the body in chunks, so that all requests share the picture.
-fn body(wish: Wish, picture: [Bytes; 3]) -> Vec<Bytes> {
+fn body(wish: RequestKind, picture: [Bytes; 3]) -> Vec<Bytes> {
     match wish {
-        Wish::Thumbnail => picture.into(),
-        Wish::Upload => {
+        RequestKind::Thumbnail => picture.into(),
+        RequestKind::Upload => {
             let head = format!(
                 "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"photo.jpg\"\r\nContent-Type: image/jpeg\r\n\r\n"
             );

@@ -4,7 +4,7 @@
 use super::super::figure::Figure;
 use super::super::service::Service;
 use super::super::{Figures, resident};
-use super::client::{self, Wish};
+use super::client::{self, RequestKind};
 use super::{Bench, photo};
 
 const NAME: &str = "memory";
@@ -14,12 +14,12 @@ pub async fn run(bench: &Bench) -> Figures {
     let large = photo::jpeg(bench.args.large, 64, 96)?;
     let service = Service::start(bench, bench.args.peer).await?;
     // Warm up, so that one-time allocations are not measured.
-    client::send(&service, Wish::Upload, &photo::jpeg(1, 24, 88)?, 0..1, 1).await?;
+    client::send(&service, RequestKind::Upload, &photo::jpeg(1, 24, 88)?, 0..1, 1).await?;
     let mut figures = Vec::new();
     figures.extend(Figure::size(NAME, "a file", Some(large.len() as u64)));
     figures.extend(Figure::size(NAME, "before", resident::now()));
-    resident::forget_peak();
-    let sent = client::send(&service, Wish::Upload, &large, 0..clients, clients).await?;
+    resident::reset_peak();
+    let sent = client::send(&service, RequestKind::Upload, &large, 0..clients, clients).await?;
     figures.extend(Figure::size(NAME, format!("{clients} uploads at once, peak"), resident::peak()));
     figures.push(Figure::time(NAME, format!("{clients} uploads at once, all answered after"), sent.took));
     service.stop().await;

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::super::figure::Figure;
 use super::super::service::Service;
 use super::super::{CommandError, Figures};
-use super::client::{self, Wish};
+use super::client::{self, RequestKind};
 use super::{Bench, photo};
 
 const NAME: &str = "thumbnails";
@@ -20,7 +20,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let what = format!("of {}-megapixel JPEGs", bench.args.megapixels);
     if bench.args.peer.is_some() {
         let (service, clients) = (Service::start(bench, bench.args.peer).await?, u32::try_from(cores).unwrap_or(1));
-        let sent = client::send(&service, Wish::Thumbnail, &photo, 0..bench.args.pictures, clients).await?;
+        let sent = client::send(&service, RequestKind::Thumbnail, &photo, 0..bench.args.pictures, clients).await?;
         return Ok(vec![Figure::rate(NAME, what, "pictures/s", count, sent.took)]);
     }
     let limits = *bench.fresh().await?.library().limits();

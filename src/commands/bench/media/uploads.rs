@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::super::Figures;
 use super::super::figure::Figure;
 use super::super::service::Service;
-use super::client::{self, Wish};
+use super::client::{self, RequestKind};
 use super::{Bench, photo};
 
 const NAME: &str = "uploads";
@@ -18,9 +18,9 @@ pub async fn run(bench: &Bench) -> Figures {
     let mut figures = Vec::new();
     figures.extend(Figure::size(NAME, "a photograph", Some(photo.len() as u64)));
     for clients in CLIENTS {
-        bench.tell(format_args!("{NAME}, {clients} at once"));
+        bench.show_progress(format_args!("{NAME}, {clients} at once"));
         let service = Service::start(bench, bench.args.peer).await?;
-        let sent = client::send(&service, Wish::Upload, &photo, 0..pictures, clients).await?;
+        let sent = client::send(&service, RequestKind::Upload, &photo, 0..pictures, clients).await?;
         service.stop().await;
         figures.extend(of(&photo, clients, sent));
     }

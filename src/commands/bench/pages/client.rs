@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
-use super::super::outside::Outside;
+use super::super::outside::ExternalRuntime;
 use super::super::{CommandError, refused};
 
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
@@ -21,7 +21,7 @@ const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.co
 
 /// What to request: the paths in order, then again from the first one.
 #[derive(Clone)]
-pub struct Wish {
+pub struct VisitRequest {
     pub paths: Arc<[String]>,
     /// The ETag of the page that the visitor already has.
     pub known: Option<HeaderValue>,
@@ -29,7 +29,7 @@ pub struct Wish {
     pub bot: bool,
 }
 
-impl Wish {
+impl VisitRequest {
     pub fn of(path: &str) -> Self {
         Self { paths: Arc::new([path.to_owned()]), known: None, bot: false }
     }
@@ -50,13 +50,17 @@ impl Wish {
 }
 
 /// How long all requests took together, and each of them.
-pub struct Asked {
+pub struct VisitTimes {
     pub took: Duration,
     pub times: Vec<Duration>,
 }
 
 /// Makes one visit.
-pub async fn one(connection: &mut Connection, wish: &Wish, number: usize) -> Result<Response<Bytes>, CommandError> {
+pub async fn one(
+    connection: &mut Connection,
+    wish: &VisitRequest,
+    number: usize,
+) -> Result<Response<Bytes>, CommandError> {
     let answer = connection.answer(wish.request(number), Vec::new()).await?;
     match answer.status() {
         status if status == wish.status() => Ok(answer),
@@ -65,9 +69,14 @@ pub async fn one(connection: &mut Connection, wish: &Wish, number: usize) -> Res
 }
 
 /// Makes visits from concurrent clients.
-pub async fn ask(address: SocketAddr, wish: &Wish, requests: u32, clients: u32) -> Result<Asked, CommandError> {
+pub async fn ask(
+    address: SocketAddr,
+    wish: &VisitRequest,
+    requests: u32,
+    clients: u32,
+) -> Result<VisitTimes, CommandError> {
     let count = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-    let (outside, begin) = (Outside::start()?, Arc::new(Barrier::new(count(clients))));
+    let (outside, begin) = (ExternalRuntime::start()?, Arc::new(Barrier::new(count(clients))));
     let (next, last) = (Arc::<AtomicUsize>::default(), count(requests));
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
@@ -88,7 +97,7 @@ pub async fn ask(address: SocketAddr, wish: &Wish, requests: u32, clients: u32) 
         };
         tasks.spawn_on(client, &outside.runtime);
     }
-    let mut asked = Asked { took: Duration::ZERO, times: Vec::new() };
+    let mut asked = VisitTimes { took: Duration::ZERO, times: Vec::new() };
     while let Some(done) = tasks.join_next().await {
         let (took, times) = done.map_err(|error| CommandError::Refused(format!("a client: {error}")))??;
         asked.took = asked.took.max(took);

@@ -7,14 +7,14 @@ use super::super::connection::Connection;
 use super::super::figure::Figure;
 use super::super::service::Service;
 use super::super::{Figures, refused};
-use super::client::{self, Wish};
+use super::client::{self, VisitRequest};
 use super::{Bench, site};
 
 const NAME: &str = "counted";
 const CLIENTS: u32 = 32;
 /// Time limit for the last counts; they are written every three seconds.
-const PATIENCE: Duration = Duration::from_secs(15);
-const LOOK: Duration = Duration::from_millis(100);
+const COUNT_TIMEOUT: Duration = Duration::from_secs(15);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub async fn run(bench: &Bench) -> Figures {
     let service = Service::start(bench, None).await?;
@@ -22,8 +22,8 @@ pub async fn run(bench: &Bench) -> Figures {
     let path = site::make(&mut connection, &service, site::SLUG).await?;
     let mut figures = Vec::new();
     for (what, bot) in [("bots, not counted", true), ("visitors", false)] {
-        bench.tell(format_args!("{NAME}, {what}"));
-        let wish = Wish { bot, ..Wish::of(site::PAGE) };
+        bench.show_progress(format_args!("{NAME}, {what}"));
+        let wish = VisitRequest { bot, ..VisitRequest::of(site::PAGE) };
         let asked = client::ask(service.address, &wish, bench.args.requests, CLIENTS).await?;
         figures.push(Figure::rate(NAME, what, "requests/s", asked.times.len(), asked.took));
     }
@@ -31,10 +31,10 @@ pub async fn run(bench: &Bench) -> Figures {
     loop {
         match site::views(&mut connection, &service, &path).await? {
             views if views == sent => break,
-            views if views > sent || ended.elapsed() > PATIENCE => {
+            views if views > sent || ended.elapsed() > COUNT_TIMEOUT => {
                 return refused(format!("{views} views were counted of {sent} visits"));
             }
-            _ => tokio::time::sleep(LOOK).await,
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
     figures.push(Figure::time(NAME, "all of them in the database after", ended.elapsed()));

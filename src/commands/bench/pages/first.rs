@@ -7,12 +7,12 @@ use super::super::Figures;
 use super::super::connection::Connection;
 use super::super::figure::Figure;
 use super::super::service::Service;
-use super::client::{self, Wish};
+use super::client::{self, VisitRequest};
 use super::{Bench, site};
 
 const NAME: &str = "first";
 /// A little longer than a cached page is served without a check.
-const TRUSTED: Duration = Duration::from_millis(2_100);
+const CACHE_TTL: Duration = Duration::from_millis(2_100);
 
 pub async fn run(bench: &Bench) -> Figures {
     let service = Service::start(bench, None).await?;
@@ -22,12 +22,12 @@ pub async fn run(bench: &Bench) -> Figures {
         site::make(&mut connection, &service, slug).await?;
     }
     let paths = slugs.iter().map(|slug| format!("/@{slug}")).collect();
-    let wish = Wish { paths, ..Wish::of(site::PAGE) };
+    let wish = VisitRequest { paths, ..VisitRequest::of(site::PAGE) };
     let mut figures = Vec::new();
     for what in ["of all", "after two seconds"] {
         let asked = client::ask(service.address, &wish, bench.args.pages, 1).await?;
         figures.extend(Figure::spread(NAME, what, asked.times));
-        tokio::time::sleep(TRUSTED).await;
+        tokio::time::sleep(CACHE_TTL).await;
     }
     service.stop().await;
     Ok(figures)

@@ -12,7 +12,7 @@ use super::super::connection::Connection;
 use super::super::figure::Figure;
 use super::super::service::Service;
 use super::super::{CommandError, Figures, Result, cpu, io};
-use super::client::{self, Asked, Wish};
+use super::client::{self, VisitRequest, VisitTimes};
 use super::{Bench, site};
 
 const CLIENTS: [u32; 2] = [1, 32];
@@ -25,7 +25,7 @@ pub async fn run(bench: &Bench, name: &'static str, known: bool) -> Figures {
     if bench.args.peer.is_none() {
         site::make(&mut connection, &service, site::SLUG).await?;
     }
-    let mut wish = Wish::of(site::PAGE);
+    let mut wish = VisitRequest::of(site::PAGE);
     let page = client::one(&mut connection, &wish, 0).await?;
     keep(bench, &page)?;
     if known {
@@ -36,7 +36,7 @@ pub async fn run(bench: &Bench, name: &'static str, known: bool) -> Figures {
         figures.extend(Figure::size(name, "the page, packed", u64::try_from(page.body().len()).ok()));
     }
     for clients in CLIENTS {
-        bench.tell(format_args!("{name}, {clients} at once"));
+        bench.show_progress(format_args!("{name}, {clients} at once"));
         client::ask(service.address, &wish, BEFORE.min(bench.args.requests), clients).await?;
         let worked = worked(bench, &mut connection).await?;
         let asked = client::ask(service.address, &wish, bench.args.requests, clients).await?;
@@ -47,7 +47,7 @@ pub async fn run(bench: &Bench, name: &'static str, known: bool) -> Figures {
     Ok(figures)
 }
 
-fn of(name: &'static str, clients: u32, asked: Asked, worked: Option<Duration>) -> Vec<Figure> {
+fn of(name: &'static str, clients: u32, asked: VisitTimes, worked: Option<Duration>) -> Vec<Figure> {
     let count = asked.times.len();
     let mut figures = vec![Figure::rate(name, format!("{clients} at once, requests"), "requests/s", count, asked.took)];
     if let Some(worked) = worked {
@@ -61,7 +61,7 @@ fn of(name: &'static str, clients: u32, asked: Asked, worked: Option<Duration>) 
 /// Returns the CPU time of the server.
 async fn worked(bench: &Bench, connection: &mut Connection) -> std::result::Result<Option<Duration>, CommandError> {
     if bench.args.peer.is_none() {
-        return Ok(cpu::ours());
+        return Ok(cpu::process_cpu_time());
     }
     let answer = connection.ask(Method::GET, "/cpu", &Value::Null).await?;
     Ok(answer["ns"].as_u64().map(Duration::from_nanos))

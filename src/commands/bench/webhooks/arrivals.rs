@@ -13,7 +13,7 @@ use super::super::{CommandError, Result, refused};
 use super::client::Sent;
 
 /// Maximum time without an arrival while waiting for deliveries.
-const PATIENCE: Duration = Duration::from_secs(120);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(120);
 const NAME: &str = "message ";
 
 /// Returns the brand name that identifies the events of a message.
@@ -93,10 +93,10 @@ impl Arrivals {
             if there >= deliveries {
                 return Ok(self.last());
             }
-            let is_idle = tokio::time::timeout(PATIENCE, self.reached.notified()).await.is_err();
+            let is_idle = tokio::time::timeout(ARRIVAL_TIMEOUT, self.reached.notified()).await.is_err();
             if is_idle && self.count() == there {
                 self.check()?;
-                let patience = PATIENCE.as_secs();
+                let patience = ARRIVAL_TIMEOUT.as_secs();
                 return refused(format!("{there} of {deliveries} deliveries came, and none within {patience} s"));
             }
         }

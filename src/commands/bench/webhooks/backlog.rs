@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 use crier_common::queue::CAPACITY;
 
 use super::super::crew;
@@ -26,16 +26,16 @@ async fn of(bench: &Bench, endpoints: u32) -> Result<Figure, super::CommandError
     let most = u32::try_from(CAPACITY).unwrap_or(u32::MAX) / endpoints;
     let messages = bench.messages(endpoints).min(most);
     let (point, count) = (some(endpoints, "endpoint"), deliveries(messages, endpoints));
-    bench.tell(format_args!("backlog: {count} deliveries to {point}"));
+    bench.show_progress(format_args!("backlog: {count} deliveries to {point}"));
     let (receiver, place) = (Receiver::start().await?, bench.fresh().await?);
-    place.bell().keep(Kind::DeliverWebhook);
+    place.notifier().buffer(JobKind::DeliverWebhook);
     let tenant = Tenant::make(place.api(), "good", &receiver.urls(endpoints)).await?;
     tenant.emit(place.api(), 0..messages).await?;
-    place.bell().has(Kind::DeliverWebhook, count).await?;
+    place.notifier().wait_for_ids(JobKind::DeliverWebhook, count).await?;
     let began = Instant::now();
     let crew = bench.crew(&place)?;
     let took = receiver.arrivals.wait(count).await? - began;
-    crew::settled(place.api()).await?;
+    crew::wait_until_settled(place.api()).await?;
     crew.stop().await;
     receiver.arrivals.check()?;
     Ok(Figure::rate(NAME, point, "deliveries/s", count, took))

@@ -9,7 +9,7 @@ use http::StatusCode;
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
-use super::super::outside::{Answer, Outside};
+use super::super::outside::{ExternalRuntime, RequestHandler};
 use super::super::{CommandError, io};
 
 /// Longer than any client waits.
@@ -47,7 +47,7 @@ pub struct BadEndpoint {
 }
 
 impl BadEndpoint {
-    pub async fn start(outside: &Outside, fault: Fault) -> Result<Self, CommandError> {
+    pub async fn start(outside: &ExternalRuntime, fault: Fault) -> Result<Self, CommandError> {
         let (held, mut server) = (Arc::<Held>::default(), JoinSet::new());
         let (address, port) = match fault {
             Fault::Refuses => refusing().map(|(address, port)| (address, Some(port)))?,
@@ -78,9 +78,9 @@ fn refusing() -> Result<(SocketAddr, TcpSocket), CommandError> {
     taken().map_err(|error| io("an endpoint", error))
 }
 
-fn after(time: Duration, held: Arc<Held>) -> Answer {
+fn after(time: Duration, held: Arc<Held>) -> RequestHandler {
     Arc::new(move |request| {
-        let one = One::of(&held);
+        let one = HeldGuard::of(&held);
         Box::pin(async move {
             let _held = (one, request);
             tokio::time::sleep(time).await;
@@ -96,9 +96,9 @@ struct Held {
 }
 
 /// Counts one held request until dropped.
-struct One(Arc<Held>);
+struct HeldGuard(Arc<Held>);
 
-impl One {
+impl HeldGuard {
     fn of(held: &Arc<Held>) -> Self {
         let now = held.now.fetch_add(1, Ordering::SeqCst) + 1;
         held.most.fetch_max(now, Ordering::SeqCst);
@@ -106,7 +106,7 @@ impl One {
     }
 }
 
-impl Drop for One {
+impl Drop for HeldGuard {
     fn drop(&mut self) {
         self.0.now.fetch_sub(1, Ordering::SeqCst);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::figure::{Figure, median, nth};
 use super::super::{CommandError, refused};
 use super::bad::{BadEndpoint, Fault};
-use super::latency::{GENTLE, gently};
+use super::latency::{MESSAGES_PER_SECOND, send_at_low_rate};
 use super::receiver::Receiver;
 use super::service::Service;
 use super::tenant::Tenant;
@@ -14,7 +14,7 @@ use super::{Bench, Figures};
 
 const NAME: &str = "isolation";
 /// Warm-up messages before those that are measured.
-const WARM: u32 = GENTLE;
+const WARM: u32 = MESSAGES_PER_SECOND;
 
 /// From the requests to the deliveries, and how many connections the bad endpoint held.
 struct Round {
@@ -28,10 +28,10 @@ pub async fn run(bench: &Bench) -> Figures {
     for fault in Fault::ALL {
         let mut rounds = Vec::new();
         for number in 1..=bench.args.rounds {
-            bench.tell(format_args!("isolation: {fault}, {number} of {}", bench.args.rounds));
+            bench.show_progress(format_args!("isolation: {fault}, {number} of {}", bench.args.rounds));
             rounds.push(round(bench, *fault).await?);
         }
-        figures.extend(told(*fault, &rounds));
+        figures.extend(medians(*fault, &rounds));
     }
     Ok(figures)
 }
@@ -40,18 +40,18 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, CommandError> {
     let receiver = Receiver::start().await?;
     let service = Service::start(bench, &receiver, 1).await?;
     let Some(place) = service.place() else { return refused("a peer has no second user") };
-    let messages = (GENTLE * bench.args.seconds / bench.args.rounds).max(1);
+    let messages = (MESSAGES_PER_SECOND * bench.args.seconds / bench.args.rounds).max(1);
     // Warm up.
     let (from, to) = (WARM, WARM + messages);
-    gently(&service, &receiver, 0..from).await?;
-    let (_, alone) = gently(&service, &receiver, from..to).await?;
+    send_at_low_rate(&service, &receiver, 0..from).await?;
+    let (_, alone) = send_at_low_rate(&service, &receiver, from..to).await?;
 
     let bad = BadEndpoint::start(&receiver.outside, fault).await?;
     let neighbour = Tenant::make(place.api(), "bad", std::slice::from_ref(&bad.url)).await?;
     neighbour.emit(place.api(), 0..bench.args.pending / 10).await?;
     tokio::time::sleep(fault.shows_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;
     bad.forget();
-    let (_, beside) = gently(&service, &receiver, to..to + messages).await?;
+    let (_, beside) = send_at_low_rate(&service, &receiver, to..to + messages).await?;
     let held = bad.most();
     // Close it before stopping the worker, which would otherwise wait for its responses.
     drop(bad);
@@ -61,7 +61,7 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, CommandError> {
 }
 
 /// Returns the medians of the rounds.
-fn told(fault: Fault, rounds: &[Round]) -> Vec<Figure> {
+fn medians(fault: Fault, rounds: &[Round]) -> Vec<Figure> {
     let of = |times: fn(&Round) -> &Vec<Duration>, percent| {
         median(rounds.iter().map(|round| nth(times(round).clone(), percent)).collect())
     };

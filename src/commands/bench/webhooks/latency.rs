@@ -13,14 +13,14 @@ use super::{Bench, Figures};
 
 const NAME: &str = "latency";
 /// Messages a second.
-pub const GENTLE: u32 = 20;
+pub const MESSAGES_PER_SECOND: u32 = 20;
 /// Enough that a slow response does not delay the next message.
 const CLIENTS: u32 = 16;
 
 pub async fn run(bench: &Bench) -> Figures {
     let receiver = Receiver::start().await?;
     let service = Service::start(bench, &receiver, 1).await?;
-    let (sent, delivered) = gently(&service, &receiver, 0..GENTLE * bench.args.seconds).await?;
+    let (sent, delivered) = send_at_low_rate(&service, &receiver, 0..MESSAGES_PER_SECOND * bench.args.seconds).await?;
     service.settled().await?;
     service.stop().await;
     receiver.arrivals.check()?;
@@ -32,12 +32,12 @@ pub async fn run(bench: &Bench) -> Figures {
 
 /// Sends messages to a service with one endpoint and waits until the last one is delivered. All earlier messages must
 /// be delivered already.
-pub async fn gently(
+pub async fn send_at_low_rate(
     service: &Service,
     receiver: &Receiver,
     messages: Range<u32>,
 ) -> Result<(Vec<Sent>, Delivered), CommandError> {
-    let rate = Rate { clients: CLIENTS, every: Duration::from_secs(1) / GENTLE };
+    let rate = Rate { clients: CLIENTS, every: Duration::from_secs(1) / MESSAGES_PER_SECOND };
     let end = messages.end;
     let sent = service.send(receiver, messages, rate).await?;
     receiver.arrivals.wait(usize::try_from(end).unwrap_or(usize::MAX)).await?;

@@ -1,6 +1,6 @@
 //! Memory of the process with many deliveries pending. It includes the endpoints' records, about 20 bytes per delivery.
 
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 
 use super::super::memory;
 use super::receiver::Receiver;
@@ -18,7 +18,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let fill = async |store| tenant.emit(&store, 0..messages).await;
     let done = async || receiver.arrivals.wait(count).await.map(drop);
     let name = format!("{count} deliveries pending");
-    let figures = memory::of(&place, Kind::DeliverWebhook, crew, name, fill, done).await?;
+    let figures = memory::of(&place, JobKind::DeliverWebhook, crew, name, fill, done).await?;
     receiver.arrivals.check()?;
     Ok(figures)
 }

@@ -7,10 +7,10 @@
 //! **To add a measurement:** add its word to [`WebhookMeasurement`], a file here with a `run(&Bench)` that returns
 //! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench.rs`.
 
-use crier_common::domain::job::Kind;
+use crier_common::domain::job::JobKind;
 
-use super::crew::{self, Crew};
-use super::place::Place;
+use super::crew::{self, BenchRoles};
+use super::place::BenchEnvironment;
 use super::{CommandError, Figures, Suite, api, figure, refused};
 use crate::cli::{BenchOptions, BenchWebhooks, WebhookMeasurement};
 
@@ -37,7 +37,7 @@ impl Suite for BenchWebhooks {
         if let Some(peer) = bench.args.peer {
             return of_a_peer(bench, peer).await;
         }
-        let mut figures = figure::of_the_machine(&*bench.fresh().await?).await?;
+        let mut figures = figure::machine_figures(&*bench.fresh().await?).await?;
         let measure = async |measurement| match measurement {
             WebhookMeasurement::Memory => memory::run(bench).await,
             WebhookMeasurement::Throughput => throughput::run(bench).await,
@@ -66,8 +66,8 @@ async fn of_a_peer(bench: &Bench, peer: std::net::SocketAddr) -> Figures {
 
 impl Bench {
     /// Starts a worker for webhooks, and a scheduler.
-    fn crew(&self, place: &Place) -> Result<Crew, CommandError> {
-        Crew::start(place, crew::job(&self.config, place, Kind::DeliverWebhook)?, self.slots())
+    fn crew(&self, place: &BenchEnvironment) -> Result<BenchRoles, CommandError> {
+        BenchRoles::start(place, crew::job(&self.config, place, JobKind::DeliverWebhook)?, self.slots())
     }
 
     /// Returns how many messages cause the configured number of deliveries to this many endpoints.

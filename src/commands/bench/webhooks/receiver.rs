@@ -8,14 +8,14 @@ use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
 use super::super::CommandError;
-use super::super::outside::{Answer, Outside};
+use super::super::outside::{ExternalRuntime, RequestHandler};
 use super::arrivals::Arrivals;
 
 /// Number of hosts, for senders that pool connections by host; endpoints beyond that share them.
 const HOSTS: usize = 10;
 
 pub struct Receiver {
-    pub outside: Outside,
+    pub outside: ExternalRuntime,
     pub arrivals: Arc<Arrivals>,
     hosts: Vec<String>,
     _servers: JoinSet<()>,
@@ -23,11 +23,11 @@ pub struct Receiver {
 
 impl Receiver {
     pub async fn start() -> Result<Self, CommandError> {
-        let (outside, arrivals) = (Outside::start()?, Arc::new(Arrivals::new()));
+        let (outside, arrivals) = (ExternalRuntime::start()?, Arc::new(Arrivals::new()));
         let (mut hosts, mut servers) = (Vec::new(), JoinSet::new());
         for _ in 0..HOSTS {
             let arrivals = arrivals.clone();
-            let answer: Answer = Arc::new(move |request| Box::pin(take(arrivals.clone(), request)));
+            let answer: RequestHandler = Arc::new(move |request| Box::pin(take(arrivals.clone(), request)));
             hosts.push(format!("http://{}", outside.listen(&mut servers, answer).await?));
         }
         Ok(Self { outside, arrivals, hosts, _servers: servers })

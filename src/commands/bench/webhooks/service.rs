@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::api::listen;
 use super::super::connection::Connection;
-use super::super::crew::{self, Crew};
-use super::super::place::Place;
+use super::super::crew::{self, BenchRoles};
+use super::super::place::BenchEnvironment;
 use super::super::{CommandError, Result};
 use super::Bench;
 use super::client::{self, Rate, Sent};
@@ -31,8 +31,8 @@ pub struct Service {
 
 /// The roles stop when this is dropped.
 struct Crier {
-    place: Arc<Place>,
-    crew: Crew,
+    place: Arc<BenchEnvironment>,
+    crew: BenchRoles,
     api: JoinSet<()>,
     stop: CancellationToken,
 }
@@ -63,14 +63,14 @@ impl Service {
         client::send(&receiver.outside.runtime, self.address, &self.key, messages, rate).await
     }
 
-    pub fn place(&self) -> Option<&Arc<Place>> {
+    pub fn place(&self) -> Option<&Arc<BenchEnvironment>> {
         self.crier.as_ref().map(|crier| &crier.place)
     }
 
     /// Waits until all jobs are settled.
     pub async fn settled(&self) -> Result {
         match &self.crier {
-            Some(crier) => crew::settled(crier.place.api()).await,
+            Some(crier) => crew::wait_until_settled(crier.place.api()).await,
             None => Ok(()),
         }
     }

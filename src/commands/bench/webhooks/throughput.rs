@@ -24,7 +24,7 @@ pub async fn run(bench: &Bench) -> Figures {
 async fn of(bench: &Bench, endpoints: u32, clients: u32) -> Figures {
     let messages = bench.messages(endpoints);
     let point = format!("{}, {}", some(endpoints, "endpoint"), some(clients, "client"));
-    bench.tell(format_args!("throughput: {messages} messages, {point}"));
+    bench.show_progress(format_args!("throughput: {messages} messages, {point}"));
     let receiver = Receiver::start().await?;
     let service = Service::start(bench, &receiver, endpoints).await?;
     let sent = service.send(&receiver, 0..messages, Rate { clients, every: Duration::ZERO }).await?;

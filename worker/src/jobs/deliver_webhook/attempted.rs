@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_common::domain::circuit::{Circuit, Health, PLACES, Verdict};
-use crier_common::domain::job::{Claimed, Kind, Lane, Outcome};
+use crier_common::domain::circuit::{Circuit, CircuitVerdict, Health, MAX_OPEN_ATTEMPTS};
+use crier_common::domain::job::{Claimed, JobKind, Lane, Outcome};
 use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::mail::Mailer;
 use crier_common::notices;
@@ -17,7 +17,7 @@ use crier_common::telemetry::metrics;
 use crier_common::webhooks::schedule;
 use crier_common::webhooks::sender::AttemptResult;
 
-use crate::jobs::Ending;
+use crate::jobs::RunResult;
 
 /// An endpoint without a success for this long is disabled.
 const FAILING_FOR: TimeDelta = TimeDelta::days(5);
@@ -40,7 +40,7 @@ pub struct Attempted {
 }
 
 #[async_trait]
-impl Ending for Attempted {
+impl RunResult for Attempted {
     async fn write(&self, tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
         Ok(write(tx, &[self]).await?.remove(0))
     }
@@ -49,7 +49,7 @@ impl Ending for Attempted {
         self.webhook_id
     }
 
-    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         let mut bare = self.clone();
         bare.result.response_body = None;
         bare.result.error = bare.result.error.map(|_| bare.result.outcome.as_str().to_owned());
@@ -65,8 +65,8 @@ impl Ending for Attempted {
 }
 
 impl Attempted {
-    fn verdict(&self) -> Verdict {
-        Verdict::of(self.result.outcome.is_success(), self.result.duration)
+    fn verdict(&self) -> CircuitVerdict {
+        CircuitVerdict::of(self.result.outcome.is_success(), self.result.duration)
     }
 
     /// Returns the time of the next attempt after this one failed, `None` for never; disables an endpoint that returned
@@ -127,7 +127,7 @@ pub async fn write(tx: &mut Tx, attempts: &[&Attempted]) -> Result<Vec<Outcome>>
     }
     let records = judge(tx, attempts).await?;
     let failed: Vec<i64> = attempts.iter().filter(|a| !a.result.outcome.is_success()).map(|a| a.delivery_id).collect();
-    let allowed = if failed.is_empty() { HashMap::new() } else { deliveries::hold_each(tx, &failed).await? };
+    let allowed = if failed.is_empty() { HashMap::new() } else { deliveries::lock_each(tx, &failed).await? };
     let mut rows = Vec::with_capacity(attempts.len());
     for attempt in attempts {
         let health = records.get(&attempt.webhook_id).copied().unwrap_or_default();
@@ -147,12 +147,12 @@ pub async fn write(tx: &mut Tx, attempts: &[&Attempted]) -> Result<Vec<Outcome>>
 
 /// Adds attempts to the health records of their endpoints. Returns the records that are not clean.
 async fn judge(tx: &mut Tx, attempts: &[&Attempted]) -> Result<HashMap<i64, Health>> {
-    let mut verdicts = BTreeMap::<i64, Vec<Verdict>>::new();
+    let mut verdicts = BTreeMap::<i64, Vec<CircuitVerdict>>::new();
     for attempt in attempts {
         verdicts.entry(attempt.webhook_id).or_default().push(attempt.verdict());
     }
     let ids: Vec<i64> = verdicts.keys().copied().collect();
-    let all_well = verdicts.values().flatten().all(|verdict| *verdict == Verdict::Quick);
+    let all_well = verdicts.values().flatten().all(|verdict| *verdict == CircuitVerdict::Quick);
     let mut after = HashMap::new();
     for (id, before) in webhooks::records(tx, &ids, !all_well).await? {
         let health = verdicts[&id].iter().fold(before, |health, verdict| health.after(*verdict, tx.now));
@@ -171,11 +171,11 @@ async fn hold_back(tx: &mut Tx, webhook_id: i64, before: Circuit, health: Health
     match (before, health.circuit()) {
         (Circuit::Closed, Circuit::Open) => {
             tracing::info!(webhook = webhook_id, "an endpoint fails or is slow: limiting concurrent attempts");
-            narrow_lane(tx, &lane, PLACES).await?;
+            narrow_lane(tx, &lane, MAX_OPEN_ATTEMPTS).await?;
         }
         (Circuit::Open, Circuit::Closed) => {
             tracing::info!(webhook = webhook_id, "an endpoint has recovered");
-            widen_lane(tx, Kind::DeliverWebhook, &lane).await?;
+            widen_lane(tx, JobKind::DeliverWebhook, &lane).await?;
         }
         (Circuit::Open, Circuit::Open) | (Circuit::Closed, Circuit::Closed) => {}
     }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Claimed, Kind, Outcome};
+use crier_common::domain::job::{Claimed, JobKind, Outcome};
 use crier_common::domain::webhook::DeliveryStatus;
 use crier_common::mail::Mailer;
 use crier_common::store::deliveries::Outgoing;
@@ -17,7 +17,7 @@ use crier_common::store::{Result, Store, StoreError, Tx, deliveries};
 use crier_common::telemetry::metrics;
 use crier_common::webhooks::sender::{DeliveryRequest, Sender};
 
-use super::{Deps, End, Ending, Job};
+use super::{Deps, FinishedRun, Job, RunResult};
 use crate::engine::{Batcher, Run};
 
 mod attempted;
@@ -52,7 +52,7 @@ async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<Outgoing>>> {
             return ids.iter().map(|id| Ok(found.get(id).cloned())).collect();
         }
         // A temporary error is not the fault of one delivery; reading each one alone would only fail again.
-        Err(error) if error.is_passing() => {
+        Err(error) if error.is_transient() => {
             return ids.iter().map(|_| Err(StoreError::Decode(error.to_string()))).collect();
         }
         Err(_) => {}
@@ -66,11 +66,11 @@ async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<Outgoing>>> {
 
 #[async_trait]
 impl Job for DeliverWebhook {
-    fn kind(&self) -> Kind {
-        Kind::DeliverWebhook
+    fn kind(&self) -> JobKind {
+        JobKind::DeliverWebhook
     }
 
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let read = self.reads.submit(run.job.subject_id).await;
         let read = read.unwrap_or_else(|| Err(StoreError::Decode("deliveries could not be read".to_owned())));
         let Some(delivery) = read? else {
@@ -111,7 +111,7 @@ impl Job for DeliverWebhook {
         usize::MAX
     }
 
-    async fn end(&self, tx: &mut Tx, ends: &[End]) -> Result<Vec<Outcome>> {
+    async fn end(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
         let attempts: Vec<_> = ends.iter().filter_map(attempt).collect();
         let mut written = write(tx, &attempts).await?.into_iter();
         let mut outcomes = Vec::with_capacity(ends.len());
@@ -125,7 +125,7 @@ impl Job for DeliverWebhook {
     }
 }
 
-fn attempt((_, ending): &End) -> Option<&Attempted> {
+fn attempt((_, ending): &FinishedRun) -> Option<&Attempted> {
     (&**ending as &dyn Any).downcast_ref()
 }
 
@@ -137,7 +137,7 @@ struct GivenUp {
 }
 
 #[async_trait]
-impl Ending for GivenUp {
+impl RunResult for GivenUp {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let current = deliveries::lock(tx, job.subject_id).await?;
         if current.is_some_and(|delivery| delivery.max_attempts > self.max_attempts) {
@@ -145,7 +145,7 @@ impl Ending for GivenUp {
             // now.
             return Ok(Outcome::RetryAt(tx.now, self.why.to_owned()));
         }
-        deliveries::give_up(tx, job.subject_id, self.why).await?;
+        deliveries::fail(tx, job.subject_id, self.why).await?;
         Ok(Outcome::Cancelled(self.why.to_owned()))
     }
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use crier_common::domain::feed::{Feed, FeedType};
-use crier_common::feeds::{self, Deadline, LARGEST, NotAFeed, Parsed, discover};
-use crier_common::http::{Answer, Guard, HttpClient, HttpError, SchemePolicy};
+use crier_common::feeds::{self, Deadline, FeedError, MAX_DOCUMENT_BYTES, Parsed, discover};
+use crier_common::http::{Guard, HttpClient, HttpError, HttpResponse, SchemePolicy};
 use crier_common::webhooks::schedule::parse_retry_after;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use tokio::sync::Semaphore;
@@ -26,7 +26,7 @@ const REDIRECTS: usize = 5;
 /// How many documents a worker parses concurrently: each takes a CPU core, and several times its size in memory.
 const READ_AT_ONCE: usize = 2;
 /// The maximum length of a stored `ETag` or `Last-Modified`.
-const LONGEST_CONDITION: usize = 512;
+const MAX_VALIDATOR_LENGTH: usize = 512;
 
 const USER_AGENT: &str = concat!("Crier-Feeds/", env!("CARGO_PKG_VERSION"));
 const ACCEPT: &str = "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml;q=0.9, application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, text/html;q=0.7, */*;q=0.5";
@@ -42,7 +42,7 @@ pub struct Fetcher {
 
 /// A successful fetch.
 #[derive(Debug)]
-pub enum Found {
+pub enum FetchResult {
     /// Not modified since the last fetch.
     Unchanged,
     Feed(Box<Document>),
@@ -61,7 +61,7 @@ pub struct Document {
 
 /// A failed fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct FetchError {
     /// A sentence or two for the feed's owner.
     pub why: String,
     /// Whether there is no feed at this URL.
@@ -70,7 +70,7 @@ pub struct Failure {
     pub retry_after: Option<DateTime<Utc>>,
 }
 
-impl Failure {
+impl FetchError {
     fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), nothing_there: false, retry_after: None }
     }
@@ -89,7 +89,7 @@ impl Page {
     }
 
     fn condition(&self, name: HeaderName) -> Option<String> {
-        self.header(name).filter(|value| value.len() <= LONGEST_CONDITION).map(str::to_owned)
+        self.header(name).filter(|value| value.len() <= MAX_VALIDATOR_LENGTH).map(str::to_owned)
     }
 }
 
@@ -105,26 +105,26 @@ impl Fetcher {
     }
 
     pub fn with_deadline(guard: Guard, deadline: Duration) -> Self {
-        let client = HttpClient::guarded(guard.clone(), deadline, LARGEST);
+        let client = HttpClient::guarded(guard.clone(), deadline, MAX_DOCUMENT_BYTES);
         Self { client, guard, deadline, reading: Arc::new(Semaphore::new(READ_AT_ONCE)) }
     }
 
     /// Fetches and parses a feed.
-    pub async fn fetch(&self, feed: &Feed, now: DateTime<Utc>) -> Result<Found, Failure> {
+    pub async fn fetch(&self, feed: &Feed, now: DateTime<Utc>) -> Result<FetchResult, FetchError> {
         let end = Instant::now() + self.deadline;
         let page = match self.get(feed.address(), feed, end, now).await? {
-            Got::NotModified => return Ok(Found::Unchanged),
+            Got::NotModified => return Ok(FetchResult::Unchanged),
             Got::Page(page) => page,
         };
         let (page, read) = self.read(page, end).await;
         let not_a_feed = match read {
             Ok(parsed) => return Ok(document(parsed, &page, feed.address())),
-            Err(error @ NotAFeed::TooSlow) => return Err(Failure::new(no_feed(&error))),
+            Err(error @ FeedError::TooSlow) => return Err(FetchError::new(no_feed(&error))),
             Err(error) => error,
         };
         // The feed that the page linked to no longer exists: the next fetch requests the page again.
         let candidates = if feed.found_url.is_some() { Vec::new() } else { candidates(feed, &page, &not_a_feed) };
-        let mut failure = Failure { nothing_there: true, ..Failure::new(no_feed(&not_a_feed)) };
+        let mut failure = FetchError { nothing_there: true, ..FetchError::new(no_feed(&not_a_feed)) };
         for address in candidates {
             match self.candidate(&address, feed, end, now).await {
                 Ok(found) => return Ok(found),
@@ -138,32 +138,38 @@ impl Fetcher {
         Err(failure)
     }
 
-    async fn candidate(&self, address: &str, feed: &Feed, end: Instant, now: DateTime<Utc>) -> Result<Found, Failure> {
+    async fn candidate(
+        &self,
+        address: &str,
+        feed: &Feed,
+        end: Instant,
+        now: DateTime<Utc>,
+    ) -> Result<FetchResult, FetchError> {
         let page = match self.get(address, feed, end, now).await? {
-            Got::NotModified => return Ok(Found::Unchanged),
+            Got::NotModified => return Ok(FetchResult::Unchanged),
             Got::Page(page) => page,
         };
         let (page, read) = self.read(page, end).await;
-        let parsed = read.map_err(|error| Failure::new(no_feed(&error)))?;
+        let parsed = read.map_err(|error| FetchError::new(no_feed(&error)))?;
         Ok(document(parsed, &page, address))
     }
 
     /// Requests a URL and follows its redirects.
-    async fn get(&self, address: &str, feed: &Feed, end: Instant, now: DateTime<Utc>) -> Result<Got, Failure> {
+    async fn get(&self, address: &str, feed: &Feed, end: Instant, now: DateTime<Utc>) -> Result<Got, FetchError> {
         let mut address = address.to_owned();
         for _ in 0..=REDIRECTS {
             let url = self.guard.check_url(&address, SchemePolicy::HttpOrHttps);
-            let url = url.map_err(|refusal| Failure::new(format!("The address {} {refusal}.", shown(&address))))?;
+            let url = url.map_err(|refusal| FetchError::new(format!("The address {} {refusal}.", shown(&address))))?;
             let conditional = feed.validator_url.as_deref() == Some(url.as_str());
             let answer = self.ask(&url, feed, conditional, end).await;
-            let answer = answer.map_err(|error| Failure::new(format!("The feed could not be fetched: {error}.")))?;
+            let answer = answer.map_err(|error| FetchError::new(format!("The feed could not be fetched: {error}.")))?;
             match answer.status {
                 StatusCode::NOT_MODIFIED if conditional => return Ok(Got::NotModified),
                 status if is_redirect(status) => {
                     let location = answer.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
                     let next = location.and_then(|location| url.join(location).ok());
                     let Some(next) = next else {
-                        return Err(Failure::new(format!(
+                        return Err(FetchError::new(format!(
                             "The server answered {} and did not say where to.",
                             status.as_u16()
                         )));
@@ -172,19 +178,19 @@ impl Fetcher {
                 }
                 status if status.is_success() => {
                     if answer.truncated {
-                        return Err(Failure::new("The feed is larger than 5 MiB."));
+                        return Err(FetchError::new("The feed is larger than 5 MiB."));
                     }
                     return Ok(Got::Page(Box::new(Page { url, headers: answer.headers, body: answer.body })));
                 }
                 status => return Err(refused(status, &answer.headers, now)),
             }
         }
-        Err(Failure::new(format!("The address leads through more than {REDIRECTS} redirects.")))
+        Err(FetchError::new(format!("The address leads through more than {REDIRECTS} redirects.")))
     }
 
     /// Sends one request, within the remaining time.
-    async fn ask(&self, url: &Url, feed: &Feed, conditional: bool, end: Instant) -> Result<Answer, HttpError> {
-        let client = self.client.with_limits(end.saturating_duration_since(Instant::now()), LARGEST);
+    async fn ask(&self, url: &Url, feed: &Feed, conditional: bool, end: Instant) -> Result<HttpResponse, HttpError> {
+        let client = self.client.with_limits(end.saturating_duration_since(Instant::now()), MAX_DOCUMENT_BYTES);
         let mut request = client
             .request(Method::GET, url.as_str())
             .header(header::USER_AGENT, USER_AGENT)
@@ -202,16 +208,16 @@ impl Fetcher {
 
     /// Parses a document on a blocking thread. It waits for a permit until the deadline, and the thread holds the
     /// permit until it is done, even if this future is dropped.
-    async fn read(&self, page: Box<Page>, end: Instant) -> (Box<Page>, Result<Parsed, NotAFeed>) {
+    async fn read(&self, page: Box<Page>, end: Instant) -> (Box<Page>, Result<Parsed, FeedError>) {
         let permit = tokio::time::timeout_at(end.into(), self.reading.clone().acquire_owned()).await;
-        let Ok(Ok(permit)) = permit else { return (page, Err(NotAFeed::TooSlow)) };
+        let Ok(Ok(permit)) = permit else { return (page, Err(FeedError::TooSlow)) };
         let (body, base) = (page.body.clone(), page.url.clone());
         let kind = page.header(header::CONTENT_TYPE).map(str::to_owned);
         let read = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             feeds::parse(&body, kind.as_deref(), &base, &Deadline::new(&|| Instant::now() >= end))
         });
-        let read = read.await.unwrap_or_else(|_| Err(NotAFeed::Broken("it could not be read".to_owned())));
+        let read = read.await.unwrap_or_else(|_| Err(FeedError::Broken("it could not be read".to_owned())));
         (page, read)
     }
 }
@@ -232,27 +238,27 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-fn refused(status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> Failure {
+fn refused(status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> FetchError {
     let asks = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let retry_after = headers.get(header::RETRY_AFTER).filter(|_| asks).and_then(|value| value.to_str().ok());
-    Failure {
+    FetchError {
         why: format!("The server answered {}.", status.as_u16()),
         nothing_there: matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE),
         retry_after: retry_after.and_then(|value| parse_retry_after(value, now)),
     }
 }
 
-fn no_feed(error: &NotAFeed) -> String {
+fn no_feed(error: &FeedError) -> String {
     match error {
-        NotAFeed::Page(_) => "What is at this address is a web page, and no feed.".to_owned(),
+        FeedError::Page(_) => "What is at this address is a web page, and no feed.".to_owned(),
         error => format!("What is at this address could not be read as a feed: {error}."),
     }
 }
 
 /// Returns the URLs where the feed of a page may be.
-fn candidates(feed: &Feed, page: &Page, error: &NotAFeed) -> Vec<String> {
+fn candidates(feed: &Feed, page: &Page, error: &FeedError) -> Vec<String> {
     let mut all = match error {
-        NotAFeed::Page(named) => named.clone(),
+        FeedError::Page(named) => named.clone(),
         _ => Vec::new(),
     };
     if feed.kind == FeedType::Wordpress && all.is_empty() {
@@ -261,11 +267,11 @@ fn candidates(feed: &Feed, page: &Page, error: &NotAFeed) -> Vec<String> {
     all
 }
 
-fn document(parsed: Parsed, page: &Page, address: &str) -> Found {
+fn document(parsed: Parsed, page: &Page, address: &str) -> FetchResult {
     let (etag, last_modified) = (page.condition(header::ETAG), page.condition(header::LAST_MODIFIED));
     let validator_url = (etag.is_some() || last_modified.is_some()).then(|| page.url.to_string());
     let found_url = address.to_owned();
-    Found::Feed(Box::new(Document { parsed, found_url, validator_url, etag, last_modified }))
+    FetchResult::Feed(Box::new(Document { parsed, found_url, validator_url, etag, last_modified }))
 }
 
 #[cfg(test)]
@@ -282,10 +288,10 @@ mod tests {
         };
         let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(600));
         assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);
-        assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), NotAFeed::TooSlow);
+        assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), FeedError::TooSlow);
         // All permits are taken.
         let permits = fetcher.reading.clone().acquire_many_owned(READ_AT_ONCE as u32).await.unwrap();
-        assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), NotAFeed::TooSlow);
+        assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), FeedError::TooSlow);
         drop(permits);
         assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);
     }

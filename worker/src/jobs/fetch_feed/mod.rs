@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use crier_common::domain::feed::{Feed, FeedType, next_fetch};
-use crier_common::domain::job::{Claimed, Kind, Outcome};
-use crier_common::domain::outside;
-use crier_common::feeds::{Format, keep};
+use crier_common::domain::job::{Claimed, JobKind, Outcome};
+use crier_common::domain::untrusted;
+use crier_common::feeds::{Format, diff};
 use crier_common::store::{Result, Store, Tx, articles, feeds, jobs};
 use crier_common::telemetry::metrics::{self, FetchOutcome};
 
-use super::{Deps, Ending, Job};
+use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
 mod fetch;
 
-pub use fetch::{Document, Failure, Fetcher, Found};
+pub use fetch::{Document, FetchError, FetchResult, Fetcher};
 
 /// The maximum length of a stored error, in characters.
-const LONGEST_ERROR: usize = 500;
+const MAX_ERROR_LENGTH: usize = 500;
 
 pub struct FetchFeed {
     store: Store,
@@ -37,16 +37,16 @@ impl FetchFeed {
 
 #[async_trait]
 impl Job for FetchFeed {
-    fn kind(&self) -> Kind {
-        Kind::FetchFeed
+    fn kind(&self) -> JobKind {
+        JobKind::FetchFeed
     }
 
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let found = feeds::find_any(&mut self.store.read().await?, run.job.subject_id).await?;
         let Some(feed) = found else { return Ok(Box::new(gone())) };
         let result = run.wait(self.fetcher.fetch(&feed, self.store.now())).await;
-        let (jitter, told) = (crier_common::random::unit(), AtomicUsize::new(usize::MAX));
-        Ok(Box::new(Ended { feed_id: feed.id, version: feed.version, result, jitter, told }))
+        let (jitter, recorded_outcome) = (crier_common::random::unit(), AtomicUsize::new(usize::MAX));
+        Ok(Box::new(FetchEnd { feed_id: feed.id, version: feed.version, result, jitter, recorded_outcome }))
     }
 }
 
@@ -55,22 +55,22 @@ fn gone() -> Outcome {
 }
 
 /// The result of a fetch.
-struct Ended {
+struct FetchEnd {
     feed_id: i64,
     version: i64,
-    result: std::result::Result<Found, Failure>,
+    result: std::result::Result<FetchResult, FetchError>,
     jitter: f64,
     /// The outcome of the last write, for the metric: an index in [`FetchOutcome::ALL`].
-    told: AtomicUsize,
+    recorded_outcome: AtomicUsize,
 }
 
 #[async_trait]
-impl Ending for Ended {
+impl RunResult for FetchEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let Some(feed) = feeds::lock(tx, self.feed_id).await? else { return Ok(gone()) };
         if feed.version != self.version {
             // Its URL was changed meanwhile: fetch the new one at once.
-            jobs::forgive(tx, job).await?;
+            jobs::refund_attempt(tx, job).await?;
             return Ok(Outcome::RetryAt(tx.now, "its URL was changed meanwhile".to_owned()));
         }
         let outcome = match &self.result {
@@ -79,13 +79,13 @@ impl Ending for Ended {
                 let next = next_fetch(feed.failures + 1, failure.retry_after, tx.now, self.jitter);
                 let lost = failure.nothing_there && feed.address() != feed.url;
                 // The error may contain a redirect URL of any length.
-                let why = outside::line(&failure.why, LONGEST_ERROR);
+                let why = untrusted::line(&failure.why, MAX_ERROR_LENGTH);
                 feeds::failed(tx, feed.id, &why, lost, next).await?;
                 FetchOutcome::Failed
             }
         };
         let place = FetchOutcome::ALL.iter().position(|one| *one == outcome);
-        self.told.store(place.unwrap_or(usize::MAX), Ordering::Relaxed);
+        self.recorded_outcome.store(place.unwrap_or(usize::MAX), Ordering::Relaxed);
         Ok(Outcome::Done)
     }
 
@@ -93,20 +93,21 @@ impl Ending for Ended {
         self.feed_id
     }
 
-    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         let retry_after = self.result.as_ref().err().and_then(|failure| failure.retry_after);
         let why = "The feed, or its server's answer, holds what cannot be stored.".to_owned();
         Some(Arc::new(Self {
             feed_id: self.feed_id,
             version: self.version,
-            result: Err(Failure { why, nothing_there: false, retry_after }),
+            result: Err(FetchError { why, nothing_there: false, retry_after }),
             jitter: self.jitter,
-            told: AtomicUsize::new(usize::MAX),
+            recorded_outcome: AtomicUsize::new(usize::MAX),
         }))
     }
 
     fn observe(&self, outcome: &Outcome) {
-        let recorded = FetchOutcome::ALL.get(self.told.load(Ordering::Relaxed)).filter(|_| *outcome == Outcome::Done);
+        let recorded =
+            FetchOutcome::ALL.get(self.recorded_outcome.load(Ordering::Relaxed)).filter(|_| *outcome == Outcome::Done);
         if let Some(recorded) = recorded {
             metrics::feed_fetched(*recorded);
             if let Err(failure) = &self.result {
@@ -116,15 +117,15 @@ impl Ending for Ended {
     }
 }
 
-impl Ended {
-    async fn good(&self, tx: &mut Tx, feed: &Feed, found: &Found) -> Result<FetchOutcome> {
+impl FetchEnd {
+    async fn good(&self, tx: &mut Tx, feed: &Feed, found: &FetchResult) -> Result<FetchOutcome> {
         let next_fetch_at = next_fetch(0, None, tx.now, self.jitter);
-        let Found::Feed(document) = found else {
+        let FetchResult::Feed(document) = found else {
             feeds::fetched(tx, feed.id, &feeds::Fetched { changed: None, next_fetch_at }).await?;
             return Ok(FetchOutcome::Unchanged);
         };
         let known = articles::known(tx, feed.id).await?;
-        let (changes, count) = keep::compare(&known, document.parsed.articles.clone(), tx.now);
+        let (changes, count) = diff::compare(&known, document.parsed.articles.clone(), tx.now);
         articles::write(tx, feed.id, &changes).await?;
         let changed = feeds::Changed {
             title: document.parsed.title.clone(),

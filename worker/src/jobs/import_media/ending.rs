@@ -9,8 +9,8 @@ use crier_common::domain::media::{MediaError, MediaErrorCode, MediaJob};
 use crier_common::media::{self, Described, import};
 use crier_common::store::{Result, Tx, media_jobs};
 
-use super::super::{Ending, pause_of};
-use super::fetch::{Brought, Failure};
+use super::super::{RunResult, pause_of};
+use super::fetch::{Brought, FetchError};
 
 /// The backoff between attempts (contract, section 3, Media job), in seconds, each ± 20 %.
 const PAUSES: [i64; 4] = [5, 30, 120, 600];
@@ -20,20 +20,20 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
     pause_of(&PAUSES, attempt, jitter)
 }
 
-pub enum How {
+pub enum ImportOutcome {
     Brought(Brought),
-    Failed(Failure),
+    Failed(FetchError),
 }
 
 /// The result that is written when the job is settled.
-pub struct Ended {
+pub struct ImportEnd {
     import_id: i64,
-    how: How,
+    how: ImportOutcome,
     jitter: f64,
 }
 
-impl Ended {
-    pub fn new(import_id: i64, how: How) -> Self {
+impl ImportEnd {
+    pub fn new(import_id: i64, how: ImportOutcome) -> Self {
         Self { import_id, how, jitter: crier_common::random::unit() }
     }
 
@@ -52,17 +52,17 @@ impl Ended {
             None => {
                 let message = "It took too long to keep the file; it is fetched again.";
                 let error = MediaError::new(MediaErrorCode::InternalError, message);
-                self.fail(tx, job, import, &Failure { error, again: true }).await
+                self.fail(tx, job, import, &FetchError { error, again: true }).await
             }
         }
     }
 
     /// Retries or fails the import. An error of the URL or the file is a normal result: the job is done. An internal
     /// error makes the job dead, so that an operator sees it and can run it again.
-    async fn fail(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, failure: &Failure) -> Result<Outcome> {
+    async fn fail(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, failure: &FetchError) -> Result<Outcome> {
         let (error, message) = (&failure.error, failure.error.message.clone());
         if failure.again && job.attempt < job.max_attempts {
-            import::put_off(tx, import, error).await?;
+            import::retry_later(tx, import, error).await?;
             return Ok(Outcome::RetryAt(tx.now + pause(job.attempt, self.jitter), message));
         }
         import::fail(tx, import, error, job.trace.as_deref()).await?;
@@ -74,14 +74,14 @@ impl Ended {
 }
 
 #[async_trait]
-impl Ending for Ended {
+impl RunResult for ImportEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let open = media_jobs::lock(tx, self.import_id).await?.filter(|import| !import.status.is_terminal());
         match (open, &self.how) {
-            (Some(import), How::Brought(brought)) => self.keep(tx, job, &import, brought).await,
-            (Some(import), How::Failed(failure)) => self.fail(tx, job, &import, failure).await,
+            (Some(import), ImportOutcome::Brought(brought)) => self.keep(tx, job, &import, brought).await,
+            (Some(import), ImportOutcome::Failed(failure)) => self.fail(tx, job, &import, failure).await,
             (None, how) => {
-                if let How::Brought(brought) = how {
+                if let ImportOutcome::Brought(brought) = how {
                     media::abandon(tx, &brought.taken).await?;
                 }
                 Ok(Outcome::Cancelled("the import is gone, or has ended".to_owned()))
@@ -89,15 +89,15 @@ impl Ending for Ended {
         }
     }
 
-    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         let how = match &self.how {
-            How::Brought(brought) => {
+            ImportOutcome::Brought(brought) => {
                 let filename = media::filename(None, brought.taken.kind);
-                How::Brought(Brought { taken: brought.taken.clone(), filename })
+                ImportOutcome::Brought(Brought { taken: brought.taken.clone(), filename })
             }
-            How::Failed(Failure { error, again }) => {
+            ImportOutcome::Failed(FetchError { error, again }) => {
                 let error = MediaError::new(error.code, "The server's answer could not be stored.");
-                How::Failed(Failure { error, again: *again })
+                ImportOutcome::Failed(FetchError { error, again: *again })
             }
         };
         Some(Arc::new(Self { import_id: self.import_id, how, jitter: self.jitter }))
@@ -105,8 +105,8 @@ impl Ending for Ended {
 
     fn order(&self) -> i64 {
         match &self.how {
-            How::Brought(brought) => brought.taken.order(),
-            How::Failed(_) => 0,
+            ImportOutcome::Brought(brought) => brought.taken.order(),
+            ImportOutcome::Failed(_) => 0,
         }
     }
 }

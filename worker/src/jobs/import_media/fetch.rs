@@ -4,7 +4,7 @@
 use crier_common::domain::media::{MediaError, MediaErrorCode as Code};
 use crier_common::domain::plan::Plan;
 use crier_common::http::{DownloadError, HttpError};
-use crier_common::media::{self, Refusal, SpoolError, Spooled, TakeInError, TakenIn};
+use crier_common::media::{self, IngestError, IngestedFile, Refusal, SpoolError, Spooled};
 
 use super::{Begin, ImportMedia};
 
@@ -12,29 +12,29 @@ const ACCEPT: &str = "image/*";
 
 /// A picture that was stored.
 pub struct Brought {
-    pub taken: TakenIn,
+    pub taken: IngestedFile,
     pub filename: String,
 }
 
 /// Why the import failed.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct FetchError {
     pub error: MediaError,
     /// Whether a retry may succeed.
     pub again: bool,
 }
 
 impl ImportMedia {
-    pub(super) async fn bring_in(&self, begin: &Begin) -> Result<Brought, Failure> {
+    pub(super) async fn bring_in(&self, begin: &Begin) -> Result<Brought, FetchError> {
         let (bytes, name) = self.fetch(&begin.import.source_url, begin.owner.workspace_id).await?;
-        let taken = self.library.take_in(&self.store, &begin.owner, &bytes).await;
+        let taken = self.library.ingest(&self.store, &begin.owner, &bytes).await;
         let taken = taken.map_err(|error| not_taken(error, &begin.plan))?;
         let filename = media::filename(Some(&name), taken.kind);
         Ok(Brought { taken, filename })
     }
 
     /// Downloads the file; returns its bytes and the name that the server gave it.
-    async fn fetch(&self, url: &str, workspace_id: i64) -> Result<(Spooled, String), Failure> {
+    async fn fetch(&self, url: &str, workspace_id: i64) -> Result<(Spooled, String), FetchError> {
         let most = self.library.limits().max_bytes;
         let not_there = |error| not_there(error, most);
         let mut download = self.client.download(url, ACCEPT, most).await.map_err(not_there)?;
@@ -47,15 +47,15 @@ impl ImportMedia {
     }
 }
 
-fn failure(code: Code, message: impl Into<String>, again: bool) -> Failure {
-    Failure { error: MediaError::new(code, message), again }
+fn failure(code: Code, message: impl Into<String>, again: bool) -> FetchError {
+    FetchError { error: MediaError::new(code, message), again }
 }
 
-fn for_good(code: Code, message: impl Into<String>) -> Failure {
+fn for_good(code: Code, message: impl Into<String>) -> FetchError {
     failure(code, message, false)
 }
 
-fn not_there(error: DownloadError, most: u64) -> Failure {
+fn not_there(error: DownloadError, most: u64) -> FetchError {
     match error {
         DownloadError::Http(error) => no_answer(&error),
         DownloadError::Status(status) => {
@@ -72,7 +72,7 @@ fn not_there(error: DownloadError, most: u64) -> Failure {
     }
 }
 
-fn no_answer(error: &HttpError) -> Failure {
+fn no_answer(error: &HttpError) -> FetchError {
     match error {
         HttpError::Blocked(_) => {
             for_good(Code::BlockedAddress, "The address, or one that it redirects to, is not public.")
@@ -86,28 +86,28 @@ fn no_answer(error: &HttpError) -> Failure {
     }
 }
 
-fn not_taken(error: TakeInError, plan: &Plan) -> Failure {
+fn not_taken(error: IngestError, plan: &Plan) -> FetchError {
     match error {
-        TakeInError::Refused(Refusal::Empty) => for_good(Code::UnsupportedMediaType, Refusal::Empty.to_string()),
-        TakeInError::Refused(Refusal::Unsupported(why)) => for_good(Code::UnsupportedMediaType, why),
-        TakeInError::Refused(Refusal::TooLarge(why)) => for_good(Code::TooLarge, why),
-        TakeInError::Full => {
+        IngestError::Refused(Refusal::Empty) => for_good(Code::UnsupportedMediaType, Refusal::Empty.to_string()),
+        IngestError::Refused(Refusal::Unsupported(why)) => for_good(Code::UnsupportedMediaType, why),
+        IngestError::Refused(Refusal::TooLarge(why)) => for_good(Code::TooLarge, why),
+        IngestError::Full => {
             let message = format!(
                 "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a larger plan, then import it again.",
                 plan.storage_mib.unwrap_or_default()
             );
             for_good(Code::StorageLimitExceeded, message)
         }
-        TakeInError::Storage(_) | TakeInError::Store(_) | TakeInError::Machine(_) => internal(&error),
+        IngestError::Storage(_) | IngestError::Store(_) | IngestError::Machine(_) => internal(&error),
     }
 }
 
-fn unwritable(error: SpoolError) -> Failure {
-    internal(&TakeInError::Machine(error.to_string()))
+fn unwritable(error: SpoolError) -> FetchError {
+    internal(&IngestError::Machine(error.to_string()))
 }
 
 /// Returns an internal failure, without details for the client.
-fn internal(error: &TakeInError) -> Failure {
+fn internal(error: &IngestError) -> FetchError {
     tracing::warn!(%error, "a downloaded picture could not be stored");
     failure(Code::InternalError, "Crier could not keep the file; the fault is not the file's.", true)
 }

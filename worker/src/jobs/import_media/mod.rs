@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_common::domain::job::{Kind, Outcome};
+use crier_common::domain::job::{JobKind, Outcome};
 use crier_common::domain::media::MediaJob;
 use crier_common::domain::plan::{Plan, Plans};
 use crier_common::http::HttpClient;
@@ -23,8 +23,8 @@ use crier_common::media::{Library, Owner, import};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Store, StoreError, brands, media_jobs};
 
-use self::ending::{Ended, How};
-use super::{Deps, Ending, Job};
+use self::ending::{ImportEnd, ImportOutcome};
+use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
 mod ending;
@@ -43,7 +43,7 @@ pub struct ImportMedia {
 enum Begun {
     Go(Box<Begin>),
     /// There is nothing to do.
-    Stop(Box<dyn Ending>),
+    Stop(Box<dyn RunResult>),
 }
 
 /// Everything that the run needs.
@@ -67,7 +67,7 @@ impl ImportMedia {
     async fn begin(&self, run: &Run) -> Result<Begun> {
         let stop = |why: &str| Ok(Begun::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
         // A power cut may undo this, as it may undo the claim; the next run writes it again.
-        let mut tx = self.store.begin_soft().await?;
+        let mut tx = self.store.begin_async_commit().await?;
         let Some(import) = media_jobs::lock(&mut tx, run.job.subject_id).await? else {
             return stop("the import is gone");
         };
@@ -92,20 +92,20 @@ impl ImportMedia {
 
 #[async_trait]
 impl Job for ImportMedia {
-    fn kind(&self) -> Kind {
-        Kind::ImportMedia
+    fn kind(&self) -> JobKind {
+        JobKind::ImportMedia
     }
 
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let begin = match self.begin(run).await? {
             Begun::Go(begin) => begin,
             Begun::Stop(ending) => return Ok(ending),
         };
         let how = match self.bring_in(&begin).await {
-            Ok(brought) => How::Brought(brought),
-            Err(failure) => How::Failed(failure),
+            Ok(brought) => ImportOutcome::Brought(brought),
+            Err(failure) => ImportOutcome::Failed(failure),
         };
-        Ok(Box::new(Ended::new(begin.import.id, how)))
+        Ok(Box::new(ImportEnd::new(begin.import.id, how)))
     }
 
     fn pause(&self, attempt: i32) -> TimeDelta {

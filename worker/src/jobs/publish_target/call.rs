@@ -5,23 +5,23 @@ use crier_common::platforms::{CallError, Published, Reconciled};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, targets};
 
-use super::ending::How;
-use super::{Carried, Prepared, PublishTarget, lease_lost};
+use super::ending::PublishOutcome;
+use super::{CallResult, Prepared, PublishTarget, lease_lost};
 use crate::engine::Run;
-use crate::jobs::Ending;
+use crate::jobs::RunResult;
 
 /// The result of a publish, or the result of a run that must not publish.
-type Answered = std::result::Result<std::result::Result<Published, CallError>, Box<dyn Ending>>;
+type Answered = std::result::Result<std::result::Result<Published, CallError>, Box<dyn RunResult>>;
 
 impl PublishTarget {
     /// Reconciles an earlier call, uploads the pictures, then publishes.
-    pub(super) async fn carry_out(&self, run: &Run, p: &mut Prepared) -> Result<Carried> {
+    pub(super) async fn carry_out(&self, run: &Run, p: &mut Prepared) -> Result<CallResult> {
         if p.open {
-            if let Some(how) = self.find_out(run, p).await? {
+            if let Some(how) = self.reconcile_call(run, p).await? {
                 return Ok(Ok(how));
             }
             if let Some(failure) = p.unwanted.take() {
-                return Ok(Ok(How::failed(failure)));
+                return Ok(Ok(PublishOutcome::failed(failure)));
             }
         }
         if p.open || p.target.call_started_at.is_none() {
@@ -33,7 +33,7 @@ impl PublishTarget {
             }
         }
         let mut answered = self.publish(run, p).await?;
-        if let Ok(Err(CallError::UploadsGone(_))) = answered {
+        if let Ok(Err(CallError::UploadsMissing(_))) = answered {
             if let Some(end) = self.bring_anew(run, p).await? {
                 return Ok(end);
             }
@@ -44,15 +44,15 @@ impl PublishTarget {
             answered = self.publish(run, p).await?;
         }
         Ok(answered.map(|result| match result {
-            Ok(published) => How::Published(published),
-            Err(error) => How::of(error, p.connector.can_reconcile()),
+            Ok(published) => PublishOutcome::Published(published),
+            Err(error) => PublishOutcome::of(error, p.connector.can_reconcile()),
         }))
     }
 
     /// Asks the platform for the outcome of the earlier call; `None`: the post is not there, and never will be.
-    async fn find_out(&self, run: &Run, p: &mut Prepared) -> Result<Option<How>> {
+    async fn reconcile_call(&self, run: &Run, p: &mut Prepared) -> Result<Option<PublishOutcome>> {
         if !p.connector.can_reconcile() {
-            return Ok(Some(How::cannot_tell()));
+            return Ok(Some(PublishOutcome::cannot_tell()));
         }
         let mut asked = run.wait(p.connector.reconcile(&p.call, &p.outgoing)).await;
         if let Err(CallError::AuthExpired(failure)) = asked {
@@ -62,11 +62,11 @@ impl PublishTarget {
             };
         }
         Ok(match asked {
-            Ok(Reconciled::Found(published)) => Some(How::Published(published)),
-            Ok(Reconciled::CannotTell) => Some(How::cannot_tell()),
+            Ok(Reconciled::Found(published)) => Some(PublishOutcome::Published(published)),
+            Ok(Reconciled::Unsupported) => Some(PublishOutcome::cannot_tell()),
             Ok(Reconciled::Absent) => {
                 let over = p.target.call_started_at.map(|began| self.over(began));
-                over.filter(|over| self.store.now() < *over).map(|over| How::Again {
+                over.filter(|over| self.store.now() < *over).map(|over| PublishOutcome::Again {
                     at: Some(over),
                     failure: Failure::of(
                         Category::Network,
@@ -76,13 +76,13 @@ impl PublishTarget {
                 })
             }
             // The query failed: the earlier call is as open as before.
-            Err(error) => Some(How::of_question(error)),
+            Err(error) => Some(PublishOutcome::from_reconcile_error(error)),
         })
     }
 
     /// Stores the marker of a call that starts now. Returns the result of the run if the call must not be made: the
     /// lease was lost, or the call (if it `counts`) would exceed the daily cap.
-    async fn mark(&self, run: &Run, p: &mut Prepared, counts: bool) -> Result<Option<Box<dyn Ending>>> {
+    async fn mark(&self, run: &Run, p: &mut Prepared, counts: bool) -> Result<Option<Box<dyn RunResult>>> {
         let _turn = run.turn().await;
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
@@ -137,7 +137,11 @@ impl PublishTarget {
         run.set_in_doubt(true);
         let called = tokio::time::timeout(left, p.connector.publish(&p.call, &p.outgoing));
         let called = async {
-            if p.connector.waits(&p.outgoing) { run.call_and_wait(called).await } else { run.call(called).await }
+            if p.connector.waits_externally(&p.outgoing) {
+                run.call_and_wait(called).await
+            } else {
+                run.call(called).await
+            }
         };
         let result = called.await.unwrap_or_else(|_| {
             Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time.")))

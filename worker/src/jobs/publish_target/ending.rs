@@ -14,7 +14,7 @@ use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Tx, accounts, posts, targets};
 use crier_common::telemetry::metrics;
 
-use super::super::{Ending, pause_of};
+use super::super::{RunResult, pause_of};
 use super::{deleted, expired};
 
 /// The backoff between attempts (contract, section 3, Post), in seconds, each ± 20 %.
@@ -23,7 +23,7 @@ const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
 /// The outcome of a run. `open`: the outcome of a call is unknown, so the next run (a retry, or one that a user
 /// requests) reconciles first.
 #[derive(Debug, Clone)]
-pub enum How {
+pub enum PublishOutcome {
     Published(Published),
     /// Final.
     Failed(Failure),
@@ -45,7 +45,7 @@ pub enum How {
     },
 }
 
-impl How {
+impl PublishOutcome {
     pub fn failed(failure: Failure) -> Self {
         Self::Failed(failure)
     }
@@ -61,20 +61,20 @@ impl How {
             CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: false },
             CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: false },
             CallError::Permanent(failure) => Self::Failed(failure),
-            CallError::Transient(failure) | CallError::UploadsGone(failure) => Self::again(failure),
+            CallError::Transient(failure) | CallError::UploadsMissing(failure) => Self::again(failure),
             CallError::Unknown(failure) if can_reconcile => Self::Again { at: None, failure, open: true },
             CallError::Unknown(failure) => Self::unknown(&failure, false),
         }
     }
 
     /// Converts an error of a query about an earlier call: that call is as open as before.
-    pub fn of_question(error: CallError) -> Self {
+    pub fn from_reconcile_error(error: CallError) -> Self {
         match error {
             CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open: true },
             CallError::RateLimited { until, failure } => Self::Again { at: until, failure, open: true },
             CallError::Permanent(failure)
             | CallError::Transient(failure)
-            | CallError::UploadsGone(failure)
+            | CallError::UploadsMissing(failure)
             | CallError::Unknown(failure) => Self::Again { at: None, failure, open: true },
         }
     }
@@ -127,7 +127,7 @@ impl How {
         match self {
             Self::Expired { open, .. } => Self::Again {
                 at: Some(now),
-                failure: Failure::coded(
+                failure: Failure::with_code(
                     Category::PlatformError,
                     "credentials_replaced",
                     "The account was connected anew while this was being published with its earlier credentials; it is tried with the new ones.",
@@ -149,11 +149,13 @@ impl How {
     /// Returns the same outcome without data from the platform.
     fn bare(&self) -> Self {
         match self {
-            Self::Published(published) => Self::Published(published.bare()),
-            Self::Failed(failure) => Self::Failed(failure.bare()),
-            Self::Expired { failure, open } => Self::Expired { failure: failure.bare(), open: *open },
-            Self::Unknown { failure, open } => Self::Unknown { failure: failure.bare(), open: *open },
-            Self::Again { at, failure, open } => Self::Again { at: *at, failure: failure.bare(), open: *open },
+            Self::Published(published) => Self::Published(published.minimal()),
+            Self::Failed(failure) => Self::Failed(failure.without_details()),
+            Self::Expired { failure, open } => Self::Expired { failure: failure.without_details(), open: *open },
+            Self::Unknown { failure, open } => Self::Unknown { failure: failure.without_details(), open: *open },
+            Self::Again { at, failure, open } => {
+                Self::Again { at: *at, failure: failure.without_details(), open: *open }
+            }
         }
     }
 
@@ -175,9 +177,9 @@ impl How {
 
 /// The result that is written when the job is settled.
 #[derive(Clone)]
-pub struct Ended {
+pub struct PublishEnd {
     target: Target,
-    how: How,
+    how: PublishOutcome,
     /// The version of the credentials that the call used.
     credentials_version: Option<i64>,
     started_at: DateTime<Utc>,
@@ -186,10 +188,10 @@ pub struct Ended {
     jitter: f64,
 }
 
-impl Ended {
+impl PublishEnd {
     pub fn after_call(
         target: Target,
-        how: How,
+        how: PublishOutcome,
         credentials_version: i64,
         started_at: DateTime<Utc>,
         timeout: TimeDelta,
@@ -199,7 +201,7 @@ impl Ended {
     }
 
     /// For a run that did not call the platform.
-    pub fn without_call(target: Target, how: How, now: DateTime<Utc>) -> Self {
+    pub fn without_call(target: Target, how: PublishOutcome, now: DateTime<Utc>) -> Self {
         let (timeout, jitter) = (TimeDelta::zero(), crier_common::random::unit());
         Self { target, how, credentials_version: None, started_at: now, timeout, jitter }
     }
@@ -223,7 +225,7 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
 }
 
 #[async_trait]
-impl Ending for Ended {
+impl RunResult for PublishEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         // Always lock the post before its targets; the fixed order prevents deadlocks.
         let Some(post) = posts::lock(tx, self.target.post_id).await? else {
@@ -235,7 +237,7 @@ impl Ending for Ended {
             outcome = outcome.unwanted();
         }
         let (how, next) = match &outcome {
-            How::Again { at, open, .. } => match self.next(job, *at, *open, now) {
+            PublishOutcome::Again { at, open, .. } => match self.next(job, *at, *open, now) {
                 Some(next) => (outcome, Some(next)),
                 None => (outcome.exhausted(), None),
             },
@@ -266,7 +268,7 @@ impl Ending for Ended {
         self.target.post_id
     }
 
-    fn reduced(&self) -> Option<Arc<dyn Ending>> {
+    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         Some(Arc::new(Self { how: self.how.bare(), ..self.clone() }))
     }
 
@@ -279,23 +281,23 @@ impl Ending for Ended {
                 _ => self.how.exhausted().facts().0,
             },
         );
-        if matches!(&self.how, How::Again { failure, .. } if failure.category == Category::RateLimited) {
+        if matches!(&self.how, PublishOutcome::Again { failure, .. } if failure.category == Category::RateLimited) {
             metrics::platform_rate_limited(platform);
         }
     }
 }
 
-impl Ended {
+impl PublishEnd {
     fn ended(
         &self,
-        how: &How,
+        how: &PublishOutcome,
         error: Option<Failure>,
         next: Option<DateTime<Utc>>,
         now: DateTime<Utc>,
-    ) -> targets::Ended {
+    ) -> targets::TargetEnd {
         let target = &self.target;
         match how {
-            How::Published(published) => targets::Ended {
+            PublishOutcome::Published(published) => targets::TargetEnd {
                 status: TargetStatus::Published,
                 external_id: Some(published.external_id.clone()).filter(|id| !id.is_empty()),
                 url: published.url.clone(),
@@ -304,7 +306,7 @@ impl Ended {
                 published_at: Some(now),
                 call_open: false,
             },
-            How::Again { open, .. } => targets::Ended {
+            PublishOutcome::Again { open, .. } => targets::TargetEnd {
                 status: TargetStatus::Publishing,
                 external_id: target.external_id.clone(),
                 url: target.url.clone(),
@@ -313,24 +315,29 @@ impl Ended {
                 published_at: None,
                 call_open: *open,
             },
-            How::Failed(_) | How::Expired { .. } | How::Unknown { .. } => targets::Ended {
-                status: TargetStatus::Failed,
-                external_id: None,
-                url: None,
-                error,
-                next_attempt_at: None,
-                published_at: None,
-                call_open: matches!(how, How::Expired { open: true, .. } | How::Unknown { open: true, .. }),
-            },
+            PublishOutcome::Failed(_) | PublishOutcome::Expired { .. } | PublishOutcome::Unknown { .. } => {
+                targets::TargetEnd {
+                    status: TargetStatus::Failed,
+                    external_id: None,
+                    url: None,
+                    error,
+                    next_attempt_at: None,
+                    published_at: None,
+                    call_open: matches!(
+                        how,
+                        PublishOutcome::Expired { open: true, .. } | PublishOutcome::Unknown { open: true, .. }
+                    ),
+                }
+            }
         }
     }
 
     /// Marks the account as expired if its access was rejected; pauses its lane in all replicas if it is rate limited.
     /// Returns the outcome in view of the account's current state.
-    async fn touch_account(&self, tx: &mut Tx) -> Result<How> {
+    async fn touch_account(&self, tx: &mut Tx) -> Result<PublishOutcome> {
         let account_id = self.target.account_id;
         match (&self.how, self.credentials_version) {
-            (How::Expired { failure, .. }, Some(version)) => {
+            (PublishOutcome::Expired { failure, .. }, Some(version)) => {
                 let error = AccountError { code: "account_expired".into(), message: failure.message.clone() };
                 if !accounts::expire(tx, account_id, version, &error).await?
                     && accounts::has_newer(tx, account_id, version).await?
@@ -338,7 +345,9 @@ impl Ended {
                     return Ok(self.how.outdated(tx.now));
                 }
             }
-            (How::Again { failure, at: Some(until), .. }, _) if failure.category == Category::RateLimited => {
+            (PublishOutcome::Again { failure, at: Some(until), .. }, _)
+                if failure.category == Category::RateLimited =>
+            {
                 rows::pause_lane(tx, &Lane::Account(account_id).to_string(), *until).await?;
             }
             _ => {}

@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_common::domain::account::SocialAccount;
 use crier_common::domain::failure::{Category, Failure};
-use crier_common::domain::job::{Kind, Outcome};
+use crier_common::domain::job::{JobKind, Outcome};
 use crier_common::domain::media::Asset;
 use crier_common::domain::post::Target;
 use crier_common::media::Library;
@@ -28,8 +28,8 @@ use crier_common::media::budget::Share;
 use crier_common::platforms::{Account, Connector, Outgoing, Registry};
 use crier_common::store::{Result, Store, Tx, posts, targets};
 
-use self::ending::{Ended, How};
-use super::{Deps, Ending, Job};
+use self::ending::{PublishEnd, PublishOutcome};
+use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
 mod call;
@@ -74,12 +74,12 @@ struct Prepared {
 }
 
 /// The outcome of the call, or the result of a run that made no call.
-type Carried = std::result::Result<How, Box<dyn Ending>>;
+type CallResult = std::result::Result<PublishOutcome, Box<dyn RunResult>>;
 
 enum Preparation {
     Go(Box<Prepared>),
     /// No call is made: the result is written when the job is settled.
-    Stop(Box<dyn Ending>),
+    Stop(Box<dyn RunResult>),
 }
 
 impl PublishTarget {
@@ -101,11 +101,11 @@ impl PublishTarget {
 
 #[async_trait]
 impl Job for PublishTarget {
-    fn kind(&self) -> Kind {
-        Kind::PublishTarget
+    fn kind(&self) -> JobKind {
+        JobKind::PublishTarget
     }
 
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let mut p = match self.prepare(run).await? {
             Preparation::Stop(ending) => return Ok(ending),
             Preparation::Go(prepared) => prepared,
@@ -114,18 +114,18 @@ impl Job for PublishTarget {
         Ok(match self.carry_out(run, &mut p).await? {
             Ok(how) => {
                 let version = p.account.credentials_version;
-                Box::new(Ended::after_call(p.target, how, version, started_at, self.publish_timeout))
+                Box::new(PublishEnd::after_call(p.target, how, version, started_at, self.publish_timeout))
             }
             Err(ending) => ending,
         })
     }
 
-    async fn hand_back(&self, tx: &mut Tx, run: &Run) -> Result<()> {
-        self.take_back(tx, run).await?;
-        if run.is_counted() { targets::uncount(tx, run.job.subject_id).await } else { Ok(()) }
+    async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        self.undo_failed(tx, run).await?;
+        if run.is_counted() { targets::refund_attempt(tx, run.job.subject_id).await } else { Ok(()) }
     }
 
-    async fn take_back(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+    async fn undo_failed(&self, tx: &mut Tx, run: &Run) -> Result<()> {
         if !run.has_idle_mark() || posts::lock_of_target(tx, run.job.subject_id).await?.is_none() {
             return Ok(());
         }
@@ -138,20 +138,20 @@ impl Job for PublishTarget {
 }
 
 /// The lease was lost; the result is discarded, so this reason is never stored.
-fn lease_lost() -> Box<dyn Ending> {
+fn lease_lost() -> Box<dyn RunResult> {
     Box::new(Outcome::Cancelled("the lease was lost".into()))
 }
 
 fn expired(message: impl Into<String>) -> Failure {
-    Failure::coded(Category::AuthExpired, "account_expired", message)
+    Failure::with_code(Category::AuthExpired, "account_expired", message)
 }
 
 fn deleted() -> Failure {
-    Failure::coded(Category::Missed, "post_deleted", "The post was deleted before it was published here.")
+    Failure::with_code(Category::Missed, "post_deleted", "The post was deleted before it was published here.")
 }
 
 fn disconnected() -> Failure {
-    Failure::coded(
+    Failure::with_code(
         Category::Account,
         "account_disconnected",
         "The account is no longer connected to this brand. Connect it again, then publish the post again.",

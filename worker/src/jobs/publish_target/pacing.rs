@@ -14,7 +14,7 @@ use crier_common::domain::post::Target;
 use crier_common::store::{Result, Tx, calls, jobs, targets};
 
 use super::PublishTarget;
-use crate::jobs::Ending;
+use crate::jobs::RunResult;
 
 impl PublishTarget {
     /// Counts a call, if one `begins` now. If the account's daily cap is reached, holds the target back instead and
@@ -24,7 +24,7 @@ impl PublishTarget {
         tx: &mut Tx,
         target: &Target,
         begins: bool,
-    ) -> Result<Option<Box<dyn Ending>>> {
+    ) -> Result<Option<Box<dyn RunResult>>> {
         let Some(cap) = self.platforms.daily_posts(target.platform) else { return Ok(None) };
         let full = match begins {
             true => calls::begin(tx, target.account_id, cap).await?,
@@ -55,9 +55,9 @@ struct HeldBack {
 }
 
 #[async_trait]
-impl Ending for HeldBack {
+impl RunResult for HeldBack {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        jobs::forgive(tx, job).await?;
+        jobs::refund_attempt(tx, job).await?;
         Ok(Outcome::RetryAt(self.until, self.why.clone()))
     }
 }

@@ -11,13 +11,13 @@ use crier_common::domain::media::{Asset, ImageType};
 use crier_common::domain::platform::MediaRules;
 use crier_common::domain::post::{Post, Target};
 use crier_common::media::picture::{self, Fitted, Rules};
-use crier_common::platforms::{CallError, Image, Pictures, Uploaded};
+use crier_common::platforms::{CallError, Image, ImageTransfer, Uploaded};
 use crier_common::store::jobs::engine as rows;
 use crier_common::store::{Result, Tx, media, post_media};
 use serde_json::{Map, Value};
 
-use super::ending::How;
-use super::{Carried, Prepared, PublishTarget, lease_lost};
+use super::ending::PublishOutcome;
+use super::{CallResult, Prepared, PublishTarget, lease_lost};
 use crate::engine::Run;
 
 /// The pictures of a target, in the order of the post; or why they cannot be published.
@@ -38,7 +38,7 @@ pub(super) async fn shown(tx: &mut Tx, post: &Post, target: &Target) -> Result<S
 }
 
 fn deleted(id: i64) -> Failure {
-    Failure::coded(
+    Failure::with_code(
         Category::InvalidContent,
         "media_deleted",
         format!("Picture {id} is not in the media library any more. Choose another one, then publish the post again."),
@@ -46,11 +46,11 @@ fn deleted(id: i64) -> Failure {
 }
 
 /// Returns whether the platform needs its bytes before the call, or in it.
-pub(super) fn is_wanted(pictures: Pictures, image: &Image) -> bool {
+pub(super) fn is_wanted(pictures: ImageTransfer, image: &Image) -> bool {
     match pictures {
-        Pictures::Uploaded => image.uploaded.is_none(),
-        Pictures::Inline => image.bytes.is_empty(),
-        Pictures::Fetched => false,
+        ImageTransfer::Uploaded => image.uploaded.is_none(),
+        ImageTransfer::Inline => image.bytes.is_empty(),
+        ImageTransfer::Fetched => false,
     }
 }
 
@@ -67,21 +67,21 @@ impl PublishTarget {
             width: unsigned(asset.width),
             height: unsigned(asset.height),
             url: self.library.url(&asset.key),
-            uploaded: uploaded.map(|name| Uploaded { name: name.clone(), fresh: false }),
+            uploaded: uploaded.map(|name| Uploaded { name: name.clone(), uploaded_in_this_run: false }),
         }
     }
 
     /// Provides the pictures in the way that the platform requires; returns the result of the run if that fails.
-    pub(super) async fn bring(&self, run: &Run, p: &mut Prepared) -> Result<Option<Carried>> {
-        match p.connector.pictures() {
-            Pictures::Uploaded => self.upload_all(run, p).await,
-            Pictures::Inline => Ok(self.load_all(p).await.err().map(Ok)),
-            Pictures::Fetched => Ok(None),
+    pub(super) async fn bring(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
+        match p.connector.image_transfer() {
+            ImageTransfer::Uploaded => self.upload_all(run, p).await,
+            ImageTransfer::Inline => Ok(self.load_all(p).await.err().map(Ok)),
+            ImageTransfer::Fetched => Ok(None),
         }
     }
 
     /// The same, after the platform reported that the uploads no longer exist.
-    pub(super) async fn bring_anew(&self, run: &Run, p: &mut Prepared) -> Result<Option<Carried>> {
+    pub(super) async fn bring_anew(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
         p.outgoing.images.iter_mut().for_each(|image| image.uploaded = None);
         if !self.keep_uploads(run, p).await? {
             return Ok(Some(Err(lease_lost())));
@@ -89,7 +89,7 @@ impl PublishTarget {
         self.bring(run, p).await
     }
 
-    async fn upload_all(&self, run: &Run, p: &mut Prepared) -> Result<Option<Carried>> {
+    async fn upload_all(&self, run: &Run, p: &mut Prepared) -> Result<Option<CallResult>> {
         for index in 0..p.outgoing.images.len() {
             if p.outgoing.images[index].uploaded.is_some() {
                 continue;
@@ -103,9 +103,9 @@ impl PublishTarget {
             share.keep(image.bytes.len() as u64);
             let name = match self.upload(run, p, &image).await? {
                 Ok(name) => name,
-                Err(error) => return Ok(Some(Ok(How::of(harmless(error), true)))),
+                Err(error) => return Ok(Some(Ok(PublishOutcome::of(harmless(error), true)))),
             };
-            p.outgoing.images[index].uploaded = Some(Uploaded { name, fresh: true });
+            p.outgoing.images[index].uploaded = Some(Uploaded { name, uploaded_in_this_run: true });
             if !self.keep_uploads(run, p).await? {
                 return Ok(Some(Err(lease_lost())));
             }
@@ -155,7 +155,7 @@ impl PublishTarget {
     }
 
     /// Loads the bytes of all pictures; their share of the memory budget is held until the run ends.
-    async fn load_all(&self, p: &mut Prepared) -> std::result::Result<(), How> {
+    async fn load_all(&self, p: &mut Prepared) -> std::result::Result<(), PublishOutcome> {
         let rules = rules_of(p);
         let kept: u64 = p.assets.iter().map(|asset| kept(asset, rules)).sum();
         let worked = p.assets.iter().map(|asset| needed(asset, rules)).max().unwrap_or_default();
@@ -172,25 +172,33 @@ impl PublishTarget {
     }
 
     /// Returns a picture with its bytes, converted for the platform.
-    async fn load(&self, asset: &Asset, image: &Image, rules: &'static MediaRules) -> std::result::Result<Image, How> {
+    async fn load(
+        &self,
+        asset: &Asset,
+        image: &Image,
+        rules: &'static MediaRules,
+    ) -> std::result::Result<Image, PublishOutcome> {
         let bytes = match self.library.storage().read(&asset.key).await {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => return Err(How::failed(deleted(asset.id))),
+            Ok(None) => return Err(PublishOutcome::failed(deleted(asset.id))),
             Err(error) => {
                 tracing::warn!(%error, media = asset.id, "a picture cannot be loaded");
                 let message = "A picture of the post cannot be loaded: the storage of files does not answer.";
-                return Err(How::again(Failure::of(Category::Media, message)));
+                return Err(PublishOutcome::again(Failure::of(Category::Media, message)));
             }
         };
         let kind = asset.mime_type;
         match self.library.budget().run(move || picture::fit(bytes, kind, &rules_for(rules))).await {
             Some(Ok(fitted)) => Ok(with_bytes(image, fitted)),
-            Some(Err(refusal)) => Err(How::failed(Failure::coded(
+            Some(Err(refusal)) => Err(PublishOutcome::failed(Failure::with_code(
                 Category::InvalidContent,
                 "image_unfit",
                 format!("Picture {} cannot be made fit for this platform: {refusal}", asset.id),
             ))),
-            None => Err(How::again(Failure::of(Category::Internal, "A picture of the post could not be worked on."))),
+            None => Err(PublishOutcome::again(Failure::of(
+                Category::Internal,
+                "A picture of the post could not be worked on.",
+            ))),
         }
     }
 }

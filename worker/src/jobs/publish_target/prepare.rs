@@ -12,10 +12,10 @@ use secrecy::SecretString;
 use serde_json::Map;
 use std::sync::Arc;
 
-use super::ending::{Ended, How};
+use super::ending::{PublishEnd, PublishOutcome};
 use super::{Preparation, Prepared, PublishTarget, disconnected, expired, lease_lost, pictures};
 use crate::engine::Run;
-use crate::jobs::Ending;
+use crate::jobs::RunResult;
 
 type Fit = (SocialAccount, SecretString, Arc<dyn Connector>);
 
@@ -54,10 +54,12 @@ impl PublishTarget {
         let (account, secrets, connector) = match (self.fitness(&mut tx, &post, &target).await?, &unwanted) {
             (Ok(fit), None) => fit,
             (Ok(fit), Some(_)) if open => fit,
-            (Ok(_), Some(failure)) => return self.stop(tx, target, How::failed(failure.clone())).await,
-            (Err(failure), _) if open => return self.stop(tx, target, How::unknown_as_unfit(&failure)).await,
+            (Ok(_), Some(failure)) => return self.stop(tx, target, PublishOutcome::failed(failure.clone())).await,
+            (Err(failure), _) if open => {
+                return self.stop(tx, target, PublishOutcome::unknown_as_unfit(&failure)).await;
+            }
             (Err(failure), _) => {
-                return self.stop(tx, target, How::failed(unwanted.unwrap_or(failure))).await;
+                return self.stop(tx, target, PublishOutcome::failed(unwanted.unwrap_or(failure))).await;
             }
         };
         // Everything that may fail comes before the call is marked as started.
@@ -68,7 +70,7 @@ impl PublishTarget {
         let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(&mut tx, target.id).await? };
         let images: Vec<Image> = assets.iter().map(|asset| self.image(asset, &uploads)).collect();
         // Pictures come before the call: it starts once the platform has them.
-        let begins = !images.iter().any(|image| pictures::is_wanted(connector.pictures(), image));
+        let begins = !images.iter().any(|image| pictures::is_wanted(connector.image_transfer(), image));
         if open {
             targets::start(&mut tx, target.id).await?;
         } else if let Some(ending) = self.hold_back(&mut tx, &target, begins).await? {
@@ -90,7 +92,7 @@ impl PublishTarget {
             options: target.options.clone(),
             marker,
             attempt: u32::try_from(target.attempts).unwrap_or(1),
-            again: target.marker.is_some(),
+            has_earlier_attempt: target.marker.is_some(),
         };
         Ok(Preparation::Go(Box::new(Prepared {
             target,
@@ -107,10 +109,10 @@ impl PublishTarget {
     }
 
     /// Records the attempt, and ends the run without a call.
-    async fn stop(&self, mut tx: Tx, target: Target, how: How) -> Result<Preparation> {
+    async fn stop(&self, mut tx: Tx, target: Target, how: PublishOutcome) -> Result<Preparation> {
         targets::start(&mut tx, target.id).await?;
         tx.commit().await?;
-        Ok(Preparation::Stop(Box::new(Ended::without_call(target, how, self.store.now()))))
+        Ok(Preparation::Stop(Box::new(PublishEnd::without_call(target, how, self.store.now()))))
     }
 
     /// Returns why the post must not be published any more.
@@ -139,7 +141,7 @@ impl PublishTarget {
             )));
         }
         let Some(connector) = self.platforms.get(account.platform) else {
-            return Ok(Err(Failure::coded(
+            return Ok(Err(Failure::with_code(
                 Category::Account,
                 "platform_not_configured",
                 format!("{} is not configured on this installation.", account.platform),
@@ -166,7 +168,7 @@ struct NotWanted {
 }
 
 #[async_trait]
-impl Ending for NotWanted {
+impl RunResult for NotWanted {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let cancelled = Outcome::Cancelled(self.why.to_owned());
         let Some((post, false)) = posts::lock_of_target(tx, job.subject_id).await? else { return Ok(cancelled) };

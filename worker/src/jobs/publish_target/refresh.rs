@@ -96,7 +96,7 @@ impl PublishTarget {
         let Some((account, secrets)) = accounts::with_secrets(&mut tx, self.store.cipher(), p.account.id).await? else {
             return Ok(Turn::Ended(CallError::Permanent(disconnected())));
         };
-        let secrets = Secrets::stored(&secrets)?;
+        let secrets = Secrets::from_stored(&secrets)?;
         if account.status == AccountStatus::Expired {
             return Ok(Turn::Ended(CallError::Reauth(refused.clone())));
         }
@@ -134,7 +134,9 @@ impl PublishTarget {
             }
             .await;
             match stored {
-                Err(error) if error.is_passing() && Instant::now() < deadline => tokio::time::sleep(STORE_PAUSE).await,
+                Err(error) if error.is_transient() && Instant::now() < deadline => {
+                    tokio::time::sleep(STORE_PAUSE).await
+                }
                 ended => return ended,
             }
         }

@@ -136,7 +136,7 @@ fn no_page_is_large_on_its_way() {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         from[usize::try_from(seed >> 8).unwrap() % from.len()]
     };
-    let styles = Body::new(STYLES).packed().len();
+    let styles = PageBody::new(STYLES).packed().len();
     // No compression shrinks 12,000 random letters with two bytes of entropy each.
     for (what, from, most) in [
         ("letters", ('a'..='z').chain('A'..='Z').chain('0'..='9').collect::<Vec<_>>(), 13_500),

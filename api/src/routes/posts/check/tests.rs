@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::fields::{MAX_PROBLEMS, Said};
-use crate::routes::posts::edit::{MAX_ACCOUNTS, PostChange, Wanted};
+use crate::fields::{MAX_PROBLEMS, ParsedBody};
+use crate::routes::posts::edit::{DesiredPost, MAX_ACCOUNTS, PostChange};
 use crate::runner::json::{self, MAX_VALUES};
 
 /// The maximum steps per value of a body, and the fixed steps per request.
@@ -110,10 +110,10 @@ fn draft() -> Post {
 }
 
 /// Parses and checks a body as `POST /posts` does; returns the problems.
-fn run(body: &Value, lookup: &Known<'_>) -> Problems {
-    let parsed = Said::read(body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
+fn run(body: &Value, lookup: &LookupContext<'_>) -> Problems {
+    let parsed = ParsedBody::read(body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
     let (post, problems) = (draft(), parsed.problems());
-    let wanted = Wanted::of(&post, &[], &parsed.value);
+    let wanted = DesiredPost::from_change(&post, &[], &parsed.value);
     check(&post, &wanted, &parsed.value, lookup, &problems);
     problems
 }
@@ -128,7 +128,7 @@ proptest! {
         let Ok(body) = json::parse(text.as_bytes()) else { return Ok(()) };
         prop_assert!(values(&body) <= MAX_VALUES as u64);
         let accounts: Vec<_> = (1..=MAX_ACCOUNTS as i64).map(account).collect();
-        let lookup = Known {
+        let lookup = LookupContext {
             accounts: accounts.iter().filter(|_| connected).map(|account| (account.id, account)).collect(),
             assets: HashMap::new(),
             now: now(),

@@ -37,7 +37,7 @@ fn post(status: PostStatus) -> Post {
 }
 
 /// A target on account `id`, with the same id.
-fn target(id: i64, status: TargetStatus) -> Standing {
+fn target(id: i64, status: TargetStatus) -> TargetState {
     let target = Target {
         id,
         post_id: 1,
@@ -58,15 +58,15 @@ fn target(id: i64, status: TargetStatus) -> Standing {
         created_at: now(),
         updated_at: now(),
     };
-    Standing { target, running: false }
+    TargetState { target, running: false }
 }
 
 fn put(schedule_type: Option<ScheduleType>) -> PostChange {
-    PostChange { schedule_type: schedule_type.map_or(Given::Absent, Given::Value), ..PostChange::nothing() }
+    PostChange { schedule_type: schedule_type.map_or(PatchField::Absent, PatchField::Value), ..PostChange::empty() }
 }
 
-fn decide_change(post: &Post, current: &[Standing], change: &PostChange) -> Result<Decision, Conflict> {
-    decide(post, current, &Wanted::of(post, current, change), now())
+fn decide_change(post: &Post, current: &[TargetState], change: &PostChange) -> Result<Decision, Conflict> {
+    decide(post, current, &DesiredPost::from_change(post, current, change), now())
 }
 
 const PENDING: TargetStatus = TargetStatus::Pending;
@@ -75,41 +75,47 @@ const PENDING: TargetStatus = TargetStatus::Pending;
 fn a_draft_is_published_or_scheduled_and_counts_once() {
     let (draft, current) = (post(PostStatus::Draft), [target(1, PENDING)]);
     let at_once = decide_change(&draft, &current, &put(Some(ScheduleType::Now))).unwrap();
-    assert_eq!((at_once.status, at_once.publish_at, at_once.counts), (PostStatus::Publishing, Some(now()), true));
-    let change = PostChange { scheduled_at: Given::Value(later()), ..put(Some(ScheduleType::Scheduled)) };
+    assert_eq!(
+        (at_once.status, at_once.publish_at, at_once.counts_against_limit),
+        (PostStatus::Publishing, Some(now()), true)
+    );
+    let change = PostChange { scheduled_at: PatchField::Value(later()), ..put(Some(ScheduleType::Scheduled)) };
     let planned = decide_change(&draft, &current, &change).unwrap();
-    assert_eq!((planned.status, planned.publish_at, planned.counts), (PostStatus::Scheduled, Some(later()), true));
+    assert_eq!(
+        (planned.status, planned.publish_at, planned.counts_against_limit),
+        (PostStatus::Scheduled, Some(later()), true)
+    );
     let again = decide_change(&Post { counted: true, ..draft }, &current, &change).unwrap();
-    assert!(!again.counts);
+    assert!(!again.counts_against_limit);
 }
 
 #[test]
 fn a_draft_that_keeps_a_time_gets_no_job() {
-    let change = PostChange { scheduled_at: Given::Value(later()), ..put(None) };
+    let change = PostChange { scheduled_at: PatchField::Value(later()), ..put(None) };
     let decision = decide_change(&post(PostStatus::Draft), &[target(1, PENDING)], &change).unwrap();
-    assert_eq!((decision.status, decision.publish_at, decision.counts), (PostStatus::Draft, None, false));
+    assert_eq!((decision.status, decision.publish_at, decision.counts_against_limit), (PostStatus::Draft, None, false));
 }
 
 #[test]
-fn a_new_time_takes_the_jobs_back_and_other_words_do_not() {
+fn rescheduling_cancels_jobs_and_editing_content_does_not() {
     let (planned, current) = (post(PostStatus::Scheduled), [target(1, PENDING)]);
     let time = later() + TimeDelta::hours(1);
-    let change = PostChange { scheduled_at: Given::Value(time), ..put(None) };
+    let change = PostChange { scheduled_at: PatchField::Value(time), ..put(None) };
     let moved = decide_change(&planned, &current, &change).unwrap();
     assert_eq!((moved.cancel, moved.publish_at, moved.status), (true, Some(time), PostStatus::Scheduled));
     let words =
-        decide_change(&planned, &current, &PostChange { content: Given::Value("x".into()), ..put(None) }).unwrap();
-    assert_eq!((words.cancel, words.publish_at, words.wishes.len()), (false, None, 1));
+        decide_change(&planned, &current, &PostChange { content: PatchField::Value("x".into()), ..put(None) }).unwrap();
+    assert_eq!((words.cancel, words.publish_at, words.overrides.len()), (false, None, 1));
     let draft = decide_change(&planned, &current, &put(Some(ScheduleType::Draft))).unwrap();
     assert_eq!((draft.cancel, draft.publish_at, draft.status), (true, None, PostStatus::Draft));
 }
 
 #[test]
-fn once_a_worker_has_taken_a_part_up_the_whole_waits() {
-    let busy = Standing { running: true, ..target(2, PENDING) };
+fn a_post_with_a_running_target_is_busy() {
+    let busy = TargetState { running: true, ..target(2, PENDING) };
     let (planned, current) = (post(PostStatus::Scheduled), [target(1, PENDING), busy]);
     assert_eq!(decide_change(&planned, &current, &put(Some(ScheduleType::Draft))), Err(Conflict::Busy));
-    let words = PostChange { content: Given::Value("x".into()), ..put(None) };
+    let words = PostChange { content: PatchField::Value("x".into()), ..put(None) };
     assert_eq!(decide_change(&planned, &current, &words), Err(Conflict::Busy));
     assert!(decide_change(&planned, &current, &put(None)).is_ok());
 }
@@ -119,43 +125,46 @@ fn now_tries_the_failed_targets_alone_again() {
     let current = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
     let decision =
         decide_change(&post(PostStatus::PartiallyPublished), &current, &put(Some(ScheduleType::Now))).unwrap();
-    assert_eq!((decision.status, decision.again, decision.publish_at), (PostStatus::Publishing, vec![2], Some(now())));
-    assert!(!decision.counts && decision.wishes.is_empty());
+    assert_eq!(
+        (decision.status, decision.retry_targets, decision.publish_at),
+        (PostStatus::Publishing, vec![2], Some(now()))
+    );
+    assert!(!decision.counts_against_limit && decision.overrides.is_empty());
 }
 
 #[test]
 fn what_was_published_cannot_change_but_what_failed_can() {
     let current = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
     let post = post(PostStatus::PartiallyPublished);
-    let all = PostChange { content: Given::Value("x".into()), ..put(None) };
+    let all = PostChange { content: PatchField::Value("x".into()), ..put(None) };
     assert_eq!(decide_change(&post, &current, &all), Err(Conflict::Published(1)));
     let wish = |account_id| PostOverride { account_id, content: Some("x".into()), media: None, options: None };
-    let one = |account_id| PostChange { overrides: Given::Value(vec![wish(account_id)]), ..put(None) };
+    let one = |account_id| PostChange { overrides: PatchField::Value(vec![wish(account_id)]), ..put(None) };
     assert_eq!(decide_change(&post, &current, &one(1)), Err(Conflict::Published(1)));
-    assert_eq!(decide_change(&post, &current, &one(2)).unwrap().wishes.len(), 1);
-    let same = PostChange { content: Given::Value("hello".into()), ..put(None) };
-    assert!(decide_change(&post, &current, &same).unwrap().wishes.is_empty());
+    assert_eq!(decide_change(&post, &current, &one(2)).unwrap().overrides.len(), 1);
+    let same = PostChange { content: PatchField::Value("hello".into()), ..put(None) };
+    assert!(decide_change(&post, &current, &same).unwrap().overrides.is_empty());
 }
 
 #[test]
 fn accounts_and_time_are_fixed_once_publishing_has_begun() {
     let current = [target(1, TargetStatus::Failed), target(2, TargetStatus::Failed)];
     let failed = post(PostStatus::Failed);
-    let accounts = |ids: &[i64]| PostChange { accounts: Given::Value(ids.to_vec()), ..put(None) };
+    let accounts = |ids: &[i64]| PostChange { accounts: PatchField::Value(ids.to_vec()), ..put(None) };
     assert_eq!(decide_change(&failed, &current, &accounts(&[1])), Err(Conflict::Accounts));
     assert_eq!(decide_change(&failed, &current, &accounts(&[1, 2, 3])), Err(Conflict::Accounts));
     assert!(decide_change(&failed, &current, &accounts(&[1, 2])).is_ok());
-    let time = PostChange { scheduled_at: Given::Value(later()), ..put(None) };
+    let time = PostChange { scheduled_at: PatchField::Value(later()), ..put(None) };
     assert_eq!(decide_change(&failed, &current, &time), Err(Conflict::Time));
 }
 
 #[test]
 fn accounts_of_a_draft_come_go_and_move() {
     let current = [target(1, PENDING), target(2, PENDING)];
-    let change = PostChange { accounts: Given::Value(vec![2, 3]), ..put(None) };
+    let change = PostChange { accounts: PatchField::Value(vec![2, 3]), ..put(None) };
     let decision = decide_change(&post(PostStatus::Draft), &current, &change).unwrap();
-    assert_eq!(decision.insert, [(3, 1, Wish::default())]);
-    assert_eq!((decision.remove, decision.places), (vec![1], vec![(2, 0)]));
+    assert_eq!(decision.insert, [(3, 1, TargetOverride::default())]);
+    assert_eq!((decision.remove, decision.reposition), (vec![1], vec![(2, 0)]));
 }
 
 #[test]
@@ -163,9 +172,9 @@ fn overrides_stay_when_absent_and_go_when_null() {
     let mut own = target(1, PENDING);
     own.target.content = Some("own".into());
     let (draft, current) = (post(PostStatus::Draft), [own]);
-    assert!(decide_change(&draft, &current, &put(None)).unwrap().wishes.is_empty());
-    let cleared = decide_change(&draft, &current, &PostChange { overrides: Given::Null, ..put(None) }).unwrap();
-    assert_eq!(cleared.wishes, [(1, Wish::default())]);
+    assert!(decide_change(&draft, &current, &put(None)).unwrap().overrides.is_empty());
+    let cleared = decide_change(&draft, &current, &PostChange { overrides: PatchField::Null, ..put(None) }).unwrap();
+    assert_eq!(cleared.overrides, [(1, TargetOverride::default())]);
 }
 
 #[test]
@@ -175,7 +184,7 @@ fn a_post_that_waits_for_approval_is_only_moved_by_approval() {
         let refused = decide_change(&pending, &current, &put(Some(schedule)));
         assert_eq!(refused, Err(Conflict::NoSuchTransition(PostStatus::PendingApproval)));
     }
-    let words = PostChange { content: Given::Value("x".into()), ..put(None) };
+    let words = PostChange { content: PatchField::Value("x".into()), ..put(None) };
     assert_eq!(decide_change(&pending, &current, &words).unwrap().status, PostStatus::PendingApproval);
 }
 
@@ -187,7 +196,7 @@ proptest! {
     /// A decision follows the state diagram, changes no target that is published or in flight, enqueues jobs only for
     /// scheduled or publishing posts, and cancels every job that has another time.
     #[test]
-    fn a_decision_keeps_the_promises(
+    fn decisions_respect_invariants(
         status in any_status(),
         schedule in prop::option::of(prop::sample::select(ScheduleType::ALL)),
         states in prop::collection::vec((prop::sample::select(TargetStatus::ALL), any::<bool>(), any::<bool>()), 0..5),
@@ -198,24 +207,24 @@ proptest! {
         let post = post(status);
         // Before publishing begins, all targets of a post are pending.
         let begun = !matches!(status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
-        let current: Vec<Standing> = (1..).zip(&states).map(|(id, (state, running, open))| {
+        let current: Vec<TargetState> = (1..).zip(&states).map(|(id, (state, running, open))| {
             let state = if begun { *state } else { PENDING };
-            let mut standing = Standing { running: *running, ..target(id, state) };
+            let mut standing = TargetState { running: *running, ..target(id, state) };
             standing.target.call_started_at = open.then(now);
             standing
         }).collect();
         let change = PostChange {
-            content: content.map_or(Given::Absent, Given::Value),
-            accounts: accounts.map_or(Given::Absent, |ids| Given::Value(ids.into_iter().collect())),
-            scheduled_at: shift.map_or(Given::Absent, |h| Given::Value(now() + TimeDelta::hours(h))),
+            content: content.map_or(PatchField::Absent, PatchField::Value),
+            accounts: accounts.map_or(PatchField::Absent, |ids| PatchField::Value(ids.into_iter().collect())),
+            scheduled_at: shift.map_or(PatchField::Absent, |h| PatchField::Value(now() + TimeDelta::hours(h))),
             ..put(schedule)
         };
         let Ok(decision) = decide_change(&post, &current, &change) else { return Ok(()) };
         prop_assert!(decision.status == status || status.to(decision.status).is_ok());
         let fixed = |id: &i64| current.iter().any(|s| s.target.id == *id && (s.in_flight() || s.target.status == TargetStatus::Published));
         prop_assert!(!decision.remove.iter().any(fixed));
-        prop_assert!(!decision.again.iter().any(|id| current.iter().any(|s| s.target.id == *id && s.target.status != TargetStatus::Failed)));
-        prop_assert!(!decision.wishes.iter().any(|(id, _)| fixed(id)));
+        prop_assert!(!decision.retry_targets.iter().any(|id| current.iter().any(|s| s.target.id == *id && s.target.status != TargetStatus::Failed)));
+        prop_assert!(!decision.overrides.iter().any(|(id, _)| fixed(id)));
         if decision.publish_at.is_some() {
             prop_assert!(matches!(decision.status, PostStatus::Scheduled | PostStatus::Publishing));
         }
@@ -223,7 +232,7 @@ proptest! {
             prop_assert!(decision.cancel);
         }
         if decision.status == PostStatus::Draft || status == PostStatus::Draft {
-            prop_assert!(decision.again.is_empty());
+            prop_assert!(decision.retry_targets.is_empty());
         }
     }
 }

@@ -90,7 +90,7 @@ pub fn picture(width: u32, height: u32, components: &[Component]) -> Option<Dyna
     let plane = |c: &Component| {
         let (across, down) = (u32::try_from(first.h / c.h).ok()?, u32::try_from(first.v / c.v).ok()?);
         let plane = c.means.plane(width.div_ceil(across), height.div_ceil(down));
-        Some(resize::Source::new(plane.into()).to(width, height)?.into_owned().into_luma8())
+        Some(resize::SourceImage::new(plane.into()).to(width, height)?.into_owned().into_luma8())
     };
     let (blue, red) = (plane(blue)?, plane(red)?);
     let pixels = luma.pixels().zip(blue.pixels().zip(red.pixels()));

@@ -17,7 +17,7 @@ use encoding_rs::WINDOWS_1252;
 use url::Url;
 
 use super::tag::{Attribute, Tag};
-use super::{Deadline, LONGEST_URL, MOST_ITEMS, NotAFeed};
+use super::{Deadline, FeedError, LONGEST_URL, MAX_ITEMS};
 
 const DEEPEST: usize = 200;
 const LONGEST_TAG: usize = 16 << 10;
@@ -44,7 +44,7 @@ const TEXTS: &[&str] = &["title", "description", "encoded"];
 const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
 
 /// Returns the repaired document.
-pub fn mend(text: &str, deadline: &Deadline<'_>) -> Result<String, NotAFeed> {
+pub fn repair(text: &str, deadline: &Deadline<'_>) -> Result<String, FeedError> {
     let mut mender = Mender::new(text, deadline);
     mender.run()?;
     Ok(mender.out)
@@ -77,7 +77,7 @@ impl<'a> Mender<'a> {
         Self { text, at: 0, out, open: Vec::new(), root: "", items: 0, elements: 0, bases: 0, deadline }
     }
 
-    fn run(&mut self) -> Result<(), NotAFeed> {
+    fn run(&mut self) -> Result<(), FeedError> {
         while self.at < self.text.len() {
             self.deadline.check()?;
             let rest = &self.text[self.at..];
@@ -125,7 +125,7 @@ impl<'a> Mender<'a> {
     }
 
     /// Handles a start tag. Returns true after enough articles: the open elements are closed, and the rest is dropped.
-    fn begin(&mut self, rest: &'a str) -> Result<bool, NotAFeed> {
+    fn begin(&mut self, rest: &'a str) -> Result<bool, FeedError> {
         let end = tag_end(rest)?;
         let tag = &rest[..end];
         if self.is_in_text() {
@@ -137,7 +137,7 @@ impl<'a> Mender<'a> {
         let local = local_of(tag.name);
         if matches!(local, "item" | "entry") {
             self.items += 1;
-            if self.items > MOST_ITEMS {
+            if self.items > MAX_ITEMS {
                 for open in std::mem::take(&mut self.open).iter().rev() {
                     self.out.extend(["</", open.name, ">"]);
                 }
@@ -146,7 +146,7 @@ impl<'a> Mender<'a> {
         }
         self.elements += 1;
         if self.elements > MAX_ELEMENTS {
-            return Err(NotAFeed::Broken(format!("it has more than {MAX_ELEMENTS} elements")));
+            return Err(FeedError::Broken(format!("it has more than {MAX_ELEMENTS} elements")));
         }
         let parent = self.open.last().map(|open| local_of(open.name));
         if tag.name == "media:thumbnail" && matches!(parent, Some("item" | "entry")) {
@@ -158,14 +158,14 @@ impl<'a> Mender<'a> {
         let base = self.push_tag(tag)?;
         if self.root.is_empty() {
             self.root = tag.name;
-            let mended = root(&self.out[from..]);
-            self.out.replace_range(from.., &mended);
+            let repaired = root(&self.out[from..]);
+            self.out.replace_range(from.., &repaired);
         }
         if !tag.is_empty {
             self.open.push(Open { name: tag.name, base });
             self.bases += base;
             if self.open.len() > DEEPEST {
-                return Err(NotAFeed::Broken(format!("its elements are nested more than {DEEPEST} deep")));
+                return Err(FeedError::Broken(format!("its elements are nested more than {DEEPEST} deep")));
             }
         }
         self.at += end;
@@ -173,12 +173,12 @@ impl<'a> Mender<'a> {
     }
 
     /// Writes a tag that the parser accepts; returns the length of its base.
-    fn push_tag(&mut self, tag: Tag<'_>) -> Result<usize, NotAFeed> {
+    fn push_tag(&mut self, tag: Tag<'_>) -> Result<usize, FeedError> {
         let mut base = 0;
         self.out.extend(["<", tag.name]);
         for (n, Attribute { name, value, quote }) in tag.attributes().enumerate() {
             if n == MAX_ATTRIBUTES {
-                return Err(NotAFeed::Broken(format!("it has a tag with more than {MAX_ATTRIBUTES} attributes")));
+                return Err(FeedError::Broken(format!("it has a tag with more than {MAX_ATTRIBUTES} attributes")));
             }
             let mut known = None;
             let name = match name {
@@ -227,15 +227,15 @@ impl<'a> Mender<'a> {
             self.out.push_str(&rest[..at]);
             rest = &rest[at..];
             match reference(rest) {
-                Some((length, Means::Itself)) => {
+                Some((length, ReferenceKind::Itself)) => {
                     self.out.push_str(&rest[..length]);
                     rest = &rest[length..];
                 }
-                Some((length, Means::Western(byte))) => {
+                Some((length, ReferenceKind::Western(byte))) => {
                     self.out.push_str(&WINDOWS_1252.decode_without_bom_handling(&[byte]).0);
                     rest = &rest[length..];
                 }
-                Some((length, Means::Nothing)) => rest = &rest[length..],
+                Some((length, ReferenceKind::Nothing)) => rest = &rest[length..],
                 None => {
                     self.out.push_str("&amp;");
                     rest = &rest[1..];
@@ -279,7 +279,7 @@ fn known_type(element: &str, value: &str) -> Option<&'static str> {
 }
 
 /// Returns the length of a start tag, respecting quoted values.
-fn tag_end(rest: &str) -> Result<usize, NotAFeed> {
+fn tag_end(rest: &str) -> Result<usize, FeedError> {
     let mut quote = None;
     for (at, byte) in rest.bytes().enumerate().take(LONGEST_TAG) {
         match (quote, byte) {
@@ -290,7 +290,7 @@ fn tag_end(rest: &str) -> Result<usize, NotAFeed> {
         }
     }
     let why = if rest.len() < LONGEST_TAG { "it ends within a tag" } else { "it has a tag of more than 16 KiB" };
-    Err(NotAFeed::Broken(why.to_owned()))
+    Err(FeedError::Broken(why.to_owned()))
 }
 
 /// Returns the length of a DOCTYPE with its internal subset.
@@ -310,7 +310,7 @@ fn doctype_end(rest: &str) -> usize {
 }
 
 /// The meaning of a reference.
-enum Means {
+enum ReferenceKind {
     /// A valid reference, kept as it is.
     Itself,
     /// A C1 control character; the windows-1252 character of the same number is meant.
@@ -320,7 +320,7 @@ enum Means {
 }
 
 /// Parses a reference at the start of the text: its length and meaning. `None` if it is not a reference.
-fn reference(text: &str) -> Option<(usize, Means)> {
+fn reference(text: &str) -> Option<(usize, ReferenceKind)> {
     let end = text.bytes().take(40).position(|byte| byte == b';')?;
     let name = &text[1..end];
     let means = match name.strip_prefix('#') {
@@ -333,15 +333,15 @@ fn reference(text: &str) -> Option<(usize, Means)> {
                 return None;
             }
             match u32::from_str_radix(digits, radix).ok().and_then(char::from_u32) {
-                Some(c @ '\u{80}'..='\u{9f}') => Means::Western(c as u8),
-                Some('\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..) => Means::Itself,
-                _ => Means::Nothing,
+                Some(c @ '\u{80}'..='\u{9f}') => ReferenceKind::Western(c as u8),
+                Some('\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..) => ReferenceKind::Itself,
+                _ => ReferenceKind::Nothing,
             }
         }
         None if name.starts_with(|c: char| c.is_ascii_alphabetic())
             && name.chars().all(|c| c.is_ascii_alphanumeric()) =>
         {
-            Means::Itself
+            ReferenceKind::Itself
         }
         None => return None,
     };
@@ -371,8 +371,8 @@ fn root(tag: &str) -> String {
 mod tests {
     use super::*;
 
-    fn mended(text: &str) -> String {
-        mend(text, &Deadline::none()).unwrap()
+    fn repaired(text: &str) -> String {
+        repair(text, &Deadline::none()).unwrap()
     }
 
     #[test]
@@ -399,7 +399,7 @@ mod tests {
             ("<a><content type='application/xml' src='b'/></a>", "<a><content type=\"xhtml\" was-src='b'/></a>"),
             ("<author>Jö–jo@x.de</author>", "<author>Jö–jo at x.de</author>"),
         ] {
-            assert_eq!(mended(text), right, "{text}");
+            assert_eq!(repaired(text), right, "{text}");
         }
         for (inside, right) in [
             ("<title>a <b x='&'>c</b><br></title>", "<title>a &lt;b x='&amp;'>c&lt;/b>&lt;br></title>"),
@@ -407,28 +407,28 @@ mod tests {
             ("<x xml:base='http://[y'/><x xml:base='y/'/>", "<x no-base='http://[y'/><x xml:base='y/'/>"),
         ] {
             assert_eq!(
-                mended(&format!("<rss version='2.0'>{inside}</rss>")),
+                repaired(&format!("<rss version='2.0'>{inside}</rss>")),
                 format!("<rss version='2.0'>{right}</rss>")
             );
         }
         let atom = "<feed><title><b>x</b></title></feed>";
-        assert_eq!(mended(atom), atom);
-        assert!(mended("<rss version='2.0' xmlns='http://backend.userland.com/rss2'>").contains(RSS_1));
+        assert_eq!(repaired(atom), atom);
+        assert!(repaired("<rss version='2.0' xmlns='http://backend.userland.com/rss2'>").contains(RSS_1));
     }
 
     #[test]
     fn what_is_to_do_harm_is_refused() {
-        let mend = |text: &str| mend(text, &Deadline::none());
-        assert!(mend(&"<a>".repeat(DEEPEST)).is_ok());
-        assert!(mend(&"<a>".repeat(DEEPEST + 1)).is_err());
-        assert!(mend(&"<a></a><b/>".repeat(10_000)).is_ok());
-        assert!(mend(&"<b/>".repeat(MAX_ELEMENTS)).is_ok());
-        assert!(mend(&"<b/>".repeat(MAX_ELEMENTS + 1)).is_err());
-        assert!(mend(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES))).is_ok());
-        assert!(mend(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES + 1))).is_err());
-        assert!(mend(&format!("<a {}>", "b='' ".repeat(4_000))).is_err());
-        assert!(mend("<a b='").is_err());
-        assert!(mend("<title></\u{fffd}").is_ok() && mend("</").is_ok(), "cut off within an end tag");
+        let repair = |text: &str| repair(text, &Deadline::none());
+        assert!(repair(&"<a>".repeat(DEEPEST)).is_ok());
+        assert!(repair(&"<a>".repeat(DEEPEST + 1)).is_err());
+        assert!(repair(&"<a></a><b/>".repeat(10_000)).is_ok());
+        assert!(repair(&"<b/>".repeat(MAX_ELEMENTS)).is_ok());
+        assert!(repair(&"<b/>".repeat(MAX_ELEMENTS + 1)).is_err());
+        assert!(repair(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES))).is_ok());
+        assert!(repair(&format!("<a {}>", "b='' ".repeat(MAX_ATTRIBUTES + 1))).is_err());
+        assert!(repair(&format!("<a {}>", "b='' ".repeat(4_000))).is_err());
+        assert!(repair("<a b='").is_err());
+        assert!(repair("<title></\u{fffd}").is_ok() && repair("</").is_ok(), "cut off within an end tag");
     }
 
     /// Regression test: runs on a stack of 64 KiB, which recursion per attribute would overflow.
@@ -436,8 +436,8 @@ mod tests {
     fn a_tag_is_mended_without_calls_for_each_attribute() {
         let small = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
             let tag = |n| format!("<feed><content{}/></feed>", " src=''".repeat(n));
-            assert_eq!(mended(&tag(MAX_ATTRIBUTES)), tag(MAX_ATTRIBUTES).replace("src", "was-src"));
-            mend(&tag(2_300), &Deadline::none()).is_err()
+            assert_eq!(repaired(&tag(MAX_ATTRIBUTES)), tag(MAX_ATTRIBUTES).replace("src", "was-src"));
+            repair(&tag(2_300), &Deadline::none()).is_err()
         });
         assert!(small.unwrap().join().unwrap());
     }
@@ -446,33 +446,33 @@ mod tests {
     #[test]
     fn bases_are_no_longer_together_than_an_address() {
         let base = |n| format!("<x xml:base='{}/'>", "y".repeat(n));
-        let bases = |text: &str| mended(text).matches("xml:base").count();
+        let bases = |text: &str| repaired(text).matches("xml:base").count();
         assert_eq!(bases(&base(1_000).repeat(3)), 2);
         assert_eq!(bases(&format!("{}<y xml:base='a/' xml:base='b/'/>", base(LONGEST_URL))), 1);
         assert_eq!(bases(&format!("{}</x>", base(1_000)).repeat(5)), 5, "one beside the other");
-        assert_eq!(mended("<a><x\txml:base='http://[y' b/></a>"), "<a><x no-base='http://[y'/></a>");
+        assert_eq!(repaired("<a><x\txml:base='http://[y' b/></a>"), "<a><x no-base='http://[y'/></a>");
     }
 
     #[test]
     fn reading_ends_with_the_time_for_it() {
         let asked = std::cell::Cell::new(0);
         let is_over = || asked.replace(asked.get() + 1) >= 10;
-        assert_eq!(mend(&"<a></a>".repeat(100_000), &Deadline::new(&is_over)), Err(NotAFeed::TooSlow));
+        assert_eq!(repair(&"<a></a>".repeat(100_000), &Deadline::new(&is_over)), Err(FeedError::TooSlow));
         assert_eq!(asked.get(), 11, "it is not asked again");
     }
 
     #[test]
     fn a_document_without_end_is_cut_after_enough_articles() {
-        let text = format!("<rss version=\"2.0\"><channel>{}", "<item><title>x</title></item>".repeat(MOST_ITEMS + 5));
-        let mended = mended(&text);
-        assert_eq!(mended.matches("<item>").count(), MOST_ITEMS);
-        assert!(mended.ends_with("</item></channel></rss>"));
+        let text = format!("<rss version=\"2.0\"><channel>{}", "<item><title>x</title></item>".repeat(MAX_ITEMS + 5));
+        let repaired = repaired(&text);
+        assert_eq!(repaired.matches("<item>").count(), MAX_ITEMS);
+        assert!(repaired.ends_with("</item></channel></rss>"));
     }
 
     proptest::proptest! {
         #[test]
         fn any_text_is_survived(text in "([<>&;!?/\\[\\]\"'#xa-c é-]|<!\\[CDATA\\[|]]>|<!--|-->|<!DOCTYPE|&#x|&amp;|<item>|<rss ){0,60}") {
-            let _ = mend(&text, &Deadline::none());
+            let _ = repair(&text, &Deadline::none());
         }
     }
 }

@@ -15,14 +15,14 @@ on_both_apps!(
 );
 
 /// The maximum stored size of a response, including the encryption overhead.
-const KEPT: i64 = (64 << 10) + 256;
+const MAX_STORED_BYTES: i64 = (64 << 10) + 256;
 
 fn text() -> String {
     "x".repeat(60_000)
 }
 
 /// A request under one key that can be sent repeatedly.
-struct Once<'a> {
+struct RepeatableRequest<'a> {
     t: &'a Tenant<'a>,
     key: String,
     method: &'static str,
@@ -30,7 +30,7 @@ struct Once<'a> {
     body: Value,
 }
 
-impl<'a> Once<'a> {
+impl<'a> RepeatableRequest<'a> {
     fn new(t: &'a Tenant<'a>, method: &'static str, path: String, body: Value) -> Self {
         Self { t, key: t.app.fresh_key(), method, path, body }
     }
@@ -62,7 +62,8 @@ fn items(count: usize) -> Value {
 
 async fn an_answer_that_is_too_large_is_rendered_again(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let create = Once::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(15) }));
+    let create =
+        RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(15) }));
     let first = create.send().await;
     assert!(first.body.len() > 900_000);
     same(&first, &create.send().await);
@@ -70,7 +71,7 @@ async fn an_answer_that_is_too_large_is_rendered_again(app: TestApp) {
     // A small change of a large plan.
     let path = t.path(&format!("/content-plans/{}", id(&first)));
     for n in 0..5 {
-        let rename = Once::new(&t, "PUT", path.clone(), json!({ "name": format!("Name {n}") }));
+        let rename = RepeatableRequest::new(&t, "PUT", path.clone(), json!({ "name": format!("Name {n}") }));
         same(&rename.send().await, &rename.send().await);
     }
     assert_eq!(largest(&app).await, 0, "only ids are stored");
@@ -78,7 +79,7 @@ async fn an_answer_that_is_too_large_is_rendered_again(app: TestApp) {
     // A replay returns the current state.
     let again = create.send().await;
     assert!(again.replayed() && again.json()["data"]["name"] == "Name 4", "{}", again.status);
-    let other = Once { body: json!({ "name": "Other" }), ..create };
+    let other = RepeatableRequest { body: json!({ "name": "Other" }), ..create };
     other.send().await.refused(409, "idempotency_key_reused");
     app.clock.advance(TimeDelta::hours(24));
     assert!(!other.send().await.replayed());
@@ -86,22 +87,24 @@ async fn an_answer_that_is_too_large_is_rendered_again(app: TestApp) {
 
 async fn an_answer_that_fits_is_kept_as_it_was(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let create = Once::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Small", "items": items(1) }));
+    let create =
+        RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Small", "items": items(1) }));
     let first = create.send().await;
     t.put(&t.path(&format!("/content-plans/{}", id(&first))), json!({ "name": "Other" })).await.expect(200);
     same(&first, &create.send().await);
-    assert!((60_000..KEPT).contains(&largest(&app).await));
+    assert!((60_000..MAX_STORED_BYTES).contains(&largest(&app).await));
     t.delete(&t.path(&format!("/content-plans/{}", id(&first)))).await.expect(204);
     same(&first, &create.send().await);
 }
 
 async fn what_was_deleted_since_is_told_and_not_made_again(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let plan = Once::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
+    let plan =
+        RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
     let path = t.path(&format!("/content-plans/{}", id(&plan.send().await)));
-    let bulk = Once::new(&t, "POST", format!("{path}/items/bulk"), json!({ "items": items(2) }));
+    let bulk = RepeatableRequest::new(&t, "POST", format!("{path}/items/bulk"), json!({ "items": items(2) }));
     let made = bulk.send().await.data(201);
-    let post = Once::new(&t, "POST", t.path("/posts"), json!({ "content": "\u{1f950}".repeat(30_000) }));
+    let post = RepeatableRequest::new(&t, "POST", t.path("/posts"), json!({ "content": "\u{1f950}".repeat(30_000) }));
     let post_path = t.path(&format!("/posts/{}", id(&post.send().await)));
     t.delete(&post_path).await.expect(204);
     t.delete(&format!("{path}/items/{}", made[0]["id"])).await.expect(204);
@@ -128,7 +131,7 @@ async fn every_write_that_may_be_large_is_rendered_again(app: TestApp) {
         .map(|n| json!({ "title": "t", "url": format!("https://example.com/{n}/{}", "p".repeat(2_000)) }))
         .collect();
     let send = async |method: &'static str, path: String, body: Value| {
-        let once = Once::new(&t, method, path, body);
+        let once = RepeatableRequest::new(&t, method, path, body);
         let (first, again) = (once.send().await, once.send().await);
         assert!(
             first.body.len() > 64 << 10,
@@ -164,12 +167,13 @@ async fn every_write_that_may_be_large_is_rendered_again(app: TestApp) {
     for verb in ["submit", "reject", "submit", "approve"] {
         send("POST", format!("{path}/{verb}"), json!({})).await;
     }
-    assert!(largest(&app).await < KEPT);
+    assert!(largest(&app).await < MAX_STORED_BYTES);
 }
 
 async fn a_large_answer_is_kept_from_others(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let create = Once::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
+    let create =
+        RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
     create.send().await.expect(201);
     app.sql(format!("DELETE FROM brand_members WHERE brand_id = {}", t.brand)).await;
     create.send().await.refused(403, "brand_forbidden");

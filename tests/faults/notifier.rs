@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use crier_common::config::Concurrency;
-use crier_common::domain::job::{Bell, Kind, Outcome, Ring, State};
-use crier_common::queue::memory::MemoryBell;
-use crier_common::queue::redis::RedisBell;
+use crier_common::domain::job::{JobKind, JobNotification, JobNotifier, JobState, Outcome};
+use crier_common::queue::memory::MemoryNotifier;
+use crier_common::queue::redis::RedisNotifier;
 use crier_common::queue::{CAPACITY, Transport};
 use crier_common::store::jobs::operate;
 use crier_common::store::{Result, Store};
 use crier_scheduler::Scheduler;
 use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Ending, Job, Registry};
+use crier_worker::jobs::{Job, Registry, RunResult};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use secrecy::SecretString;
@@ -38,11 +38,11 @@ struct Tally(Mutex<Vec<i64>>);
 
 #[async_trait]
 impl Job for Tally {
-    fn kind(&self) -> Kind {
-        Kind::Noop
+    fn kind(&self) -> JobKind {
+        JobKind::Noop
     }
 
-    async fn run(&self, run: &Run) -> Result<Box<dyn Ending>> {
+    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         self.0.lock().unwrap().push(run.job.id);
         Ok(Box::new(Outcome::Done))
     }
@@ -51,37 +51,38 @@ impl Job for Tally {
 /// A listening worker that handles only no-ops.
 struct Listening {
     s: TestStore,
-    bell: Arc<dyn Transport>,
+    notifier: Arc<dyn Transport>,
     tally: Arc<Tally>,
     stop: CancellationToken,
     worker: tokio::task::JoinHandle<()>,
 }
 
 impl Listening {
-    fn start(s: TestStore, bell: Arc<dyn Transport>) -> Self {
+    fn start(s: TestStore, notifier: Arc<dyn Transport>) -> Self {
         let tally = Arc::new(Tally::default());
         let engine = Engine::new(s.store.clone(), Registry::of([tally.clone() as Arc<dyn Job>]), 8);
         let stop = CancellationToken::new();
         let worker = tokio::spawn(crier_worker::run(
             engine,
-            bell.clone(),
+            notifier.clone(),
             Concurrency::each(8),
             Duration::from_secs(30),
             stop.clone(),
         ));
-        Self { s, bell, tally, stop, worker }
+        Self { s, notifier, tally, stop, worker }
     }
 
-    fn ring(&self, ids: impl IntoIterator<Item = i64>) {
-        self.bell.ring(&ids.into_iter().map(|id| Ring { kind: Kind::Noop, id }).collect::<Vec<_>>());
+    fn notification(&self, ids: impl IntoIterator<Item = i64>) {
+        self.notifier
+            .notify(&ids.into_iter().map(|id| JobNotification { kind: JobKind::Noop, id }).collect::<Vec<_>>());
     }
 
     /// Notifies until a new job, and therefore everything notified before, has been processed.
     async fn settled(&self, subject: i64) -> i64 {
-        let last = self.s.job(Kind::Noop, subject, None).await;
+        let last = self.s.job(JobKind::Noop, subject, None).await;
         until("the worker goes on", async || {
-            self.ring([last]);
-            self.s.state(last).await == State::Done
+            self.notification([last]);
+            self.s.state(last).await == JobState::Done
         })
         .await;
         last
@@ -106,7 +107,7 @@ async fn until(what: &str, so: impl AsyncFn() -> bool) {
     }
 }
 
-async fn carries_nonsense(s: TestStore, bell: Arc<dyn Transport>) {
+async fn carries_nonsense(s: TestStore, notifier: Arc<dyn Transport>) {
     // One in each state that must not run.
     let mut idle = Vec::new();
     for (subject, set) in (0..).zip([
@@ -116,19 +117,19 @@ async fn carries_nonsense(s: TestStore, bell: Arc<dyn Transport>) {
         "waiting = TRUE, lane = 'full'",
         "state = 'running', lease_until = created_at, worker = 'another'",
     ]) {
-        let id = s.job(Kind::Noop, subject, None).await;
+        let id = s.job(JobKind::Noop, subject, None).await;
         s.sql(format!("UPDATE jobs SET {set} WHERE id = {id}")).await;
         idle.push(id);
     }
-    idle.push(s.job_at(Kind::Noop, 50, None, s.later(60)).await);
-    let paused = s.job(Kind::PublishTarget, 1, None).await;
-    s.write(async |tx| operate::pause_kind(tx, Kind::PublishTarget).await).await;
+    idle.push(s.job_at(JobKind::Noop, 50, None, s.later(60)).await);
+    let paused = s.job(JobKind::PublishTarget, 1, None).await;
+    s.write(async |tx| operate::pause_kind(tx, JobKind::PublishTarget).await).await;
     idle.push(paused);
     // Of a kind that this worker does not handle, on the list of one that it does.
-    let foreign = s.job(Kind::DeliverWebhook, 1, None).await;
+    let foreign = s.job(JobKind::DeliverWebhook, 1, None).await;
     let mut good = Vec::new();
     for subject in 100..110 {
-        good.push(s.job(Kind::Noop, subject, None).await);
+        good.push(s.job(JobKind::Noop, subject, None).await);
     }
     let facts = async |s: &TestStore| {
         let mut all = Vec::new();
@@ -139,34 +140,34 @@ async fn carries_nonsense(s: TestStore, bell: Arc<dyn Transport>) {
         all
     };
     let before = facts(&s).await;
-    let l = Listening::start(s, bell);
+    let l = Listening::start(s, notifier);
     until("it listens", async || {
-        l.bell.room().await.is_some_and(|room| room.iter().any(|r| r == &(Kind::Noop, CAPACITY)))
+        l.notifier.room().await.is_some_and(|room| room.iter().any(|r| r == &(JobKind::Noop, CAPACITY)))
     })
     .await;
     for _ in 0..50 {
-        l.ring(good.iter().chain(&idle).copied().chain([foreign, 0, -1, i64::MIN, i64::MAX, 987_654_321]));
+        l.notification(good.iter().chain(&idle).copied().chain([foreign, 0, -1, i64::MIN, i64::MAX, 987_654_321]));
     }
     good.push(l.settled(999).await);
     let (s, ran) = l.ran().await;
     assert_eq!(ran, good, "each once");
     assert_eq!(facts(&s).await, before);
     let job = s.show(foreign).await;
-    assert_eq!((job.state, job.attempt, job.crashes), (State::Ready, 0, 0), "it was handed back");
+    assert_eq!((job.state, job.attempt, job.crashes), (JobState::Ready, 0, 0), "it was handed back");
 }
 
 async fn the_bell_in_memory_carries_nonsense(s: TestStore) {
-    carries_nonsense(s, Arc::new(MemoryBell::default())).await;
+    carries_nonsense(s, Arc::new(MemoryNotifier::default())).await;
 }
 
 /// A notifier on its own Redis database, and a connection to tamper with it.
-async fn redis_bell() -> (Arc<RedisBell>, MultiplexedConnection) {
+async fn redis_bell() -> (Arc<RedisNotifier>, MultiplexedConnection) {
     let url = servers::redis().await;
-    let bell = RedisBell::start(&SecretString::from(url.as_str()), "test", CancellationToken::new()).unwrap();
-    let bell = Arc::new(bell);
-    until("Redis answers", async || bell.is_up()).await;
+    let notifier = RedisNotifier::start(&SecretString::from(url.as_str()), "test", CancellationToken::new()).unwrap();
+    let notifier = Arc::new(notifier);
+    until("Redis answers", async || notifier.is_up()).await;
     let client = redis::Client::open(url).unwrap();
-    (bell, client.get_multiplexed_async_connection().await.unwrap())
+    (notifier, client.get_multiplexed_async_connection().await.unwrap())
 }
 
 const LIST: &str = "test:bell:noop";
@@ -176,60 +177,64 @@ async fn the_bell_of_redis_carries_nonsense(s: TestStore) {
 }
 
 async fn rubbish_in_redis_is_dropped(s: TestStore) {
-    let (bell, mut redis) = redis_bell().await;
-    let id = s.job(Kind::Noop, 1, None).await;
+    let (notifier, mut redis) = redis_bell().await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     for rubbish in ["", "rubbish", "12abc", "1.5", "99999999999999999999", "\u{0}\u{1}"] {
         let _: () = redis.rpush(LIST, rubbish).await.unwrap();
     }
     let _: () = redis.rpush(LIST, b"\xff\xfe".as_slice()).await.unwrap();
     let _: () = redis.rpush(LIST, id).await.unwrap();
-    let l = Listening::start(s, bell);
-    until("it gets through to the id", async || l.s.state(id).await == State::Done).await;
+    let l = Listening::start(s, notifier);
+    until("it gets through to the id", async || l.s.state(id).await == JobState::Done).await;
     let (_, ran) = l.ran().await;
     assert_eq!(ran, [id]);
 }
 
 async fn a_key_of_another_type_in_redis_is_replaced(s: TestStore) {
-    let (bell, mut redis) = redis_bell().await;
+    let (notifier, mut redis) = redis_bell().await;
     let _: () = redis.set(LIST, "no list").await.unwrap();
-    let id = s.job(Kind::Noop, 1, None).await;
-    let l = Listening::start(s, bell.clone());
+    let id = s.job(JobKind::Noop, 1, None).await;
+    let l = Listening::start(s, notifier.clone());
     let last = l.settled(2).await;
     let kind: String = redis::cmd("TYPE").arg(LIST).query_async(&mut redis).await.unwrap();
     assert_ne!(kind, "string");
-    assert!(bell.room().await.is_some(), "the other kinds are notified again, too");
-    l.ring([id]);
-    until("it is heard", async || l.s.state(id).await == State::Done).await;
+    assert!(notifier.room().await.is_some(), "the other kinds are notified again, too");
+    l.notification([id]);
+    until("it is received", async || l.s.state(id).await == JobState::Done).await;
     let (_, ran) = l.ran().await;
     assert_eq!(ran, [id, last]);
 }
 
 /// The transport as a store's notifier.
-struct Heard(Arc<dyn Transport>);
+struct ReceivedNotifications(Arc<dyn Transport>);
 
-impl Bell for Heard {
-    fn ring(&self, rings: &[Ring]) {
-        self.0.ring(rings);
+impl JobNotifier for ReceivedNotifications {
+    fn notify(&self, notifications: &[JobNotification]) {
+        self.0.notify(notifications);
     }
 }
 
 async fn what_redis_has_no_room_for_is_rung_for_again(s: TestStore) {
-    let (bell, mut redis) = redis_bell().await;
-    let id = s.job(Kind::Noop, 1, None).await;
+    let (notifier, mut redis) = redis_bell().await;
+    let id = s.job(JobKind::Noop, 1, None).await;
     let full = i64::try_from(CAPACITY).unwrap();
     let _: () = redis.rpush(LIST, (0..full).map(|n| -1 - n).collect::<Vec<_>>()).await.unwrap();
-    bell.ring(&[Ring { kind: Kind::Noop, id }, Ring { kind: Kind::DeliverWebhook, id: 7 }]);
+    notifier.notify(&[
+        JobNotification { kind: JobKind::Noop, id },
+        JobNotification { kind: JobKind::DeliverWebhook, id: 7 },
+    ]);
     until("it was pushed", async || redis.clone().llen::<_, i64>("test:bell:deliver_webhook").await.unwrap() == 1)
         .await;
     assert_eq!(redis.llen::<_, i64>(LIST).await.unwrap(), full, "no more than its capacity");
     assert_eq!(redis.lpos::<_, _, Option<i64>>(LIST, id, redis::LposOptions::default()).await.unwrap(), None);
     // Most of it has been consumed; the dropped id is found in the database.
     let _: () = redis.ltrim(LIST, 0, 40).await.unwrap();
-    let store = Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(Heard(bell.clone())));
+    let store =
+        Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(ReceivedNotifications(notifier.clone())));
     s.advance(11);
-    Scheduler { store, transport: bell.clone(), library: s.library("https://crier.example") }.tick().await.unwrap();
-    let l = Listening::start(s, bell);
-    until("it is heard", async || l.s.state(id).await == State::Done).await;
+    Scheduler { store, transport: notifier.clone(), library: s.library("https://crier.example") }.tick().await.unwrap();
+    let l = Listening::start(s, notifier);
+    until("it is received", async || l.s.state(id).await == JobState::Done).await;
     let (_, ran) = l.ran().await;
     assert_eq!(ran, [id]);
 }

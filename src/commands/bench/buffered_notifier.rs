@@ -4,35 +4,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use crier_common::domain::job::{Bell, Kind, Ring};
-use crier_common::queue::{CAPACITY, Heard, Transport};
+use crier_common::domain::job::{JobKind, JobNotification, JobNotifier};
+use crier_common::queue::{CAPACITY, Notification, Transport};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::super::{Result, refused};
 
 /// A Redis list buffers ids by itself. The in-process queue drops ids without a listener, so this starts a listener
 /// early and passes it on to the worker.
-pub struct KeptBell {
+pub struct BufferedNotifier {
     inner: Arc<dyn Transport>,
-    forgets: bool,
-    kept: Mutex<Vec<(Kind, mpsc::Receiver<Heard>)>>,
+    drops_unheard_ids: bool,
+    buffered: Mutex<Vec<(JobKind, mpsc::Receiver<Notification>)>>,
 }
 
-impl KeptBell {
+impl BufferedNotifier {
     pub fn over(inner: Arc<dyn Transport>, forgets: bool) -> Self {
-        Self { inner, forgets, kept: Mutex::default() }
+        Self { inner, drops_unheard_ids: forgets, buffered: Mutex::default() }
     }
 
     /// From now on, buffers the notifications of a kind for the next listener.
-    pub fn keep(&self, kind: Kind) {
-        if self.forgets {
+    pub fn buffer(&self, kind: JobKind) {
+        if self.drops_unheard_ids {
             // The in-process notifier delivers ids even if there are no free places.
             self.kept().push((kind, self.inner.listen(kind, Arc::new(Semaphore::new(0)))));
         }
     }
 
     /// Waits until the notifier holds this many ids of a kind.
-    pub async fn has(&self, kind: Kind, ids: usize) -> Result {
+    pub async fn wait_for_ids(&self, kind: JobKind, ids: usize) -> Result {
         for _ in 0..30_000 {
             let room = self.inner.room().await.unwrap_or_default();
             if room.iter().any(|(k, free)| *k == kind && CAPACITY - free >= ids) {
@@ -40,24 +40,24 @@ impl KeptBell {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        refused("the bell did not take what was rung")
+        refused("the notifier did not take what was notified")
     }
 
     /// Ignores poisoning: nothing panics while holding the lock.
-    fn kept(&self) -> MutexGuard<'_, Vec<(Kind, mpsc::Receiver<Heard>)>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Vec<(JobKind, mpsc::Receiver<Notification>)>> {
+        self.buffered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Bell for KeptBell {
-    fn ring(&self, rings: &[Ring]) {
-        self.inner.ring(rings);
+impl JobNotifier for BufferedNotifier {
+    fn notify(&self, notifications: &[JobNotification]) {
+        self.inner.notify(notifications);
     }
 }
 
 #[async_trait]
-impl Transport for KeptBell {
-    fn listen(&self, kind: Kind, places: Arc<Semaphore>) -> mpsc::Receiver<Heard> {
+impl Transport for BufferedNotifier {
+    fn listen(&self, kind: JobKind, places: Arc<Semaphore>) -> mpsc::Receiver<Notification> {
         let mut kept = self.kept();
         match kept.iter().position(|(k, _)| *k == kind) {
             Some(at) => kept.swap_remove(at).1,
@@ -69,7 +69,7 @@ impl Transport for KeptBell {
         self.inner.is_up()
     }
 
-    async fn room(&self) -> Option<Vec<(Kind, usize)>> {
+    async fn room(&self) -> Option<Vec<(JobKind, usize)>> {
         self.inner.room().await
     }
 }

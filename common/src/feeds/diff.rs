@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
-use crate::domain::feed::{FoundArticle, KEPT, KnownArticle};
-use crate::store::articles::{Changes, Row};
+use crate::domain::feed::{FoundArticle, KnownArticle, MAX_ARTICLES};
+use crate::store::articles::{ArticleRow, Changes};
 
 /// Compares the parsed articles, in the order of the feed, with the stored ones. Returns the changes to write, and the
 /// number of articles afterwards.
@@ -24,16 +24,16 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
         }
         let dated = article.published_at.filter(|at| *at <= now);
         undated += usize::from(dated.is_none());
-        if dated.is_none() && undated > KEPT {
+        if dated.is_none() && undated > MAX_ARTICLES {
             continue;
         }
         let digest = digest(&article, dated);
         match by_guid.get(article.guid.as_str()) {
-            None => fresh.push(Row { published_at: dated.unwrap_or(now), found: article, digest }),
+            None => fresh.push(ArticleRow { published_at: dated.unwrap_or(now), found: article, digest }),
             Some(known) if known.digest != digest => {
                 changed.insert(
                     known.id,
-                    Row { published_at: dated.unwrap_or(known.published_at), found: article, digest },
+                    ArticleRow { published_at: dated.unwrap_or(known.published_at), found: article, digest },
                 );
             }
             Some(_) => {}
@@ -47,7 +47,7 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
     let mut all: Vec<(DateTime<Utc>, Which)> =
         new.chain(old.into_iter().map(|k| (at(k), Which::Known(k.id)))).collect();
     all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-    let over = all.split_off(all.len().min(KEPT));
+    let over = all.split_off(all.len().min(MAX_ARTICLES));
     let mut delete = Vec::new();
     for (_, which) in over {
         if let Which::Known(id) = which {
@@ -56,13 +56,13 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
         }
     }
     let mut insert = Vec::new();
-    let mut fresh: Vec<Option<Row>> = fresh.into_iter().map(Some).collect();
+    let mut fresh: Vec<Option<ArticleRow>> = fresh.into_iter().map(Some).collect();
     for (_, which) in all.iter().rev() {
         if let Which::New(n) = which {
             insert.extend(fresh[*n].take());
         }
     }
-    let mut update: Vec<(i64, Row)> = changed.into_iter().collect();
+    let mut update: Vec<(i64, ArticleRow)> = changed.into_iter().collect();
     update.sort_by_key(|(id, _)| *id);
     delete.sort_unstable();
     (Changes { insert, update, delete }, all.len())

@@ -15,7 +15,7 @@ use rustix::fs::Mode;
 const OTHERS: u32 = 0o077;
 
 /// Sets the umask to 0077. Call it first in a program: the umask is shared by all threads.
-pub fn close_new_files() {
+pub fn set_umask() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
@@ -25,7 +25,7 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Removes the permissions of group and others; returns whether there were any. A missing file is no error.
-pub fn close(path: &Path) -> io::Result<bool> {
+pub fn restrict_to_owner(path: &Path) -> io::Result<bool> {
     let mode = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         found => found?.mode() & 0o777,
@@ -37,9 +37,9 @@ pub fn close(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Like [`close`], but logs a warning instead of failing; `what` begins a sentence.
+/// Like [`restrict_to_owner`], but logs a warning instead of failing; `what` begins a sentence.
 pub fn close_or_warn(path: &Path, what: &str) {
-    match close(path) {
+    match restrict_to_owner(path) {
         Ok(false) => {}
         Ok(true) => {
             tracing::warn!("{what} {} was open to other users of this machine; it is closed now", path.display())
@@ -73,11 +73,11 @@ mod tests {
         make_dir(&made).expect("a directory");
         make_dir(&made).expect("it is there");
         assert_eq!((mode(&made), mode(&dir.path().join("a"))), (0o700, 0o700));
-        assert!(!close(&file).expect("it is missing"));
+        assert!(!restrict_to_owner(&file).expect("it is missing"));
         fs::write(&file, b"x").expect("a file");
         fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("a mode");
-        assert!(close(&file).expect("a mode"));
-        assert!(!close(&file).expect("a mode"));
+        assert!(restrict_to_owner(&file).expect("a mode"));
+        assert!(!restrict_to_owner(&file).expect("a mode"));
         assert_eq!(mode(&file), 0o600);
     }
 }

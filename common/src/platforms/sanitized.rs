@@ -11,12 +11,12 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::{
-    Account, CallError, ConnectError, Connected, Connector, Image, Marker, MarkerSeed, Outgoing, Pictures, Published,
-    Reconciled, Refreshed, Secrets,
+    Account, CallError, ConnectError, Connected, Connector, Image, ImageTransfer, Marker, MarkerSeed, Outgoing,
+    Published, Reconciled, Refreshed, Secrets,
 };
 use crate::domain::failure::{Category, Failure};
-use crate::domain::outside::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
 use crate::domain::platform::Descriptor;
+use crate::domain::untrusted::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
 use crate::store::{StoreError, Tx};
 
 /// The maximum size of stored secrets, in bytes of JSON.
@@ -27,10 +27,10 @@ const MAX_UPLOAD: usize = 16 * 1024;
 const LAST_YEAR: i32 = 9_999;
 
 /// Wraps a connector and checks its results.
-pub(super) struct Checked(pub(super) Arc<dyn Connector>);
+pub(super) struct SanitizingConnector(pub(super) Arc<dyn Connector>);
 
 #[async_trait]
-impl Connector for Checked {
+impl Connector for SanitizingConnector {
     fn descriptor(&self) -> &'static Descriptor {
         self.0.descriptor()
     }
@@ -42,13 +42,13 @@ impl Connector for Checked {
         }
     }
 
-    async fn claim(
+    async fn reserve(
         &self,
         tx: &mut Tx,
         workspace_id: i64,
         connected: &Connected,
     ) -> Result<Result<(), ConnectError>, StoreError> {
-        self.0.claim(tx, workspace_id, connected).await.map(|claimed| claimed.map_err(ConnectError::checked))
+        self.0.reserve(tx, workspace_id, connected).await.map(|claimed| claimed.map_err(ConnectError::checked))
     }
 
     async fn refresh(&self, account: &Account) -> Result<Refreshed, CallError> {
@@ -68,12 +68,12 @@ impl Connector for Checked {
         self.0.can_reconcile()
     }
 
-    fn waits(&self, post: &Outgoing) -> bool {
-        self.0.waits(post)
+    fn waits_externally(&self, post: &Outgoing) -> bool {
+        self.0.waits_externally(post)
     }
 
-    fn pictures(&self) -> Pictures {
-        self.0.pictures()
+    fn image_transfer(&self) -> ImageTransfer {
+        self.0.image_transfer()
     }
 
     async fn upload(&self, account: &Account, post: &Outgoing, image: &Image) -> Result<Value, CallError> {
@@ -88,14 +88,14 @@ impl Connector for Checked {
     }
 
     async fn publish(&self, account: &Account, post: &Outgoing) -> Result<Published, CallError> {
-        self.0.publish(account, post).await.map(Published::checked).map_err(CallError::checked)
+        self.0.publish(account, post).await.map(Published::sanitized).map_err(CallError::checked)
     }
 
     async fn reconcile(&self, account: &Account, post: &Outgoing) -> Result<Reconciled, CallError> {
         Ok(match self.0.reconcile(account, post).await.map_err(CallError::checked)? {
-            Reconciled::Found(published) => Reconciled::Found(published.checked()),
+            Reconciled::Found(published) => Reconciled::Found(published.sanitized()),
             Reconciled::Absent => Reconciled::Absent,
-            Reconciled::CannotTell => Reconciled::CannotTell,
+            Reconciled::Unsupported => Reconciled::Unsupported,
         })
     }
 
@@ -112,16 +112,16 @@ impl Secrets {
 
 impl Published {
     /// The post is already published, so this keeps whatever can be stored.
-    fn checked(self) -> Self {
+    fn sanitized(self) -> Self {
         Self {
-            external_id: outside::line(&self.external_id, MAX_ID),
-            url: self.url.as_deref().and_then(outside::http_url),
+            external_id: untrusted::line(&self.external_id, MAX_ID),
+            url: self.url.as_deref().and_then(untrusted::http_url),
             secrets: self.secrets.filter(Secrets::is_storable),
         }
     }
 
     /// Returns a copy without anything that the database may reject; stored if it rejects the full result.
-    pub fn bare(&self) -> Self {
+    pub fn minimal(&self) -> Self {
         let is_plain = self.external_id.len() <= MAX_ID && self.external_id.bytes().all(|byte| byte.is_ascii_graphic());
         Self::new(if is_plain { self.external_id.as_str() } else { "" }, None)
     }
@@ -131,18 +131,18 @@ impl Connected {
     /// The id identifies the account: one that cannot be stored unchanged could match another account's.
     fn checked(self) -> Result<Self, ConnectError> {
         let unusable = |what| ConnectError::Unavailable(format!("The platform answered with {what}."));
-        if self.external_id.is_empty() || outside::line(&self.external_id, MAX_ID) != self.external_id {
+        if self.external_id.is_empty() || untrusted::line(&self.external_id, MAX_ID) != self.external_id {
             return Err(unusable("an id of the account that cannot be stored"));
         }
         if !self.secrets.is_storable() {
             return Err(unusable("tokens that are too large to be stored"));
         }
         Ok(Self {
-            name: outside::some_line(&self.name, MAX_NAME)
+            name: untrusted::some_line(&self.name, MAX_NAME)
                 .unwrap_or_else(|| self.external_id.chars().take(MAX_NAME).collect()),
-            username: self.username.and_then(|name| outside::some_line(&name, MAX_NAME)),
-            profile_url: self.profile_url.as_deref().and_then(outside::http_url),
-            avatar_url: self.avatar_url.as_deref().and_then(outside::http_url),
+            username: self.username.and_then(|name| untrusted::some_line(&name, MAX_NAME)),
+            profile_url: self.profile_url.as_deref().and_then(untrusted::http_url),
+            avatar_url: self.avatar_url.as_deref().and_then(untrusted::http_url),
             token_expires_at: storable_time(self.token_expires_at),
             ..self
         })
@@ -159,7 +159,7 @@ impl CallError {
             Self::Reauth(failure) => Self::Reauth(failure.checked()),
             Self::Permanent(failure) => Self::Permanent(failure.checked()),
             Self::Transient(failure) => Self::Transient(failure.checked()),
-            Self::UploadsGone(failure) => Self::UploadsGone(failure.checked()),
+            Self::UploadsMissing(failure) => Self::UploadsMissing(failure.checked()),
             Self::Unknown(failure) => Self::Unknown(failure.checked()),
         }
     }
@@ -167,7 +167,7 @@ impl CallError {
 
 impl ConnectError {
     fn checked(self) -> Self {
-        let line = |message: String| outside::line(&message, MAX_MESSAGE);
+        let line = |message: String| untrusted::line(&message, MAX_MESSAGE);
         match self {
             Self::Field { field, message } => Self::Field { field, message: line(message) },
             Self::Refused(message) => Self::Refused(line(message)),
